@@ -770,6 +770,70 @@ async def test_a_link_that_falls_silent_during_a_restore_leaves_no_part_of_the_s
         assert await gone(JetStream(nc), name)
 
 
+def last_answer(frame: bytes) -> bool:
+    return b"stream_create_response" in frame
+
+
+async def test_a_restore_whose_last_answer_is_lost_says_that_the_stream_is_there(
+    js: JetStream,
+    filled: str,
+    tmp_path: Path,
+    make_server: MakeServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(restore, "SILENCE", 0.5)
+    await js.backup_stream(filled, tmp_path / "b")
+    async with FrameProxy(make_server().port) as proxy, connect(proxy.url) as nc:
+        proxy.arm(1, wanted=last_answer)
+        with pytest.raises(
+            BackupError,
+            match=r"sent nothing about the restore .* the stream is there with 299 messages up to "
+            r"sequence 300: look whether its consumers",
+        ):
+            await JetStream(nc).restore_stream(tmp_path / "b")
+        assert (await JetStream(nc).stream_info(filled)).state.messages == ALL - 1
+
+
+async def test_a_restore_that_is_cancelled_in_its_last_step_says_what_is_there(
+    js: JetStream, filled: str, tmp_path: Path, make_server: MakeServer
+) -> None:
+    await js.backup_stream(filled, tmp_path / "b")
+    async with FrameProxy(make_server().port) as proxy, connect(proxy.url) as nc:
+        fault = proxy.arm(1, wanted=last_answer)
+        task = asyncio.create_task(JetStream(nc).restore_stream(tmp_path / "b"))
+
+        async def hit() -> bool:
+            return fault.hit is not None
+
+        await eventually(hit)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as cancelled:
+            await task
+        assert cancelled.value.__notes__ == [
+            f'All was sent, and stream "{filled}" is there with 299 messages up to sequence 300.'
+        ]
+
+
+async def test_a_restore_that_is_cancelled_while_the_server_creates_the_stream_says_so(
+    js: JetStream, filled: str, tmp_path: Path
+) -> None:
+    await js.backup_stream(filled, tmp_path / "b")
+    async with ScriptedRestore(js, b"") as scripted:
+        task = asyncio.create_task(scripted.js.restore_stream(tmp_path / "b"))
+
+        async def all_sent() -> bool:
+            return b"" in scripted.chunks
+
+        await eventually(all_sent)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as cancelled:
+            await task
+    assert cancelled.value.__notes__ == [
+        f'All was sent, and the server may still create stream "{filled}": look in a while '
+        "whether it reaches sequence 300."
+    ]
+
+
 async def test_a_partial_stream_that_others_publish_to_is_kept_and_named(
     js: JetStream,
     elsewhere: JetStream,
@@ -826,14 +890,17 @@ async def test_a_restore_after_one_that_was_killed_says_what_is_there(
     assert killed.returncode == -9
     async with connect(server.url) as nc:
         there = JetStream(nc)
-        left = (await there.stream_info(name)).state.messages
-        assert left < 40
-        with pytest.raises(NameInUseError) as refused:
+
+        async def begun() -> bool:  # the server still stores what came
+            return not await gone(there, name)
+
+        await eventually(begun)
+        with pytest.raises(
+            NameInUseError,
+            match=rf'"{name}" exists already, and has [123]?\d of the backup\'s 40 messages: it '
+            r"may be left of a restore that was interrupted; delete it then, and restore again\.$",
+        ):
             await there.restore_stream(tmp_path / "b")
-        assert str(refused.value) == (
-            f'Stream "{name}" exists already, and has {left} of the backup\'s 40 messages: it may '
-            "be left of a restore that was interrupted; delete it then, and restore again."
-        )
         await there.delete_stream(name)
         await there.create_stream(name=name, subjects=[name, f"{name}.more"])
         with pytest.raises(NameInUseError, match="exists already") as refused:
@@ -945,6 +1012,51 @@ async def test_backup_raises_when_the_server_falls_silent(
     assert nothing_in(tmp_path)
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "again"])
+async def test_a_backup_of_a_stream_that_is_deleted_meanwhile_says_so(
+    js: JetStream,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    again: bool,
+) -> None:
+    monkeypatch.setattr(backup, "LOOK_AFTER", 0.2)  # an error of the server, or silence
+    name = unique("GONE")
+    await js.create_stream(name=name, subjects=[name])
+    done = asyncio.Event()
+
+    async def delete(_: BackupProgress) -> None:
+        if not done.is_set():
+            done.set()
+            await js.delete_stream(name)
+            if again:
+                await js.create_stream(name=name, subjects=[name])
+
+    for _ in range(40):
+        await js.publish(name, os.urandom(100_000))
+    said = "was deleted and created again while" if again else "was deleted while it was backed up"
+    with pytest.raises(BackupError, match=said):
+        await js.backup_stream(name, tmp_path / "b", window_size=200_000, progress=delete)
+    assert nothing_in(tmp_path)
+
+
+async def test_a_backup_that_falls_silent_looks_whether_the_stream_is_there(
+    js: JetStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup, "LOOK_AFTER", 0.05)
+    not_found = {"code": 404, "err_code": 10059, "description": "stream not found"}
+    answer = {"type": "io.nats.jetstream.api.v1.stream_info_response", "error": not_found}
+    async with ScriptedSnapshot(js, (MAGIC, None)) as scripted:
+
+        async def inform(msg: Message) -> None:
+            await msg.respond(json.dumps(answer).encode())
+
+        js.client.subscribe(f"{scripted.api_prefix}.STREAM.INFO.S", callback=inform)
+        with pytest.raises(BackupError, match='"S" was deleted while it was backed up'):
+            await scripted.backup_stream("S", tmp_path / "b")
+    assert nothing_in(tmp_path)
+
+
 async def test_a_server_side_failure_is_reported_with_its_text(
     js: JetStream, tmp_path: Path
 ) -> None:
@@ -957,10 +1069,10 @@ async def test_a_server_side_failure_is_reported_with_its_text(
 
 
 class ScriptedRestore:
-    """Takes a restore: answers no chunk at all, or the first one with `answer`."""
+    """Takes a restore: answers no chunk at all, or each one with `answer`."""
 
     def __init__(
-        self, js: JetStream, answer: dict[str, Any] | None = None, **differs: object
+        self, js: JetStream, answer: dict[str, Any] | bytes | None = None, **differs: object
     ) -> None:
         self.nc = js.client
         self.prefix = self.nc.new_inbox()
@@ -990,8 +1102,10 @@ class ScriptedRestore:
 
     async def _take(self, msg: Message) -> None:
         self.chunks.append(msg.data)
-        if self.answer is not None:
+        if isinstance(self.answer, dict):
             await msg.respond(json.dumps(self.answer).encode())
+        elif self.answer is not None and msg.data:
+            await msg.respond(self.answer)
 
     async def _inform(self, msg: Message) -> None:
         """The stream that was to be restored, and without messages."""

@@ -20,8 +20,10 @@ import asyncio
 import inspect
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable
 from copy import copy
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from jetspark.archives.metadata import lacking
@@ -35,6 +37,8 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup.folder import BackupProgress, BackupWriter, StreamBackup
+from jetspark.jetstream.documents import StreamInfo
+from jetspark.jetstream.documents.document import from_wire
 from jetspark.subjects import check_name
 from jetspark.wire import js_api
 from jetspark.wire.status import END_OF_BATCH, status_of
@@ -51,6 +55,9 @@ AHEAD: Final = 32 << 20
 
 SILENCE: Final = 30.0
 """Seconds of silence of the server after which a transfer fails."""
+
+LOOK_AFTER: Final = 5.0
+"""Seconds of silence after which a backup looks whether its stream is still there."""
 
 ANSWER_WITHIN: Final = 60.0
 """Seconds for the server to start, and ten times as many when it verifies all messages first."""
@@ -203,13 +210,16 @@ class _Incoming:
     """Chunks between the read loop and the disk."""
 
     def __init__(self, api: Api, stream: str) -> None:
+        self._api = api
         self._client = api.client
         self._stream = stream
+        self._began = time.monotonic()
         self._pieces: list[bytes] = []
         self._waiting = 0
         self._unanswered: list[str] = []
         self._received = 0
         self._over = False
+        self._gave_up = False
         self._error: JetsparkError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._listener = self._client.listen(
@@ -229,19 +239,42 @@ class _Incoming:
 
     async def take(self) -> list[bytes]:
         """All chunks received; empty at the end. Raises BackupError, ConnectionClosedError."""
+        began = time.monotonic()
         while not self._pieces and not self._over:
-            self._waiter = self._client.loop.create_future()
-            try:
-                async with asyncio.timeout(SILENCE):
-                    await self._waiter
-            except TimeoutError:
+            if time.monotonic() - began >= SILENCE:
                 raise BackupError(
                     f'The server has sent nothing of stream "{self._stream}" for {SILENCE:g} s.'
-                ) from None
+                )
+            self._waiter = self._client.loop.create_future()
+            try:
+                async with asyncio.timeout(min(LOOK_AFTER, SILENCE)):
+                    await self._waiter
+            except TimeoutError:
+                await self._check_there()
         if self._error is not None:
+            if self._gave_up:
+                await self._check_there()
             raise self._error
         pieces, self._pieces = self._pieces, []
         return pieces
+
+    async def _check_there(self) -> None:
+        """Raise BackupError for a stream that is gone: servers only stop sending it."""
+        gone = "deleted while it was backed up: there is no backup of it"
+        try:
+            info = from_wire(
+                StreamInfo, await self._api.call(js_api.STREAM_INFO, stream=self._stream)
+            )
+            # By the server's clock, which gave the stream its time.
+            now = info.ts or datetime.now(UTC)
+            if info.created < now - timedelta(seconds=time.monotonic() - self._began):
+                return
+            gone = "deleted and created again while it was backed up: back up the new one"
+        except StreamNotFoundError:
+            pass
+        except JetsparkError:
+            return  # the role `backup` need not look at streams
+        raise BackupError(f'Stream "{self._stream}" was {gone}.')
 
     def written(self, pieces: list[bytes]) -> None:
         """These chunks are on disk."""
@@ -261,6 +294,7 @@ class _Incoming:
                 self._finish(None)
             else:
                 what = f"{status.code} {status.description}".rstrip()
+                self._gave_up = True
                 self._fail(f'The server ended the backup of stream "{self._stream}": {what}.')
             return
         self._pieces.append(piece)

@@ -68,6 +68,24 @@ class LeftOver:
             "interrupted; delete it then, and restore again.",
         )
 
+    async def whole(self) -> str | None:
+        """What the stream has, if it reaches the end of the backup.
+
+        Raises as every API call.
+        """
+        state = (await self._info()).state
+        if state.last_seq < self._backup.state.last_seq:
+            return None
+        return f"{state.messages:,} messages up to sequence {state.last_seq:,}"
+
+    @property
+    def may_come(self) -> str:
+        """The sentence for when all was sent, and the stream is not there, or not found out."""
+        return (
+            f'All was sent, and the server may still create stream "{self._name}": look in a '
+            f"while whether it reaches sequence {self._backup.state.last_seq:,}."
+        )
+
     @property
     def suspicion(self) -> str:
         """The sentence for when nothing could be done, or found out."""

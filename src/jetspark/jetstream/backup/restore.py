@@ -6,8 +6,9 @@ they forget it after 5 s; later ones may create the stream from what came, whole
 in part. So when anything fails, or the call is cancelled, the archive is ended with invalid bytes,
 the answer awaited, and a stream that the server has created for it is deleted (`left_over`); over a
 new link if the present one is silent. A note on the error says when that was not possible. Only the
-last step, when all was sent, cannot be undone: when the call is cancelled or the connection lost
-then, the outcome is unknown, and the error says so. A restored stream that is shorter than
+last step, when all was sent, is not undone: when the call is cancelled or the connection lost then,
+the error says so, or what is there. The answer to it may be lost: when the stream is there, whole,
+and the server silent, that is an error. A restored stream that is shorter than
 `backup.json` says is deleted again. Nothing can be done when this process is killed: the next
 restore, refused because the stream exists, says what that may be.
 """
@@ -18,6 +19,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -102,8 +104,8 @@ class RestoreCalls:
         (`StreamBackup.removed`) are told in a warning in the log.
 
         When it fails or is interrupted, the part that the server has restored is deleted, within
-        20 s; the error has a note (`__notes__`) when that was not possible. A process that is
-        killed leaves that part on servers from 2.15 on.
+        20 s; the error has a note (`__notes__`) when that was not possible, or when all was sent
+        already. A process that is killed leaves that part on servers from 2.15 on.
 
         Raises ConfigError when the folder is not a backup, BackupError when it is damaged or the
         transfer fails, NameInUseError when the stream exists, UnsupportedByServerError for a
@@ -199,7 +201,7 @@ class _Transfer:
         sent = 0
         with _opened(backup.archive) as file:
             while piece := await asyncio.to_thread(_read, file, size, backup.archive):
-                await self._wait(lambda: self._on_way < self._window, SILENCE)
+                await self._wait(lambda: self._on_way < self._window)
                 if self._answer is not None:
                     return self._answer  # a refusal; the caller reads it
                 await self._publish(piece)
@@ -207,20 +209,26 @@ class _Transfer:
                 sent += len(piece)
                 done = min(sent, backup.size)
                 await report(progress, BackupProgress(done, backup.size, sent))
-        await self._wait(lambda: not self._on_way, SILENCE)
+        await self._wait(lambda: not self._on_way)
         if self._answer is None:
             self._last = True
             await self._publish(b"")
-            await self._wait(lambda: False, LAST_STEP_WITHIN)
+            await self._wait_for_end()
         assert self._answer is not None  # noqa: S101
         return self._answer
 
     async def give_up(self, error: BaseException) -> None:
-        """After an error, leave no partial stream behind."""
-        if self._last and self._answer is None:
-            return  # the outcome is unknown
-        note: str | None = self._left_over.suspicion
+        """After an error, leave no partial stream behind; in the last step, say what is there."""
+        all_sent = self._last and self._answer is None
+        if all_sent and isinstance(error, JetsparkError):
+            return  # it says so itself
+        note: str | None = self._left_over.may_come if all_sent else self._left_over.suspicion
         try:
+            if all_sent:
+                async with asyncio.timeout(STALLED):
+                    if there := await self._left_over.whole():
+                        note = f'All was sent, and stream "{self._stream}" is there with {there}.'
+                return
             async with asyncio.timeout(CLEAN_UP_WITHIN):
                 while not await self._server_has_given_up():
                     await self._client.force_reconnect()
@@ -263,20 +271,49 @@ class _Transfer:
     async def _publish(self, piece: bytes) -> None:
         await self._client.publish(self._subject, piece, reply=self._listener.subject)
 
-    async def _wait(self, enough: Callable[[], bool], seconds: float) -> None:
+    async def _wait(self, enough: Callable[[], bool]) -> None:
         """Until there is enough room, or an answer. Raises the error that ended the transfer."""
         while self._error is None and self._answer is None and not enough():
-            self._waiter = self._client.loop.create_future()
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._waiter
-            except TimeoutError:
-                raise BackupError(
-                    f'The server has sent nothing about the restore of stream "{self._stream}" '
-                    f"for {seconds:g} s."
-                ) from None
+            if not await self._news():
+                raise self._silent(SILENCE)
         if self._answer is None and self._error is not None:
             raise self._error
+
+    async def _wait_for_end(self) -> None:
+        """Until the last answer: creating a large stream takes the server long."""
+        silence = 0.0
+        while self._error is None and self._answer is None:
+            if await self._news():
+                continue
+            there = None
+            with suppress(JetsparkError):
+                there = await self._left_over.whole()
+            silence += SILENCE
+            if self._answer is None and (there is not None or silence >= LAST_STEP_WITHIN):
+                raise self._silent(silence, there)
+        await self._wait(lambda: True)  # it raises the error
+
+    async def _news(self) -> bool:
+        """Whether anything has come before the server was silent for too long."""
+        self._waiter = self._client.loop.create_future()
+        try:
+            async with asyncio.timeout(SILENCE):
+                await self._waiter
+        except TimeoutError:
+            return False
+        return True
+
+    def _silent(self, seconds: float, there: str | None = None) -> BackupError:
+        nothing = (
+            f'The server has sent nothing about the restore of stream "{self._stream}" '
+            f"for {seconds:g} s"
+        )
+        if there is None:
+            return BackupError(f"{nothing}.")
+        return BackupError(
+            f"{nothing}, but the stream is there with {there}: look whether its consumers are "
+            "there, too."
+        )
 
     def _on_frame(self, frame: MessageFrame) -> None:
         if status_of(frame.headers) is not None:

@@ -83,8 +83,8 @@ class GeneratedBackupCalls:
         are told in a warning in the log.
 
         When it fails or is interrupted, the part that the server has restored is deleted, within
-        20 s; the error has a note (`__notes__`) when that was not possible. A process that is
-        killed leaves that part on servers from 2.15 on.
+        20 s; the error has a note (`__notes__`) when that was not possible, or when all was sent
+        already. A process that is killed leaves that part on servers from 2.15 on.
 
         Raises ConfigError when the folder is not a backup, BackupError when it is damaged or the
         transfer fails, NameInUseError when the stream exists, UnsupportedByServerError for a
