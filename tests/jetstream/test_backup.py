@@ -678,6 +678,29 @@ async def test_link_lost_before_the_answer_ends_a_backup_and_a_restore_at_once(
         assert nothing_in(tmp_path)
 
 
+@pytest.mark.parametrize("blocked", ["SNAPSHOT", "RESTORE"])
+async def test_a_lost_answer_costs_the_timeout_of_the_call(
+    js: JetStream, stream: str, tmp_path: Path, shared_server: NatsServer, blocked: str
+) -> None:
+    if blocked == "RESTORE":
+        await js.backup_stream(stream, tmp_path / "b")
+    async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as nc:
+        far = JetStream(nc)
+
+        async def transfer(**timeout: Any) -> None:
+            if blocked == "SNAPSHOT":
+                await far.backup_stream(stream, tmp_path / "b", **timeout)
+            else:
+                await far.restore_stream(tmp_path / "b", **timeout)
+
+        with pytest.raises(ConfigError, match="timeout"):
+            await transfer(timeout=0)
+        proxy.arm(1, wanted=lambda frame: b"io.nats.jetstream.api" in frame)
+        async with asyncio.timeout(30):
+            with pytest.raises(RequestTimeoutError, match=rf"{blocked}.* within 0\.5 s"):
+                await transfer(timeout=timedelta(seconds=0.5))
+
+
 async def test_a_server_killed_during_a_restore_has_no_stream_afterwards(
     js: JetStream, unique: Callable[[str], str], make_server: MakeServer, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from jetspark.archives.metadata import lacking
 from jetspark.arguments import checked
+from jetspark.client.request_calls import seconds_of
 from jetspark.errors import (
     BackupError,
     ConfigError,
@@ -40,6 +41,7 @@ from jetspark.jetstream.backup.folder import BackupProgress, BackupWriter, Strea
 from jetspark.jetstream.documents import StreamInfo
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.subjects import check_name
+from jetspark.timestamps import Seconds
 from jetspark.wire import js_api
 from jetspark.wire.status import END_OF_BATCH, status_of
 
@@ -63,16 +65,23 @@ ANSWER_WITHIN: Final = 60.0
 """Seconds for the server to start, and ten times as many when it verifies all messages first."""
 
 
+def to_begin(api: Api, timeout: Seconds | None, default: float) -> float:
+    """Seconds for the server to begin: the call's, or the default if the context's are fewer."""
+    if timeout is None:
+        return max(api.timeout, default)
+    return seconds_of(timeout, api.client.options)
+
+
 async def long_call(
     api: Api, seconds: float, what: str, call: js_api.Call, request: Any, stream: str
 ) -> dict[str, Any]:
-    """An API call with a timeout of at least so many seconds.
+    """An API call with a timeout of so many seconds.
 
     It does not wait for an answer that was lost with its link. Raises BackupError then, and as
     every API call. `what`: "the backup".
     """
     slow = copy(api)
-    slow.timeout = max(api.timeout, seconds)
+    slow.timeout = seconds
     client = api.client
     lost = asyncio.Event()
     listener = client.listen(client.new_inbox(), lambda frame: None, on_disconnect=lost.set)
@@ -114,6 +123,7 @@ class BackupCalls:
         chunk_size: int | None = None,
         window_size: int | None = None,
         progress: ProgressCallback | None = None,
+        timeout: Seconds | None = None,
     ) -> StreamBackup:
         """Back up a stream with its messages into a folder, as `nats stream backup` does.
 
@@ -122,7 +132,9 @@ class BackupCalls:
         (servers before 2.15; newer ones always do). `chunk_size`, `window_size`: bytes of a chunk
         and of all unacknowledged chunks (server's defaults: 128 KiB, 8 MiB; the window from 2.12
         on). `progress`, a function or coroutine function, is called with a BackupProgress now and
-        then; the backup waits for it, and an exception of it ends the backup.
+        then; the backup waits for it, and an exception of it ends the backup. `timeout`: seconds
+        for the server to begin, which takes long for a large stream (default: 60, with `check` 600,
+        or the context's timeout if that is longer).
 
         Messages that are removed from the stream meanwhile may be missing: `StreamBackup.removed`
         says how many, and so does a warning in the log.
@@ -135,6 +147,7 @@ class BackupCalls:
         for size in (chunk_size, window_size):
             if size is not None and size < 1:
                 raise ConfigError("chunk_size and window_size must be at least 1 byte.")
+        within = to_begin(self._api, timeout, ANSWER_WITHIN * (10 if check else 1))
         writer = BackupWriter(folder, name)  # not in a thread, so that it can be discarded at once
         try:
             await asyncio.to_thread(writer.remove_left)
@@ -149,7 +162,6 @@ class BackupCalls:
                     request["chunk_size"] = chunk_size
                 if window_size is not None:
                     request["window_size"] = window_size
-                within = ANSWER_WITHIN * (10 if check else 1)
                 answer = await long_call(
                     self._api, within, "the backup", js_api.STREAM_SNAPSHOT, request, name
                 )

@@ -44,6 +44,7 @@ from jetspark.jetstream.backup.backup import (
     ProgressCallback,
     long_call,
     report,
+    to_begin,
 )
 from jetspark.jetstream.backup.folder import BackupProgress, StreamBackup, verify_backup
 from jetspark.jetstream.backup.left_over import LeftOver
@@ -53,6 +54,7 @@ from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.requirements import check_stream
 from jetspark.jetstream.streams.calls import StreamConfigLike
 from jetspark.jetstream.streams.overlap import naming_the_other
+from jetspark.timestamps import Seconds
 from jetspark.wire import js_api
 from jetspark.wire.status import status_of
 
@@ -93,6 +95,7 @@ class RestoreCalls:
         /,
         *,
         progress: ProgressCallback | None = None,
+        timeout: Seconds | None = None,
         **options: Any,
     ) -> StreamInfo:
         """Restore a stream from a backup, with its messages, sequences, times and consumers.
@@ -100,7 +103,8 @@ class RestoreCalls:
         `config` and `options` (fields of StreamConfig) override the backup's configuration:
         replicas, placement, subjects, limits; the name cannot change. `progress`, a function or
         coroutine function, is called with a BackupProgress now and then; the restore waits for it,
-        and an exception of it ends the restore. Messages that the backup lacks
+        and an exception of it ends the restore. `timeout`: seconds for the server to begin
+        (default: 60, or the context's timeout if that is longer). Messages that the backup lacks
         (`StreamBackup.removed`) are told in a warning in the log.
 
         When it fails or is interrupted, the part that the server has restored is deleted, within
@@ -112,6 +116,7 @@ class RestoreCalls:
         backup that needs a newer server, APIError when the server refuses, and as every API call
         (see `JetStream`).
         """
+        within = to_begin(self._api, timeout, ANSWER_WITHIN)
         backup = await asyncio.to_thread(verify_backup, folder)
         name = backup.stream
         if backup.removed:
@@ -121,7 +126,7 @@ class RestoreCalls:
         left_over = LeftOver(self._api, backup, wire)
         try:
             answer = await long_call(
-                self._api, ANSWER_WITHIN, "the restore", js_api.STREAM_RESTORE, request, name
+                self._api, within, "the restore", js_api.STREAM_RESTORE, request, name
             )
         except NameInUseError as error:
             raise await left_over.explained(error) from None

@@ -14,6 +14,7 @@ from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.backup.folder import StreamBackup
 from jetspark.jetstream.documents import StreamInfo
 from jetspark.jetstream.streams.calls import StreamConfigLike
+from jetspark.timestamps import Seconds
 
 
 class GeneratedBackupCalls:
@@ -33,6 +34,7 @@ class GeneratedBackupCalls:
         chunk_size: int | None = None,
         window_size: int | None = None,
         progress: ProgressCallback | None = None,
+        timeout: Seconds | None = None,
     ) -> StreamBackup:
         """Back up a stream with its messages into a folder, as `nats stream backup` does.
 
@@ -41,7 +43,9 @@ class GeneratedBackupCalls:
         (servers before 2.15; newer ones always do). `chunk_size`, `window_size`: bytes of a chunk
         and of all unacknowledged chunks (server's defaults: 128 KiB, 8 MiB; the window from 2.12
         on). `progress` is called in the caller's thread with a BackupProgress now and then; the
-        backup waits for it, and an exception of it ends the backup.
+        backup waits for it, and an exception of it ends the backup. `timeout`: seconds for the
+        server to begin, which takes long for a large stream (default: 60, with `check` 600, or the
+        context's timeout if that is longer).
 
         Messages that are removed from the stream meanwhile may be missing: `StreamBackup.removed`
         says how many, and so does a warning in the log.
@@ -60,6 +64,7 @@ class GeneratedBackupCalls:
                 check=check,
                 chunk_size=chunk_size,
                 window_size=window_size,
+                timeout=timeout,
             ),
             progress,
         )
@@ -72,6 +77,7 @@ class GeneratedBackupCalls:
         /,
         *,
         progress: ProgressCallback | None = None,
+        timeout: Seconds | None = None,
         **options: Any,
     ) -> StreamInfo:
         """Restore a stream from a backup, with its messages, sequences, times and consumers.
@@ -79,8 +85,9 @@ class GeneratedBackupCalls:
         `config` and `options` (fields of StreamConfig) override the backup's configuration:
         replicas, placement, subjects, limits; the name cannot change. `progress` is called in the
         caller's thread with a BackupProgress now and then; the restore waits for it, and an
-        exception of it ends the restore. Messages that the backup lacks (`StreamBackup.removed`)
-        are told in a warning in the log.
+        exception of it ends the restore. `timeout`: seconds for the server to begin (default: 60,
+        or the context's timeout if that is longer). Messages that the backup lacks
+        (`StreamBackup.removed`) are told in a warning in the log.
 
         When it fails or is interrupted, the part that the server has restored is deleted, within
         20 s; the error has a note (`__notes__`) when that was not possible, or when all was sent
@@ -92,5 +99,7 @@ class GeneratedBackupCalls:
         (see `JetStream`).
         """
         return transfer(
-            self._thread, partial(self._inner.restore_stream, folder, config, **options), progress
+            self._thread,
+            partial(self._inner.restore_stream, folder, config, timeout=timeout, **options),
+            progress,
         )
