@@ -275,6 +275,7 @@ _MARKS = {
         (["t/x.txt"], "t", r"t (is no \w+ table and|) ?holds .*\bx\.txt"),
         *(([f"t/{mark}"], "t/_a/b", "t/_a/b would lie in .*/t, an") for mark in _MARKS.values()),
         (["t/offsets/0"], "t", "t .*holds .*metadata"),
+        (["t/_delta_log/0.json", "t/_c/offsets/0"], "t/_c", "t/_c would lie in .*/t, another"),
     ],
 )
 def test_a_folder_of_others_is_refused_before_spark_starts_and_left_as_it_was(

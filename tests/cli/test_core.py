@@ -255,7 +255,7 @@ def test_the_server_may_be_named_by_the_environment(
 ) -> None:
     monkeypatch.setenv("NATS_URL", shared_server.url)
     with jetspark("pub", "somewhere", "x") as command:
-        assert finish(command)[:2] == (0, "1 published to somewhere, 1 bytes each.\n")
+        assert finish(command)[:2] == (0, "1 published to somewhere, 1 byte each.\n")
     with jetspark("pub", "somewhere", "--server", "nats://a", "--context", "b") as command:
         code, _, error = finish(command)
     assert (code, error) == (1, "Give either --server or --context.\n")

@@ -178,6 +178,12 @@ writerName = "w"
             42,
             r"sink lake \(line 32\) has this path already",
         ),
+        (
+            '[sinks.more]\nformat = "jetspark-iceberg"\npath = "lake/orders/_x"',
+            42,
+            r"this path is inside of that of sink lake \(line 32\), or around it: name folders",
+        ),
+        ('[sinks.more]\nformat = "orc"\npath = "lake"', 42, r"inside of that .*, or around it"),
         (EXACTLY, 50, r"sink a \(line 45\) has this writerName already"),
         (
             EXACTLY.replace("[sinks.b]", "[sinks.w]").replace('writerName = "w"\n', "", 1)

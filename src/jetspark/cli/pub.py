@@ -56,4 +56,4 @@ def pub(
                 raise nc.last_error
 
     run_until_signal(publish)
-    console.say(f"{count:,} published to {subject}, {len(data):,} bytes each.")
+    console.say(f"{count:,} published to {subject}, {console.counted(len(data), 'byte')} each.")

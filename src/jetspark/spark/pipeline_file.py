@@ -247,6 +247,13 @@ class _Reader:
         for name, sink in sinks.items():
             for key, whole, what in _held_alone(pipeline, name, sink):
                 where = ("sinks", name, key)
+                for other in (found[one] for one in found if _nested(one, whole)):
+                    line = self._places.line(other)
+                    self._fail(
+                        where,
+                        f"this path is inside of that of sink {other[1]} (line {line}), or around "
+                        "it: name folders apart.",
+                    )
                 other = found.setdefault(whole, where)
                 if other is not where:
                     line = self._places.line(other)
@@ -353,6 +360,13 @@ def _held_alone(
             key = next((key for key in sink.options if key.casefold() == "writername"), "stream")
             writer = options.writer_name or f"{pipeline}/{name}"
             yield key, (options.connection.servers, options.stream, writer), "this writerName"
+
+
+def _nested(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Whether these are paths, and one is inside of the other."""
+    if len(one) != 1 or len(other) != 1:
+        return False
+    return any(str(a).startswith(f"{b}/") for a, b in ((one[0], other[0]), (other[0], one[0])))
 
 
 _WHAT = {

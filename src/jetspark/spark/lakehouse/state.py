@@ -22,9 +22,10 @@ def read_lakehouse_table(
     note = Notes(files, folder).newest()
     table = find_table(options.format, options.name)
     if table is None:
-        if note is None or note.progress is None:
+        within = held_in(files, folder)
+        if within is None and (note is None or note.progress is None):
             check_empty(options.format, options.name)
-        return TableState(note=note, within=held_in(files, folder))
+        return TableState(note=note, within=within)
     writer = query if note is None else note.query
     batch = None if writer is None else last_batch(table, writer)
     # A table whose first batch was not committed has no rows, and belongs to no query yet.
