@@ -386,6 +386,9 @@ class SlowConsumerError(JetsparkError):
 class RequestTimeoutError(JetsparkError, TimeoutError):
     """No reply within the timeout."""
 
+    sent: bool = True
+    """False: there was no link, so the request was not sent and will not be."""
+
 
 class ConnectionLostError(ConnectionClosedError, RequestTimeoutError):
     """The connection was lost for good while the call was waiting; `__cause__` says why.

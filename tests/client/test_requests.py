@@ -159,8 +159,9 @@ async def test_what_ended_without_a_link_is_not_sent_later(
     async for event in events:
         if isinstance(event, Disconnected):
             break
-    with pytest.raises(RequestTimeoutError, match=r"not be sent within 0\.1 s, and"):
+    with pytest.raises(RequestTimeoutError, match=r"not be sent within 0\.1 s, and") as caught:
         await nc.request("late", b"timed out", timeout=0.1)
+    assert not caught.value.sent
     cancelled = asyncio.create_task(nc.request("late", b"cancelled", timeout=60))
 
     async def gather() -> list[Message]:

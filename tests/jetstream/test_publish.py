@@ -210,8 +210,11 @@ async def test_an_ack_that_does_not_come_is_a_timeout(
 ) -> None:
     subject = unique("silent")
     async with nc.subscribe(subject):
-        with pytest.raises(RequestTimeoutError):
+        with pytest.raises(
+            RequestTimeoutError, match=r"0\.05 s: it is not known whether"
+        ) as caught:
             await js.publish(subject, b"x", timeout=0.05)
+        assert caught.value.sent
 
 
 async def test_mistakes_are_found_before_anything_is_sent(js: JetStream, nc: Client) -> None:

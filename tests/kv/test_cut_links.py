@@ -74,3 +74,26 @@ async def test_a_silent_link_costs_one_timeout_and_the_request_is_named(
         proxy.arm(1, "stalled", delay=60)
         with pytest.raises(RequestTimeoutError, match=r"MSG\.GET" if leader else r"DIRECT\.GET"):
             await far.get("key", leader=leader)
+
+
+async def test_a_write_without_an_ack_says_that_its_fate_is_unknown(
+    js: JetStream, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    bucket = await js.create_bucket(unique("B"))
+    async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as nc:
+        far = await nc.jetstream(timeout=0.2).bucket(bucket.name)
+        writes: list[Callable[[], Awaitable[object]]] = [
+            lambda: far.put("key", b"1"),
+            lambda: far.create("other", b"1"),
+            lambda: far.update("key", b"2", 1),
+            lambda: far.delete("key"),
+            lambda: far.purge("key"),
+        ]
+        for write in writes:
+            fault = proxy.arm(1)
+            with pytest.raises(
+                RequestTimeoutError, match=r"0\.2 s: it is not known whether it was"
+            ):
+                await write()
+            assert fault.hit is not None
+    assert (await bucket.status()).values > 0

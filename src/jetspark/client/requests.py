@@ -290,10 +290,12 @@ def no_reply(subject: str, timeout: float, *, sent: bool = True) -> RequestTimeo
     """The error for a request whose time is over."""
     if sent:
         return RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
-    return RequestTimeoutError(
+    error = RequestTimeoutError(
         f"The request to {subject!r} could not be sent within {timeout:g} s, and will not be: "
         "there was no connection to a server."
     )
+    error.sent = False
+    return error
 
 
 def _own(error: JetsparkError | None) -> JetsparkError:

@@ -30,9 +30,10 @@ class ThisThreadCalls:
         payload = payload_bytes(payload)  # once: every attempt sends the same bytes
         while True:
             try:
-                return parse_pub_ack(
-                    self._caller.ask(subject, payload, tries.left, headers).payload
-                )
+                with tries:
+                    return parse_pub_ack(
+                        self._caller.ask(subject, payload, tries.left, headers).payload
+                    )
             except NoRespondersError:
                 pause = tries.pause()
             time.sleep(pause)

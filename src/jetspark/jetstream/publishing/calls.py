@@ -57,7 +57,8 @@ class PublishCalls:
         id is this one. `timeout`: seconds in all, retries included; default: the context's.
 
         Raises NoStreamResponseError, WrongLastSequenceError, NotEnabledOnStreamError, APIError
-        for other refusals of the stream, RequestTimeoutError, UnsupportedByServerError, and what
+        for other refusals of the stream, RequestTimeoutError when it is not known whether it was
+        stored (or, with `sent` False, when it is not), UnsupportedByServerError, and what
         `Client.publish` raises.
         """
         all_headers = publish_headers(
@@ -123,7 +124,9 @@ class PublishCalls:
         is lost, or no ack comes in time, so that nobody knows whether it was stored: "auto" (sent
         again if it has a msg_id, otherwise failed), "fail" or "resend". `retry_for`: seconds of
         connected time for which messages are sent again that are not stored because their stream
-        has no leader, or that "auto" and "resend" send again; 0: never. The rest is in `Publisher`.
+        has no leader, or that "auto" and "resend" send again; 0: never. Neither bounds an outage:
+        without a link a full window, and leaving the block, wait for it. The rest is in
+        `Publisher`.
         """
         options = publisher_options(
             self._api, window, timeout, on_disconnect, retry_for, raise_failures
@@ -159,9 +162,10 @@ async def acknowledged(
     payload = payload_bytes(payload)  # once: every try sends the same
     while True:
         try:
-            return await request_and_read(
-                client, subject, payload, _pub_ack, timeout=tries.left, headers=headers
-            )
+            with tries:
+                return await request_and_read(
+                    client, subject, payload, _pub_ack, timeout=tries.left, headers=headers
+                )
         except NoRespondersError:
             await asyncio.sleep(tries.pause())
 

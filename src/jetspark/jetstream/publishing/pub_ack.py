@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from time import monotonic
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -14,9 +15,11 @@ from jetspark.errors import (
     JetsparkError,
     JetStreamError,
     NoStreamResponseError,
+    RequestTimeoutError,
 )
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.documents.document import from_wire
+from jetspark.jetstream.publishing.results import no_ack_in_time
 from jetspark.transient import FULL, is_transient
 from jetspark.wire.js_api import error_of
 
@@ -30,10 +33,12 @@ RETRY_WAIT = 0.25
 class PublishTries:
     """One publish that is retried while there are no responders, within `seconds` in total.
 
+    `with` it around each try: when no ack came in time, the error says what that means.
+
     Raises ConfigError for seconds that cannot work.
     """
 
-    __slots__ = ("_deadline", "_retries", "_subject", "left")
+    __slots__ = ("_deadline", "_retries", "_seconds", "_subject", "left")
 
     def __init__(self, subject: str, seconds: float) -> None:
         if not seconds > 0:
@@ -41,8 +46,22 @@ class PublishTries:
         self.left = seconds
         """Seconds that the next try may take."""
         self._subject = subject
+        self._seconds = seconds
         self._deadline = monotonic() + seconds
         self._retries = 0
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Not ConnectionLostError, which has a reason of its own.
+        if type(error) is RequestTimeoutError and error.sent:
+            raise no_ack_in_time("the message", self._subject, self._seconds) from None
 
     def pause(self) -> float:
         """Nobody answered: seconds to wait before the next try. Raises NoStreamResponseError."""

@@ -38,10 +38,10 @@ def tell_failures(unseen: list[PublishFailure], error: BaseException | None) -> 
     error.add_note(str(failure))
 
 
-def no_ack_in_time(index: int, subject: str, timeout: float) -> RequestTimeoutError:
-    """The stream did not answer."""
+def no_ack_in_time(message: str, subject: str, timeout: float) -> RequestTimeoutError:
+    """The stream did not answer. `message`: "message 3"."""
     return RequestTimeoutError(
-        f"No ack for message {index} on {subject!r} within {timeout:g} s: "
+        f"No ack for {message} on {subject!r} within {timeout:g} s: "
         "it is not known whether it was stored."
     )
 

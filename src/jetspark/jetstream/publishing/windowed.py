@@ -269,7 +269,7 @@ class WindowedPublishing:
                     self._refusal, self._warn_at = error, self._clock() + _WARN_AFTER
                 return
             if window.may_be_stored(index):
-                error = no_ack_in_time(index, entry[0], self._timeout)
+                error = no_ack_in_time(f"message {index}", entry[0], self._timeout)
         window.take(index)
         window.settled(index)
         self._fail(index, entry, error)
@@ -312,7 +312,9 @@ class WindowedPublishing:
         if self._left_at is None:
             late = window.overdue(now)
             for index, entry in late:
-                self._fail(index, entry, no_ack_in_time(index, entry[0], self._timeout))
+                self._fail(
+                    index, entry, no_ack_in_time(f"message {index}", entry[0], self._timeout)
+                )
             if late and self._acked == self._acked_before:
                 window.hold()  # a leader that hangs loses what it is sent
             self._acked_before = self._acked

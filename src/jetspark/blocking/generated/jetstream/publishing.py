@@ -54,7 +54,8 @@ class GeneratedPublishCalls(ThisThreadCalls):
         id is this one. `timeout`: seconds in all, retries included; default: the context's.
 
         Raises NoStreamResponseError, WrongLastSequenceError, NotEnabledOnStreamError, APIError
-        for other refusals of the stream, RequestTimeoutError, UnsupportedByServerError, and what
+        for other refusals of the stream, RequestTimeoutError when it is not known whether it was
+        stored (or, with `sent` False, when it is not), UnsupportedByServerError, and what
         `Client.publish` raises.
         """
         return self._publish(
@@ -123,7 +124,9 @@ class GeneratedPublishCalls(ThisThreadCalls):
         is lost, or no ack comes in time, so that nobody knows whether it was stored: "auto" (sent
         again if it has a msg_id, otherwise failed), "fail" or "resend". `retry_for`: seconds of
         connected time for which messages are sent again that are not stored because their stream
-        has no leader, or that "auto" and "resend" send again; 0: never. The rest is in `Publisher`.
+        has no leader, or that "auto" and "resend" send again; 0: never. Neither bounds an outage:
+        without a link a full window, and leaving the block, wait for it. The rest is in
+        `Publisher`.
         """
         return Publisher(
             self._caller,
