@@ -70,7 +70,10 @@ class PullConsumer(Consumer):
         StreamNotFoundError, ConsumerDeletedError, ConsumerIsPushError, PullError,
         PermissionsError or ConnectionClosedError. ConfigError, UnsupportedByServerError before
         anything is sent. With a timeout, a fetch survives a lost connection: it sends its request
-        again. When it is interrupted, the consumer gets back what was delivered to it (NAK).
+        again. When it is interrupted, the consumer gets back what was delivered to it (NAK). The
+        server counts that as a delivery: with `max_deliver` messages may so be given up that no
+        program has seen, and without acks they are lost, which is reported. There, let `timeout`
+        end it, and do not interrupt it.
         """
         pulled = self._priority(group, min_pending, min_ack_pending, priority)
         return await self._pull(batch, timeout, max_bytes, heartbeat, pulled).run()
@@ -86,7 +89,8 @@ class PullConsumer(Consumer):
     ) -> JsMsg:
         """One message, within `timeout` seconds (default: the context's).
 
-        Raises RequestTimeoutError when none came, and as `fetch`, which has the other options.
+        Raises RequestTimeoutError when none came, and as `fetch`, which has the other options, and
+        says what an interruption costs.
         """
         seconds = self._api.timeout if timeout is None else in_seconds(timeout)
         pulled = self._priority(group, min_pending, min_ack_pending, priority)

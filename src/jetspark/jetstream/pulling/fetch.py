@@ -2,8 +2,8 @@
 
 Contract
 - A fetch has its own inbox, subscribed while it lasts: the server drops the request of a cancelled
-  one, and what it has delivered to it goes back (`giving_back`). The read loop makes the messages;
-  one future wakes the caller.
+  one, and what it has delivered to it goes back, or is reported (`giving_back`). The read loop
+  makes the messages; one future wakes the caller.
 - It ends normally when the batch is full or the server says 404, 408 or 409 Batch Completed. Other
   statuses are errors: raised when no message came, otherwise attached to the result.
 - Without a leader (409 Leadership Change, Server Shutdown, 503) it sends the request again every
@@ -40,7 +40,7 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pulling.fetch_result import FetchResult
 from jetspark.jetstream.pulling.gap_detection import not_come, silence_error
-from jetspark.jetstream.pulling.giving_back import give_back
+from jetspark.jetstream.pulling.giving_back import give_back, report_lost
 from jetspark.jetstream.pulling.leader_wait import wait_for_leader_or
 from jetspark.jetstream.pulling.lost_deliveries import delivered_twice, lost_without_acks
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
@@ -229,11 +229,17 @@ class Pull:
             self._finish(error)
 
     def _give_back(self) -> None:
-        if self._acks and self._requested and self._client.is_connected:
-            # The listener takes what is on its way, and is closed behind it.
-            listener, self._listener = self._listener, None
-            giving_back = give_back(self._client, listener, self._messages)
-            background(giving_back, "A cancelled fetch", self._client.report)
+        if not self._requested or (self._acks and not self._client.is_connected):
+            return
+        # The listener takes what is on its way, and is closed behind it.
+        listener, self._listener = self._listener, None
+        all_of_it = (self._client, listener, self._messages)
+        ending = (
+            give_back(*all_of_it)
+            if self._acks
+            else report_lost(*all_of_it, self._names["consumer"])
+        )
+        background(ending, "A cancelled fetch", self._client.report)
 
     def _stop_listening(self) -> None:
         """No answer is expected from here on, so no clock runs for one."""

@@ -1,11 +1,13 @@
 """What was delivered to a fetch that was cancelled goes back to its consumer, which would otherwise
-deliver it again after its ack_wait only."""
+deliver it again after its ack_wait only. Without acks it is lost, which is reported."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from jetspark.errors import JetsparkError
+from jetspark.errors import JetsparkError, SequenceMismatchError
 from jetspark.jetstream.message import NAK
 
 if TYPE_CHECKING:
@@ -22,14 +24,39 @@ async def give_back(client: Client, listener: Listener | None, messages: Sequenc
     Its handler adds them to `messages`; None: all have come.
     """
     try:
+        async with _all_come(client, listener):
+            for message in messages:
+                if message.reply is not None:
+                    client.publish_nowait(message.reply, NAK)
+    except JetsparkError:
+        pass  # without a link they come again after ack_wait
+
+
+async def report_lost(
+    client: Client, listener: Listener | None, messages: Sequence[JsMsg], consumer: str
+) -> None:
+    """As `give_back`, of a consumer without acks."""
+    try:
+        async with _all_come(client, listener):
+            pass
+    except JetsparkError:
+        pass  # without a link no more will come
+    if messages:
+        client.report(
+            SequenceMismatchError(
+                f"A fetch from consumer {consumer!r} was cancelled: what was delivered to it is "
+                f"lost without acks ({len(messages)} messages)."
+            )
+        )
+
+
+@asynccontextmanager
+async def _all_come(client: Client, listener: Listener | None) -> AsyncIterator[None]:
+    try:
         if listener is not None:
             listener.stop()
             await client.flush()
-        for message in messages:
-            if message.reply is not None:
-                client.publish_nowait(message.reply, NAK)
-    except JetsparkError:
-        pass  # without a link they come again after ack_wait
+        yield
     finally:
         if listener is not None:
             listener.close()
