@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 INGEST = ["ingest", "S", "--to", "nowhere", "--server", "nats://127.0.0.1:1"]
+PARQUET = ["--format", "parquet"]
 REPLAY = ["replay", "/", "--to", "S", "--server", "nats://127.0.0.1:1"]
 
 
@@ -60,6 +61,14 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*INGEST, "--json", "v VOID"], "--json: column v is VOID, which Delta and Iceberg"),
         ([*INGEST, "--json", "v VARIANT"], "--json: column v is VARIANT, which Delta and"),
         ([*INGEST, "--json", "i INTERVAL DAY"], "--json: column i is INTERVAL, which Delta and"),
+        ([*INGEST, *PARQUET, "--json", "i INTERVAL"], "--json: column i is INTERVAL, which tables"),
+        ([*INGEST, *PARQUET, "--json", "t TIME"], "--json: column t is TIME, which tables of Parq"),
+        ([*INGEST, "--json", "a STRUCT<>"], "--json: column a is STRUCT<>, which Delta and"),
+        ([*INGEST, *PARQUET, "--json", "a ARRAY<STRUCT<>>"], "--json: column a is STRUCT<>, whi"),
+        ([*INGEST, "--json", "a STRUCT<x: INT, X: INT>"], "--json: column a has two fields X, s"),
+        ([*INGEST, "--json", "a GEOMETRY(4326)"], "--json: column a is GEOMETRY, which Spark doe"),
+        ([*INGEST, "--json", "a STRING COLLATE NOSUCH"], "there is no collation NOSUCH; write fo"),
+        ([*INGEST, "--json", "a STRING DEFAULT 'x'"], "is no schema: 'DEFAULT' cannot stand the"),
         ([*INGEST, "--partition-by", "region"], "--partition-by region: there is no such column"),
         ([*INGEST, "--partition-by", "=x"], "--partition-by '=x': write a column, or name="),
         ([*INGEST, "--interval", "-1"], "--interval must be seconds, 0 or more, not -1."),

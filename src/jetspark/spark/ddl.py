@@ -7,7 +7,7 @@ refused here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from jetspark.errors import ConfigError
 from jetspark.subjects import nearest_name
@@ -20,7 +20,7 @@ _NUMBERS = (
 )
 _TIMES = "date time timestamp timestamp_ntz timestamp_ltz interval"
 _TEXTS = "string char character varchar binary"
-_OTHERS = "boolean void variant geometry geography object array map struct"
+_OTHERS = "boolean void variant geometry geography array map struct"
 _TYPES = frozenset(f"{_NUMBERS} {_TIMES} {_TEXTS} {_OTHERS}".split())
 _AS_THEY_ARE = "tinyint smallint int bigint float double string binary boolean date timestamp_ntz"
 _SHORT = {name: name for name in _AS_THEY_ARE.split()} | {
@@ -32,21 +32,36 @@ _SHORT = {name: name for name in _AS_THEY_ARE.split()} | {
     "timestamp_ltz": "timestamp",
 }
 """The names by which Spark writes types; that of TIMESTAMP depends on a setting."""
-_NOT_IN_JSON = frozenset(("char", "character", "varchar"))
-_NOT_IN_LAKES = frozenset(("time", "void", "variant", "interval"))
+_NOT_IN_JSON = frozenset(("char", "character", "varchar", "geometry", "geography"))
+_NOT_IN_LAKES = frozenset(("time", "void", "variant", "interval", "interval of fields", "struct<>"))
+_NOT_IN_PARQUET = frozenset(("time", "interval", "struct<>"))
+_COLLATION = re.compile(
+    r"utf8_(?:binary|lcase)(?:_rtrim)?"
+    r"|(?:unicode|[a-z]{2,3}(?:_[a-z]{4})?(?:_[a-z]{3})?)(?:_(?:c[is]|a[is]|rtrim))*",
+    re.IGNORECASE,
+)
+_PARTS = ("year", "month", "day", "hour", "minute", "second", "to")
+"""What may follow INTERVAL."""
 _DIGITS = 38
 _ADVICE = "write for example 'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
 
 
-def check_fields(ddl: str, said: str, *, in_lake: bool = False) -> dict[str, str]:
+def check_fields(
+    ddl: str, said: str, *, in_lake: bool = False, in_parquet: bool = False
+) -> dict[str, str]:
     """The fields of JSON payloads, `a STRING, b ARRAY<INT>`, also in STRUCT<…>: names and types.
 
     Types are in Spark's short form ("array<int>"), "" where only Spark knows. `said`: the name of
-    the option, for the message. `in_lake`: they become columns of a Delta or Iceberg table. Raises
-    ConfigError.
+    the option, for the message. `in_lake`: they become columns of a Delta or Iceberg table,
+    `in_parquet`: of a table of Parquet files. Raises ConfigError.
     """
+    lacking = {}
+    if in_lake:
+        lacking = dict.fromkeys(_NOT_IN_LAKES, "Delta and Iceberg tables")
+    elif in_parquet:
+        lacking = dict.fromkeys(_NOT_IN_PARQUET, "tables of Parquet files")
     try:
-        return _Parser(ddl, in_lake=in_lake).fields()
+        return _Parser(ddl, lacking).fields()
     except _Wrong as wrong:
         raise ConfigError(f"{said} {ddl!r} is no schema: {wrong}; {_ADVICE}") from None
     except _Impossible as impossible:
@@ -73,8 +88,9 @@ class _Impossible(Exception):
 
 
 class _Parser:
-    def __init__(self, text: str, *, in_lake: bool) -> None:
-        self._in_lake = in_lake
+    def __init__(self, text: str, lacking: Mapping[str, str]) -> None:
+        """`lacking`: types that the rows' table does not take, and what kind of table that is."""
+        self._lacking = lacking
         self._tokens: list[str] = []
         at, text = 0, text.strip()
         while at < len(text):
@@ -106,8 +122,8 @@ class _Parser:
             if name in fields:
                 twice.add(name)
             self._take(":")
-            kind = self._type(name)
-            fields[name] = "" if self._attributes(name) else kind
+            fields[name] = self._type(name)
+            self._attributes(name)
             if not self._take(","):
                 break
         if twice:
@@ -141,9 +157,13 @@ class _Parser:
         if name == "struct":
             self._need("<")
             if self._take(">"):
-                return "struct<>"
+                return self._taken("struct<>", of)
             fields = self._fields()
             self._need(">")
+            if twice := ambiguous((), fields):
+                raise _Impossible(
+                    f"{of} has two fields {twice}, since Spark ignores case: leave one out"
+                )
             texts = [f"{field}:{kind}" for field, kind in fields.items()]
             return f"struct<{','.join(texts)}>" if all(fields.values()) else ""
         numbers = []
@@ -155,13 +175,17 @@ class _Parser:
             raise _Impossible(
                 f"{of} is {name.upper()}, which Spark does not parse from JSON: use STRING"
             )
-        if self._in_lake and name in _NOT_IN_LAKES:
-            raise _Impossible(
-                f"{of} is {name.upper()}, which Delta and Iceberg tables do not take: use STRING"
-            )
+        which = name
         if name == "interval":  # INTERVAL DAY TO SECOND
-            while self._at < len(self._tokens) and self._tokens[self._at].isalpha():
+            while any(map(self._next_is, _PARTS)):
                 self._at += 1
+                which = "interval of fields"
+        self._taken(which, of)
+        if name == "string" and self._take("collate"):
+            collation = self._word("a collation")
+            if not _COLLATION.fullmatch(collation):
+                raise _Wrong(f"there is no collation {collation}")
+            return ""
         if name in ("decimal", "dec", "numeric"):
             numbers += ("10", "0")[len(numbers) :]
             text = f"decimal({','.join(numbers)})"
@@ -175,28 +199,24 @@ class _Parser:
             return text
         return _SHORT.get(name, "")
 
-    def _attributes(self, of: str) -> bool:
-        """Whether there are COMMENT 'text', COLLATE name, DEFAULT …: left to Spark."""
-        depth, start = 0, self._at
-        while self._at < len(self._tokens):
-            token = self._tokens[self._at]
-            if depth == 0 and token in (",", ">"):
-                break
-            if depth == 0 and token.casefold() == "not":
-                raise _Impossible(
-                    f"{of} is NOT NULL, but each column of JSON payloads may be null: leave NOT "
-                    "NULL out"
-                )
-            if depth == 0 and not self._attribute():
-                raise _Wrong(f"{token!r} cannot stand there")
-            depth += {"(": 1, ")": -1}.get(token, 0)
-            self._at += 1
-        return self._at > start
+    def _taken(self, kind: str, of: str) -> str:
+        """The type, if the rows' table takes it."""
+        if kind in self._lacking:
+            said = kind.partition(" ")[0].upper()
+            raise _Impossible(
+                f"{of} is {said}, which {self._lacking[kind]} do not take: use STRING"
+            )
+        return kind
 
-    def _attribute(self) -> bool:
-        token, before = self._tokens[self._at], self._tokens[self._at - 1]
-        known = {"null", "comment", "collate", "default", "generated"}
-        return token.casefold() in known or before.casefold() in known - {"null"}
+    def _attributes(self, of: str) -> None:
+        """COMMENT 'text', and NOT NULL, which is refused."""
+        if self._next_is("not"):
+            raise _Impossible(
+                f"{of} is NOT NULL, but each column of JSON payloads may be null: leave NOT NULL "
+                "out"
+            )
+        if self._take("comment"):
+            self._word("the text of COMMENT")
 
     def _next_is(self, word: str) -> bool:
         return self._at < len(self._tokens) and self._tokens[self._at].casefold() == word

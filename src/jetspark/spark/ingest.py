@@ -108,6 +108,9 @@ class Ingest:
         for name, expression in self._partitions():
             _check_column(name, expression, columns)
             columns.append(name)
+        if self.json_schema is not None:
+            in_lake = self._lakehouse is not None
+            check_fields(self.json_schema, "--json", in_lake=in_lake, in_parquet=not in_lake)
         if self._lakehouse is None:
             for flag, given in (
                 ("--merge-schema", self.merge_schema),
@@ -120,8 +123,6 @@ class Ingest:
                     "--bucket needs a table whose rows can be replaced: --format delta or iceberg."
                 )
             return
-        if self.json_schema is not None:
-            check_fields(self.json_schema, "--json", in_lake=True)
         if self._bucket is not None:
             bucket_table.check_source(self._source)
             bucket_table.check_table_options(self.table_options)
