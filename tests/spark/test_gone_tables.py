@@ -107,6 +107,55 @@ def test_tasks_and_commits_write_nothing_after_the_removal(batch: int, query: Qu
     assert not query.table.exists()
 
 
+def test_a_first_batch_whose_folders_were_removed_creates_none(
+    format_: Format, tmp_path: Path
+) -> None:
+    query = Query(format_, tmp_path)
+    query.plan(0)
+    shutil.rmtree(query.table)
+    with pytest.raises(TableError, match=r"_checkpoint has gone: .*lake, while this query used it"):
+        query.writer()
+    assert not query.table.exists()
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_table_that_is_removed_while_its_library_works_has_gone(
+    fails: bool, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library says something else, or writes into the folder as if nothing had happened."""
+    query.plan(1)
+    writer = query.writer()
+    message = writer.write(iter([ROWS]))
+    log = next(query.table.glob("_delta_log/0*0.json"), None) or query.table / "metadata"
+
+    def commit(*_: Any, **__: Any) -> None:
+        if log.is_dir():
+            shutil.rmtree(log)
+            log.mkdir()
+        else:
+            log.rename(log.with_stem(f"{1:020}"))
+        if fails:
+            raise LookupError("_internal.DeltaError: no such file")
+
+    monkeypatch.setattr(writing, "commit_batch", commit)
+    with pytest.raises(TableError, match=r"lake has gone with this query's batch 0: it was remov"):
+        writer.commit([message], 1)
+
+
+def test_the_next_run_accepts_a_table_without_files_or_note(query: Query) -> None:
+    """As a batch leaves it whose folder was removed while the table was made."""
+    shutil.rmtree(query.table)
+    make_table(query.format, TableName(path=str(query.table)), pa.schema(ROWS.schema), ())
+    ingest = Ingest(
+        options={"stream": "S", "columns": "seq"}, to=str(query.table), format=query.format
+    )
+    ingest.look_ahead()
+    query.run(0)
+    shutil.rmtree(query.checkpoint)
+    with pytest.raises(ConfigError, match="was made by another program"):
+        ingest.look_ahead()
+
+
 def test_the_next_run_tells_that_the_checkpoint_has_lost_its_batches(query: Query) -> None:
     shutil.rmtree(query.table)
     query.plan(1)  # by Spark, before it asks the sink

@@ -204,6 +204,11 @@ class OpenDelta:
         """That of the log."""
         return self._table.version()
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it has no files."""
+        return not self._table.get_add_actions().num_rows
+
     def number(self, name: str) -> int | None:
         """The number that the last commit set under this name; None if no commit has."""
         return self._table.transaction_version(name)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from jetspark.errors import CommitConflict, ConfigError, JetsparkError, TableError
+from jetspark.lakehouse.batches import gone
 from jetspark.lakehouse.schemas import check_names, check_partitions
 from jetspark.lakehouse.table import Table, TableName
 
@@ -28,6 +29,11 @@ _MARKS = {
     "parquet": "_spark_metadata",
 }
 """What tells the format of a folder."""
+_BEGINNINGS = {
+    "delta": (f"_delta_log/{0:020}.json", "_delta_log/*.checkpoint*"),
+    "iceberg": (_MARKS["iceberg"],),
+}
+"""Files of which a whole table has one."""
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _LONGEST = 300
 
@@ -49,10 +55,28 @@ def format_of(folder: Path) -> Format | None:
 
 
 def is_gone(format_: Format, name: TableName) -> bool:
-    """Whether a table that was there is not any more; cheap, and only known of a local folder."""
+    """Whether a table that was there is not any more; cheap, and only known of a local folder.
+
+    A library that writes into a folder while it is removed leaves a log without a beginning.
+    """
     folder = _folder(name)
-    log = "_delta_log" if format_ is Format.DELTA else "metadata"
-    return folder is not None and not (folder / log).is_dir()
+    return folder is not None and not any(
+        next(folder.glob(beginning), None) for beginning in _BEGINNINGS[format_]
+    )
+
+
+@contextmanager
+def not_gone(format_: Format, name: TableName, batch: int) -> Iterator[None]:
+    """Raises TableError for a table that is removed while the block uses it, in place of whatever
+    its library says, or does not say."""
+    try:
+        yield
+    except Exception as error:  # of too many kinds to name them
+        if is_gone(format_, name):
+            raise gone(name, batch) from error
+        raise
+    if is_gone(format_, name):
+        raise gone(name, batch)
 
 
 def check_library(format_: Format) -> None:

@@ -211,6 +211,11 @@ class OpenIceberg:
         """The newest snapshot."""
         return self._table.metadata.current_snapshot_id or 0
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it has no snapshot."""
+        return not self.version
+
     def number(self, name: str) -> int | None:
         """The number that the last commit set under this name; None if no commit has."""
         found = self._table.properties.get(_NUMBER + name)

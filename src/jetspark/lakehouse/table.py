@@ -57,6 +57,11 @@ class Table(Maintained, Protocol):
         ...
 
     @property
+    def is_new(self) -> bool:
+        """Whether it has no files yet."""
+        ...
+
+    @property
     def partition_by(self) -> tuple[str, ...]:
         """The partition columns."""
         ...

@@ -28,6 +28,8 @@ def read_lakehouse_table(
         return TableState(note=note, within=within)
     writer = query if note is None else note.query
     batch = None if writer is None else last_batch(table, writer)
-    # A table whose first batch was not committed has no rows, and belongs to no query yet.
-    others = () if note is not None or batch is not None else (options.name.path or "",)
+    # A table whose first batch was not committed has no rows, and belongs to no query yet; where
+    # it was removed meanwhile, it may have no note either.
+    whose = note is not None or batch is not None or table.is_new
+    others = () if whose else (options.name.path or "",)
     return TableState(batch=batch, note=note, others=others)

@@ -17,9 +17,9 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from jetspark.errors import CommitConflict, ConfigError
+from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.batches import check_has_batches, gone
-from jetspark.lakehouse.formats import find_table, make_table
+from jetspark.lakehouse.formats import find_table, make_table, not_gone
 from jetspark.lakehouse.schemas import (
     Differences,
     check_names,
@@ -41,19 +41,30 @@ def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
     """As `prepare`, for a batch of a streaming query, of which only the first creates the table:
     a later one has lost its rows with it.
 
-    Raises TableError for a table that is gone, as far as a checkpoint on this machine shows it.
+    Raises TableError for a table, or a checkpoint, that is gone, as far as a checkpoint on this
+    machine shows it.
     """
     table = None
     checkpoint = None if options.checkpoint is None else local_path(options.checkpoint)
-    if checkpoint is not None and not options.adopt:
-        state = read_checkpoint(LocalFiles(), checkpoint)
-        if state.planned:
-            table = find_table(options.format, options.name)
-            if table is None:
-                raise gone(options.name, state.planned)
-            if state.query is not None:
-                check_has_batches(table, state.query, state.planned)
-    return prepare(options, schema, table)
+    if checkpoint is None:
+        return prepare(options, schema)
+    state = read_checkpoint(LocalFiles(), checkpoint)
+    # Spark has planned this batch before it asks. A path without a scheme may also be on a file
+    # system that only Spark knows, but hardly beside a table on this machine.
+    if state.planned is None and local_path(options.name.path or "catalog:") is not None:
+        raise TableError(
+            f"{options.checkpoint} has gone: it was removed, perhaps with {options.name}, while "
+            "this query used it. To begin anew, remove what is left of both, or take other folders "
+            "for them."
+        )
+    if state.planned and not options.adopt:
+        table = find_table(options.format, options.name)
+        if table is None:
+            raise gone(options.name, state.planned)
+        if state.query is not None:
+            check_has_batches(table, state.query, state.planned)
+    with not_gone(options.format, options.name, state.planned or 0):
+        return prepare(options, schema, table)
 
 
 def prepare(options: LakehouseOptions, schema: StructType, table: Table | None = None) -> Target:

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 )
 
 from jetspark.lakehouse.batches import Change, added, commit_batch, commit_files, gone, replaced
-from jetspark.lakehouse.formats import find_table, is_gone, open_table
+from jetspark.lakehouse.formats import find_table, is_gone, not_gone, open_table
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import remove
@@ -125,17 +125,21 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         Raises PipelineError without all tasks' answers, and as `commit_batch`.
         """
         writer, files = self._written(messages)
-        table = find_table(self._options.format, self._options.name)
+        options = self._options
+        table = find_table(options.format, options.name)
         if table is None:
-            raise gone(self._options.name, batchId)
-        with self._changing(table, files) as change:
+            raise gone(options.name, batchId)
+        with (
+            not_gone(options.format, options.name, batchId),
+            self._changing(table, files) as change,
+        ):
             commit_batch(
                 table,
                 writer,
                 batchId,
                 files,
-                name=self._options.query_name,
-                adopt=self._options.adopt,
+                name=options.query_name,
+                adopt=options.adopt,
                 change=change,
             )
 
