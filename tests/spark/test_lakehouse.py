@@ -157,6 +157,10 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
         ("'v' of type variant", lambda: save(also("parse_json('1') v"), format_, table)),
         ("'t' of type interval", lambda: save(also("array(INTERVAL '1' DAY) t"), format_, table)),
         ("'t' of type interval", lambda: save(also("INTERVAL '1' YEAR t"), format_, table)),
+        (
+            "'s' of type struct<>",
+            lambda: save(also("from_json('{}', 'a STRUCT<>') s"), format_, table),
+        ),
         ("'n' of type void", lambda: save(also("null n"), format_, table)),
         ("The rows have no columns", lambda: save(rows.select(), format_, tmp_path / "none")),
         ("'sequenceBy' goes with 'keys'", lambda: save(rows, format_, table, sequenceBy="id")),

@@ -178,6 +178,8 @@ def _without_format(kind: DataType) -> str | None:
     """A type, at any depth, that Delta and Iceberg lack or that their libraries do not write."""
     parts: list[DataType] = []
     match kind:
+        case StructType() if not kind.fields:
+            return kind.simpleString()
         case StructType():
             parts = [one.dataType for one in kind]
         case ArrayType():
