@@ -16,7 +16,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, BinaryIO, TypeAlias
 
@@ -26,10 +26,11 @@ from jetspark.archives.content import content_from
 from jetspark.archives.contents import blocks_in, messages_in
 from jetspark.archives.messages import LIST_MAGIC, block_steps, list_steps
 from jetspark.archives.metadata import ARCHIVE, METADATA, Metadata, lacking, metadata_from
+from jetspark.archives.places import place_of, shown_folder
 from jetspark.archives.tar import Block
 from jetspark.arguments import checked
 from jetspark.bulk.arrow import COLUMNS, batches
-from jetspark.bulk.backup_files import absolute, opened, shown_folder, unreadable
+from jetspark.bulk.backup_files import opened, unreadable
 from jetspark.bulk.facts import StreamFacts, facts_of
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.bulk.subject_choice import SubjectChoice
@@ -67,13 +68,18 @@ class Part:
 class Backup:
     """A backup of a stream. `open_backup` makes one; reading opens the archive again each time."""
 
-    folder: str
-    """An absolute path, or a URI."""
+    place: str = field(repr=False)
+    """An absolute path, or a URI with its options, which may be secret."""
     metadata: Metadata
     facts: StreamFacts
     """The stream when the backup began; its creation time is not in a backup."""
     size: int
     """Bytes of the archive."""
+
+    @property
+    def folder(self) -> str:
+        """The path, or the URI without user, password and options."""
+        return shown_folder(self.place)
 
     @property
     def stream(self) -> str:
@@ -264,7 +270,7 @@ class Backup:
 
     @contextmanager
     def _archive(self) -> Iterator[BinaryIO]:
-        with _told(self.folder), opened(self.folder, ARCHIVE) as file:
+        with _told(self.place), opened(self.place, ARCHIVE) as file:
             yield file
 
 
@@ -307,7 +313,7 @@ def open_backup(folder: str | os.PathLike[str]) -> Backup:
     Only `backup.json` is read. Raises ConfigError when the folder is not a backup, BackupError when
     it cannot be read or the archive does not have the size that was written.
     """
-    place = absolute(folder)
+    place = place_of(folder)
     with _told(place):
         with opened(place, METADATA) as file:
             metadata, document = metadata_from(file.read())
@@ -322,11 +328,11 @@ def open_backup(folder: str | os.PathLike[str]) -> Backup:
 
 
 @contextmanager
-def _told(folder: str) -> Iterator[None]:
-    """Errors name the folder."""
+def _told(place: str) -> Iterator[None]:
+    """Errors name the folder, without its secrets."""
     try:
         yield
     except OSError as error:
-        raise unreadable(folder, error) from error
+        raise unreadable(place, error) from None
     except BackupError as error:
-        raise BackupError(f"{shown_folder(folder)}: {error}") from None
+        raise BackupError(f"{shown_folder(place)}: {error}") from None

@@ -1,59 +1,65 @@
 """Files of a backup: in a folder of this machine, or under a URI that pyarrow knows.
 
-A URI (`s3://bucket/folder`, `gs://…`, `hdfs://…`, `abfss://…`, `file:///…`) is opened with
-pyarrow's file systems, with the credentials that these find in the environment.
+A URI (`s3://bucket/folder`, `gs://…`, `hdfs://…`) is opened with pyarrow's file systems, with the
+credentials that these find in the environment. Azure's is refused (`archives.places`): where its
+credentials are wrong, it ends the process, which may be a Spark worker.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Final, cast
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as fs
 
 from jetspark.archives.metadata import opened_file
-from jetspark.arguments import path_of
+from jetspark.archives.places import HIDDEN, shown_folder
 from jetspark.errors import BackupError, ConfigError
 
-
-def absolute(folder: str | os.PathLike[str]) -> str:
-    """The same folder for any process: an absolute path, or the URI. Raises ConfigError."""
-    text = os.fspath(folder)
-    if not text.strip():
-        raise ConfigError("The folder of the backup is empty: name one.")
-    return text.rstrip("/") if "://" in text else os.path.abspath(path_of("folder", folder))
+# Options of a URI that say where a store is, and are no secret.
+_NO_SECRETS: Final = ("endpoint_override", "region", "scheme")
+_SHORTEST_SECRET: Final = 6
 
 
-def opened(folder: str, name: str) -> BinaryIO:
-    """A file of the folder, for reading at any position.
+def opened(place: str, name: str) -> BinaryIO:
+    """A file of the folder (`places.place_of`), for reading at any position.
 
     Raises ConfigError for a folder without it, OSError when it cannot be read.
     """
-    if "://" not in folder:
-        return opened_file(Path(folder), name)
+    if "://" not in place:
+        return opened_file(Path(place), name)
     try:
-        system, path = fs.FileSystem.from_uri(folder)
+        system, path = fs.FileSystem.from_uri(place)
         return cast(BinaryIO, system.open_input_file(f"{path.rstrip('/')}/{name}"))
     except (FileNotFoundError, NotADirectoryError):
-        where = shown_folder(folder)
+        where = shown_folder(place)
         raise ConfigError(f"{where} is no backup of a stream: there is no {name} in it.") from None
     except (pa.ArrowException, ValueError) as error:
-        raise OSError(str(error)) from error
+        raise OSError(str(error)) from None
 
 
-def shown_folder(folder: str) -> str:
-    """The folder as messages have it: a URI without a password and options."""
-    if "://" not in folder:
-        return folder
-    scheme, _, rest = folder.partition("://")
-    host, slash, path = rest.partition("?")[0].partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+def unreadable(place: str, error: OSError) -> BackupError:
+    """The error for a file that could not be read: the first line of the reason.
 
-
-def unreadable(folder: str, error: OSError) -> BackupError:
-    """The error for a file that could not be read: the first line of the reason."""
+    pyarrow's reason may have the URI in it, with its secrets: then it is left out. Raise this one
+    `from None`.
+    """
     reason = error.strerror or str(error)
     reason = next(iter(reason.splitlines()), type(error).__name__)
-    return BackupError(f"Cannot read the backup {shown_folder(folder)}: {reason.rstrip('.')}.")
+    shown = shown_folder(place)
+    if shown.endswith(HIDDEN) or any(secret in str(error) for secret in _secrets(place)):
+        reason = "check its URI, where special characters are written as %XX (a / in a key as %2F)"
+    return BackupError(f"Cannot read the backup {shown}: {reason.rstrip('.')}.")
+
+
+def _secrets(place: str) -> set[str]:
+    _, found, rest = place.partition("://")
+    if not found or shown_folder(place) == place:
+        return set()
+    address, _, options = rest.partition("?")
+    pairs = [option.partition("=") for option in options.split("&")]
+    values = [value for name, _, value in pairs if name not in _NO_SECRETS]
+    said = [rest, *address.rpartition("@")[0].split(":"), *values]
+    return {one for raw in said for one in (raw, unquote(raw)) if len(one) >= _SHORTEST_SECRET}

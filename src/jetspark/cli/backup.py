@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from cyclopts import App
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from jetspark.archives.places import shown_folder
 from jetspark.arguments import MOST_SEQUENCE, check_whole, path_of
 from jetspark.cli import console
 from jetspark.cli.commands import COMMANDS, examples
@@ -194,7 +195,9 @@ def _new_file(to: str) -> Path:
     if not to.strip():
         raise ConfigError("--to is empty: name a new file.")
     if "://" in to:
-        raise ConfigError(f"--to is a file on this machine, not {to}: copy it there afterwards.")
+        raise ConfigError(
+            f"--to is a file on this machine, not {shown_folder(to)}: copy it there afterwards."
+        )
     path = path_of("--to", to)
     if os.path.lexists(path):  # a symlink to nowhere, too
         raise ConfigError(f"{path} exists already: name a new file.")

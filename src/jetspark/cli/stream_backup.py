@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from jetspark.archives.places import folder_to_read, folder_to_write
 from jetspark.cli import console
 from jetspark.cli.stream_session import JsonOption, check_replicas, show_json, size, with_jetstream
 from jetspark.jetstream import verify_backup
@@ -26,7 +27,7 @@ _Flag = Parameter(negative=())
 
 def backup(
     name: str,
-    folder: Path,
+    folder: str,
     /,
     *,
     server: str | None = None,
@@ -50,17 +51,19 @@ def backup(
         json: Print what was saved as one JSON document.
     """
 
+    place = folder_to_write(folder)
+
     async def save(js: JetStream) -> StreamBackup:
         with _bar(f"saving {name}") as progress:
             return await js.backup_stream(
-                name, folder, consumers=consumers, check=check, progress=progress
+                name, place, consumers=consumers, check=check, progress=progress
             )
 
     _tell(with_jetstream(server, context, save, stream=name), "Saved", json)
 
 
 def restore(
-    folder: Path,
+    folder: str,
     /,
     *,
     server: str | None = None,
@@ -82,12 +85,13 @@ def restore(
         replicas: Number of replicas instead of the one in the backup.
         json: Print the server's JSON document of the stream.
     """
+    place = folder_to_read(folder)
     check_replicas(replicas)
     options = {} if replicas is None else {"num_replicas": replicas}
 
     async def bring_back(js: JetStream) -> StreamInfo:
-        with _bar(f"restoring {folder}") as progress:
-            return await js.restore_stream(folder, config, progress=progress, **options)
+        with _bar(f"restoring {place}") as progress:
+            return await js.restore_stream(place, config, progress=progress, **options)
 
     made = with_jetstream(server, context, bring_back)
     if json:
@@ -100,7 +104,7 @@ def restore(
     )
 
 
-def verify(folder: Path, /, *, json: JsonOption = False) -> None:
+def verify(folder: str, /, *, json: JsonOption = False) -> None:
     """Check that a backup is complete and unchanged, without a server.
 
     Its messages are counted. Those that were removed from the stream while it was backed up are

@@ -25,7 +25,8 @@ import msgspec
 
 from jetspark.archives.contents import messages_in
 from jetspark.archives.metadata import ARCHIVE, METADATA, Metadata, metadata_from, opened_file
-from jetspark.arguments import checked, path_of
+from jetspark.archives.places import folder_to_read, folder_to_write
+from jetspark.arguments import checked
 from jetspark.errors import BackupError, ConfigError, JetStreamError
 from jetspark.jetstream.backup.archive import ArchiveScan
 from jetspark.jetstream.documents import StreamConfig, StreamState
@@ -92,7 +93,7 @@ class BackupWriter:
 
     def __init__(self, folder: str | os.PathLike[str], stream: str) -> None:
         self._stream = stream
-        self.folder = path_of("folder", folder)
+        self.folder = folder_to_write(folder)
         if self.folder.is_symlink():  # it stays, and what it leads to is renamed
             self.folder = self.folder.resolve()
         if self.folder.exists() and not _is_empty_folder(self.folder):
@@ -182,7 +183,7 @@ def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
     `StreamBackup.removed`. Raises ConfigError when the folder is not a backup, BackupError when it
     is damaged.
     """
-    folder = path_of("folder", folder)
+    folder = folder_to_read(folder)
     metadata, document = _read_metadata(folder)
     scan = ArchiveScan()
     try:
