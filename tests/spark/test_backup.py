@@ -88,6 +88,9 @@ def test_what_does_not_fit_is_one_sentence(
 ) -> None:
     folder, _, _ = made
     assert "is no backup of a stream" in str(failure(load(spark, tmp_path).collect))
+    for uri in ("s3a://AKEY:SECRETKEY@x/y?z=SECRET", "s3://AKEY:SECRETKEY/SECRET@x/y"):
+        refused = failure(spark.read.format("jetstream").option("backup", uri).load().collect)
+        assert "SECRET" not in str(refused)
     lost = failure(load(spark, folder, startingOffsets="1").collect)
     assert "begins at sequence 50: 1 to 49 had been removed. Set failOnDataLoss" in str(lost)
     assert load(spark, folder, startingOffsets="1", failOnDataLoss="false").count() > 8000
