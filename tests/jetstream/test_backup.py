@@ -902,22 +902,26 @@ async def test_a_restore_after_one_that_was_killed_says_what_is_there(
         await js.publish(name, os.urandom(100_000))
     await js.backup_stream(name, tmp_path / "b")
     code = (
-        "import os, signal, sys; from jetspark import blocking\n"
-        "def kill(step):\n"
-        "    if step.done * 2 > step.total: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "import sys; from jetspark import blocking\n"
+        "def wait(step):\n"
+        "    if step.done * 2 > step.total: print(flush=True); sys.stdin.read()\n"
         "with blocking.connect(sys.argv[1]) as nc:\n"
-        "    nc.jetstream().restore_stream(sys.argv[2], progress=kill)\n"
+        "    nc.jetstream().restore_stream(sys.argv[2], progress=wait)\n"
     )
     command = [sys.executable, "-c", code, server.url, str(tmp_path / "b")]
-    killed = await asyncio.to_thread(subprocess.run, command, timeout=60, check=False)
-    assert killed.returncode == -9
     async with connect(server.url) as nc:
         there = JetStream(nc)
 
         async def begun() -> bool:  # the server still stores what came
             return not await gone(there, name)
 
+        pipe = asyncio.subprocess.PIPE
+        restore = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+        assert restore.stdout is not None
+        await restore.stdout.readline()
         await eventually(begun)
+        restore.kill()
+        await restore.wait()
         with pytest.raises(
             NameInUseError,
             match=rf'"{name}" exists already, and has [123]?\d of the backup\'s 40 messages: it '
