@@ -167,3 +167,43 @@ async def test_an_older_copy_of_a_stream_ends_its_readers(
                 await messages.next()
     assert (caught.value.first, caught.value.last) == (4, 10)
     assert any(isinstance(one, DataLossError) for one in reported)  # at once, while it waits
+
+
+_ACCOUNTS = """
+accounts {
+  OWN {
+    jetstream: enabled
+    users: [
+      { user: own, password: p }
+      { user: blind, password: p, permissions { publish { deny: "$JS.API.STREAM.INFO.>" } } }
+    ]
+    exports: [{ service: "$JS.API.CONSUMER.>", response_type: stream }]
+  }
+  OTHER {
+    users: [{ user: other, password: p }]
+    imports: [
+      { service: { account: OWN, subject: "$JS.API.CONSUMER.>" }, to: "OWN.API.CONSUMER.>" }
+    ]
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(("user", "prefix"), [("blind", None), ("other", "OWN.API")])
+async def test_who_cannot_ask_for_the_streams_info_goes_on_reading(
+    make_server: MakeServer, user: str, prefix: str | None
+) -> None:
+    server = make_server(_ACCOUNTS)
+    async with (
+        jetspark.connect(server.url, user="own", password="p") as owner,
+        jetspark.connect(server.url, user=user, password="p") as nc,
+        asyncio.timeout(_SECONDS),
+    ):
+        own = owner.jetstream()
+        await own.create_stream(name="S", subjects=["s"])
+        await own.publish("s", b"1")
+        async with nc.jetstream(api_prefix=prefix).ordered("S", heartbeat=0.5) as messages:
+            assert (await messages.next()).data == b"1"
+            await own.delete_consumer("S", messages.name)
+            await own.publish("s", b"2")
+            assert (await messages.next()).data == b"2"

@@ -18,8 +18,8 @@ Contract
   attempt raises any error to the caller.
 - Each recreated consumer is one of the stream that was begun with, by its creation time. Who has
   not asked for that compares it with the first consumer's: the same clock (of the server, or the
-  leader of the cluster's metadata) writes both. Without the permission for the stream's info this
-  is not checked.
+  leader of the cluster's metadata) writes both. Without the permission for the stream's info, or
+  its import from another account, this is not checked.
 - `async with` ends it at the end of the block. So does leaving an `async for` over one that was
   not entered. Its end deletes the consumer; if that request is lost, the server removes it after
   `inactive_threshold`.
@@ -47,6 +47,7 @@ from jetspark.errors import (
     ConsumerNotFoundError,
     DataLossError,
     JetsparkError,
+    JetStreamNotEnabledError,
     PermissionsError,
     RequestTimeoutError,
     SequenceMismatchError,
@@ -221,8 +222,8 @@ class OrderedMessages(ConsumerMessages):
         consumer would leave messages out, or wait for ever, and nothing would tell."""
         try:
             answer = await self._api.call(js_api.STREAM_INFO, stream=self.stream)
-        except PermissionsError:
-            return
+        except (PermissionsError, JetStreamNotEnabledError):
+            return  # not allowed, or not imported from the account that has the stream
         info = from_wire(StreamInfo, answer)
         expected = self._origin.created if self._origin is not None else None
         if info.created > self._began if expected is None else info.created != expected:
