@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from asyncio.selector_events import BaseSelectorEventLoop
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,7 +19,12 @@ import pytest
 
 from jetspark.cli import app
 from jetspark.cli.demo import _read_flights, demo
-from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
+from jetspark.cli.signals import (
+    StopRequested,
+    run_until_signal,
+    signals_held,
+    stop_on_signals,
+)
 from jetspark.cli.spark_runs import quiet_spark
 from jetspark.cli.stream_session import with_client
 from jetspark.server import NatsServer
@@ -81,6 +87,26 @@ def test_one_while_the_connection_is_closed_does_not_hide_what_was_done(
 
     monkeypatch.setattr("jetspark.connect", closing_long)
     assert with_client(None, None, work) == "done"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="loops of another kind")
+def test_one_while_the_loop_is_closed_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The loop closes the pipe for signals first, and takes its handlers back then."""
+    close = asyncio.SelectorEventLoop.close
+
+    def close_slowly(self: asyncio.SelectorEventLoop) -> None:
+        BaseSelectorEventLoop.close(self)
+        os.kill(os.getpid(), signal.SIGTERM)
+        close(self)
+
+    async def work() -> str:
+        return "done"
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "close", close_slowly)
+    assert run_until_signal(work) == "done"
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -91,6 +91,10 @@ def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
             for note in getattr(cancelled, "__notes__", ()):
                 request.add_note(note)
             raise request from None
+        finally:
+            if sys.platform != "win32":
+                # The loop closes this descriptor before it takes its handlers back.
+                signal.set_wakeup_fd(-1)
 
     return run_async(main())
 

@@ -94,7 +94,7 @@ def next_step(table: TableState, checkpoint: CheckpointState, wanted: Wanted) ->
         # A note alone is that of a first batch that did not come to its end: nothing is listed, so
         # the table belongs to no query yet, and the note of the next one replaces it.
         _check_nothing_lost(table, checkpoint, wanted)
-        if wanted.adopt and not (table.others and wanted.lakehouse is not None):
+        if wanted.adopt and not table.found:
             _refuse(
                 f"{here} has no table to adopt: name the folder of one, or leave out --adopt "
                 "(adopt=True) to begin one there."

@@ -36,6 +36,8 @@ class TableState:
     """Files that readers would read as rows, if there is neither a batch nor a note."""
     within: str | None = None
     """The table or checkpoint whose folder contains that of a new table."""
+    found: bool = False
+    """A Delta or Iceberg table is there, whoever made it."""
 
 
 @dataclass(frozen=True)

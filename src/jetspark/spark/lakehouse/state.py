@@ -32,4 +32,4 @@ def read_lakehouse_table(
     # it was removed meanwhile, it may have no note either.
     whose = note is not None or batch is not None or table.is_new
     others = () if whose else (options.name.path or "",)
-    return TableState(batch=batch, note=note, others=others)
+    return TableState(batch=batch, note=note, others=others, found=True)
