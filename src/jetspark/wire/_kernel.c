@@ -601,7 +601,8 @@ static void strings_keep(Strings *column, const Py_ssize_t *kept, Py_ssize_t cou
     int32_t *offsets = (int32_t *)column->offsets.at, end = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         int32_t from = offsets[kept[i]], size = offsets[kept[i] + 1] - from;
-        memmove(column->bytes.at + end, column->bytes.at + from, (size_t)size);
+        if (size) /* an empty store has no address */
+            memmove(column->bytes.at + end, column->bytes.at + from, (size_t)size);
         end += size;
         offsets[i + 1] = end; /* i + 1 <= kept[i] + 1: this offset was read already */
     }
