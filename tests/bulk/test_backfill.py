@@ -63,6 +63,14 @@ def dense(subject: str, count: int) -> list[Row]:
     return [(subject, rng.randbytes(1000)) for _ in range(count)]
 
 
+def filled(url: str, subject: str, rows: list[Row]) -> StreamFacts:
+    """Of a new stream S with these messages."""
+    with Admin(url) as admin:
+        admin.create("S", subject)
+        admin.fill(rows)
+        return admin.facts("S")
+
+
 def read(url: str, wanted: SequenceRange, **more: Any) -> pa.Table:
     batches = list(read_range(make_options(url), wanted, **more))
     return pa.Table.from_batches(batches, schema=SCHEMA).combine_chunks()
@@ -102,10 +110,7 @@ def test_rows_are_those_of_an_ordinary_read(
 
 def test_servers_that_block_deletes_are_refused_unless_asked_for(make_server: MakeServer) -> None:
     server = make_server(binary=server_of("2.12"))
-    with Admin(server.url) as admin:
-        admin.create("S", "S.>")
-        admin.fill(numbered("S.a", 10))
-        facts = admin.facts("S")
+    facts = filled(server.url, "S.>", numbered("S.a", 10))
     with pytest.raises(UnsupportedByServerError, match="without blocking deletes needs nats-serv"):
         read(server.url, whole(facts))
 
@@ -166,10 +171,7 @@ def test_a_slow_reader_keeps_the_snapshot_alive(
 @pytest.mark.usefixtures("newest")
 def test_a_server_killed_while_it_sends_costs_no_row(make_server: MakeServer) -> None:
     server = make_server()
-    with Admin(server.url) as admin:
-        admin.create("S", "S.>")
-        admin.fill(dense("S.a", 60_000))
-        facts = admin.facts("S")
+    facts = filled(server.url, "S.>", dense("S.a", 60_000))
     batches = read_range(make_options(server.url), whole(facts), ReadLimits(max_rows=1000))
     found = next(batches)["seq"].to_pylist()
     server.kill()
@@ -201,10 +203,7 @@ def test_a_purged_head_and_a_recreated_stream_are_errors(
 @pytest.mark.usefixtures("newest")
 async def test_a_lost_answer_leaves_time_for_another_attempt(make_server: MakeServer) -> None:
     server = make_server()
-    with Admin(server.url) as admin:
-        admin.create("S", "S")
-        admin.fill(numbered("S", 1000))
-        facts = admin.facts("S")
+    facts = filled(server.url, "S", numbered("S", 1000))
     async with FrameProxy(server.port) as proxy:
         fault = proxy.arm(1, "drop", wanted=lambda frame: b".answer " in frame[:200])
         url = f"nats://127.0.0.1:{proxy.port}"
@@ -297,10 +296,7 @@ def test_without_the_permission_nothing_else_is_tried(make_server: MakeServer) -
 async def test_the_answer_may_come_behind_the_snapshot(make_server: MakeServer) -> None:
     """The server sends them from two queues."""
     server = make_server()
-    with Admin(server.url) as admin:
-        admin.create("S", "S")
-        admin.fill(numbered("S", 100))
-        facts = admin.facts("S")
+    facts = filled(server.url, "S", numbered("S", 100))
     async with FrameProxy(server.port) as proxy:
         fault = proxy.arm(1, "late", delay=0.3, wanted=lambda frame: b".answer " in frame[:80])
         url = f"nats://127.0.0.1:{proxy.port}"
@@ -318,10 +314,7 @@ def test_an_error_in_the_thread_of_a_snapshot_is_raised(
 
     monkeypatch.setattr(SnapshotTransfer, "_take", broken)
     server = make_server()
-    with Admin(server.url) as admin:
-        admin.create("S", "S")
-        admin.fill(numbered("S", 100))
-        facts = admin.facts("S")
+    facts = filled(server.url, "S", numbered("S", 100))
     with pytest.raises(LookupError, match="a bug"):
         read(server.url, whole(facts))
 

@@ -116,6 +116,16 @@ def test_before_the_first_batch_is_done_the_line_says_what_is_under_way(
     ]
 
 
+def test_spark_is_not_asked_for_figures_that_nobody_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(watch: Watch, query: object) -> int:
+        pytest.fail("no line is due")
+
+    monkeypatch.setattr(Watch, "_rows_under_way", ask)
+    query = Query(5, first=9)
+    query.status = {"message": "Processing new data"}
+    run(query)
+
+
 def test_quiet_runs_print_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

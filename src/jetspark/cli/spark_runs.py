@@ -237,18 +237,19 @@ class Watch:
                     stop.check()
                     for name, query in queries.items():
                         self.done[name].update(query)
-                        label = f"{name}: " if len(queries) > 1 else ""
-                        figures = label + self._figures(self.done[name], query)
-                        display.update(lines[name], description=figures)
                         failure = failure or query.exception()
+                    if not display.disable:
+                        for name, line in self._lines(queries):
+                            display.update(lines[name], description=line)
+                    elif self._is_line_due():
+                        for _, line in self._lines(queries):
+                            self._outcome.note(line)
                     begun = all(query.lastProgress is not None for query in queries.values())
                     if meanwhile is not None and begun and time.monotonic() >= due:
                         before = time.monotonic()
                         meanwhile()
                         took = time.monotonic() - before
                         due = before + max(_MEANWHILE_SECONDS, _MEANWHILE_SHARE * took)
-                    if display.disable:
-                        self._say_now_and_then(display)
                     _wait(active[0])
         finally:
             for name, query in queries.items():
@@ -260,13 +261,19 @@ class Watch:
         if failure is not None:
             raise explain(failure)
 
-    def _say_now_and_then(self, display: Progress) -> None:
+    def _is_line_due(self) -> bool:
         first = not self._said_first and any(self.rows.values())
-        if first or time.monotonic() >= self._next_line:
-            self._said_first = self._said_first or first
-            self._next_line = time.monotonic() + _LINE_SECONDS
-            for task in display.tasks:
-                self._outcome.note(task.description)
+        if not first and time.monotonic() < self._next_line:
+            return False
+        self._said_first = self._said_first or first
+        self._next_line = time.monotonic() + _LINE_SECONDS
+        return True
+
+    def _lines(self, queries: Mapping[str, StreamingQuery]) -> Iterator[tuple[str, str]]:
+        """Name and figures of each query, which cost some calls to the JVM."""
+        for name, query in queries.items():
+            label = f"{name}: " if len(queries) > 1 else ""
+            yield name, label + self._figures(self.done[name], query)
 
     def _figures(self, done: QueryProgress, query: StreamingQuery) -> str:
         if query.lastProgress is None:

@@ -38,8 +38,7 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup.folder import BackupProgress, BackupWriter, StreamBackup
-from jetspark.jetstream.documents import StreamInfo
-from jetspark.jetstream.documents.document import from_wire
+from jetspark.jetstream.streams.info import stream_info
 from jetspark.subjects import check_name
 from jetspark.timestamps import Seconds
 from jetspark.wire import js_api
@@ -196,10 +195,10 @@ class BackupCalls:
         if missing <= 0:
             return
         try:
-            now = (await self._api.call(js_api.STREAM_INFO, stream=name))["state"]
+            now = (await stream_info(self._api, name)).state
         except (StreamNotFoundError, PermissionsError):
             return  # the role `backup` need not look at streams
-        stored = now["messages"] - max(0, now["last_seq"] - before["last_seq"])
+        stored = now.messages - max(0, now.last_seq - before["last_seq"])
         if missing > before["messages"] - stored:
             raise BackupError(
                 f"The server sent {messages:,} of {before['messages']:,} messages of stream "
@@ -274,9 +273,7 @@ class _Incoming:
         """Raise BackupError for a stream that is gone: servers only stop sending it."""
         gone = "deleted while it was backed up: there is no backup of it"
         try:
-            info = from_wire(
-                StreamInfo, await self._api.call(js_api.STREAM_INFO, stream=self._stream)
-            )
+            info = await stream_info(self._api, self._stream)
             # By the server's clock, which gave the stream its time.
             now = info.ts or datetime.now(UTC)
             if info.created < now - timedelta(seconds=time.monotonic() - self._began):

@@ -18,6 +18,7 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup.folder import StreamBackup
 from jetspark.jetstream.documents import StreamConfig, StreamInfo
 from jetspark.jetstream.documents.document import from_wire
+from jetspark.jetstream.streams.info import stream_info
 from jetspark.wire import js_api
 
 
@@ -37,7 +38,7 @@ class LeftOver:
         Raises as every API call.
         """
         with contextlib.suppress(StreamNotFoundError):
-            if not self._is_ours(await self._info()):
+            if not self._is_ours(await stream_info(self._api, self._name)):
                 return (
                     f'There is a stream "{self._name}" that this restore has not made, '
                     "or not alone."
@@ -48,7 +49,7 @@ class LeftOver:
     async def explained(self, error: NameInUseError) -> NameInUseError:
         """The error of a restore that was refused, when an earlier one may be the reason."""
         try:
-            info = await self._info()
+            info = await stream_info(self._api, self._name)
         except JetsparkError:
             return error
         there, whole = info.state, self._backup.state
@@ -73,7 +74,7 @@ class LeftOver:
 
         Raises as every API call.
         """
-        state = (await self._info()).state
+        state = (await stream_info(self._api, self._name)).state
         if state.last_seq < self._backup.state.last_seq:
             return None
         return f"{state.messages:,} messages up to sequence {state.last_seq:,}"
@@ -93,9 +94,6 @@ class LeftOver:
             f'Stream "{self._name}" may be there with a part of its '
             f"{self._backup.messages:,} messages: delete it before you restore again."
         )
-
-    async def _info(self) -> StreamInfo:
-        return from_wire(StreamInfo, await self._api.call(js_api.STREAM_INFO, stream=self._name))
 
     def _is_ours(self, info: StreamInfo) -> bool:
         state, whole = info.state, self._backup.state

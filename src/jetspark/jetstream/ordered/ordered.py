@@ -57,12 +57,11 @@ from jetspark.errors import (
 from jetspark.jetstream.consumers.calls import create_ephemeral
 from jetspark.jetstream.consumers.consumer import consumer_info
 from jetspark.jetstream.documents.consumers import ConsumerInfo, DeliverPolicy
-from jetspark.jetstream.documents.document import from_wire
-from jetspark.jetstream.documents.streams import StreamInfo
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pulling.consume import ConsumerMessages, JsMsgCallback
 from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT
 from jetspark.jetstream.pulling.stop_reason import StopReason
+from jetspark.jetstream.streams.info import stream_info
 from jetspark.wire import js_api
 from jetspark.wire.consumer_order import ConsumerOrder
 
@@ -118,6 +117,8 @@ class OrderedMessages(ConsumerMessages):
         self._origin: StreamOrigin | None = None
         self._began = _EVER
         """When the first consumer was created."""
+        self._checks = False
+        """Whether the stream of the next consumer is checked."""
         self._behind_since = math.inf
         self._last_error: JetsparkError | None = None
         super().__init__(api, stream, "", limits, callback, None, alone=True)
@@ -177,7 +178,7 @@ class OrderedMessages(ConsumerMessages):
             try:
                 async with asyncio.timeout(timeout):
                     info = await self._create(self.stream, self._config, self.name)
-                    if not first or self._began < _EVER:
+                    if self._checks:
                         await self._check_stream()
                 break
             except (StreamNotFoundError, ConnectionClosedError) as error:
@@ -208,7 +209,7 @@ class OrderedMessages(ConsumerMessages):
             wait = min(2 * wait, _LONGEST_WAIT)
         self._names["consumer"] = info.name
         if first:
-            self._began = min(self._began, info.created)
+            self._began, self._checks = info.created, True
             if self._config["deliver_policy"] in _DECIDED_ONCE:
                 self._start_from(info.delivered.stream_seq + 1)
         self._retry = None
@@ -221,10 +222,9 @@ class OrderedMessages(ConsumerMessages):
         """Raises StreamRecreatedError, or DataLossError where the stream ends too early: the
         consumer would leave messages out, or wait for ever, and nothing would tell."""
         try:
-            answer = await self._api.call(js_api.STREAM_INFO, stream=self.stream)
+            info = await stream_info(self._api, self.stream)
         except (PermissionsError, JetStreamNotEnabledError):
             return  # not allowed, or not imported from the account that has the stream
-        info = from_wire(StreamInfo, answer)
         expected = self._origin.created if self._origin is not None else None
         if info.created > self._began if expected is None else info.created != expected:
             before = f"or before {self._began}" if expected is None else str(expected)
@@ -367,5 +367,4 @@ class OrderedMessages(ConsumerMessages):
 def expect(messages: OrderedMessages, origin: StreamOrigin, *, at_once: bool) -> None:
     """Read this stream only. `at_once`: check that of the first consumer, too."""
     messages._origin = origin
-    if at_once:
-        messages._began = origin.created
+    messages._checks = at_once

@@ -51,7 +51,8 @@ def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
     state = read_checkpoint(LocalFiles(), checkpoint)
     # Spark has planned this batch before it asks. A path without a scheme may also be on a file
     # system that only Spark knows, but hardly beside a table on this machine.
-    if state.planned is None and local_path(options.name.path or "catalog:") is not None:
+    folder = options.name.path
+    if state.planned is None and folder is not None and local_path(folder) is not None:
         raise TableError(
             f"{options.checkpoint} has gone: it was removed, perhaps with {options.name}, while "
             "this query used it. To begin anew, remove what is left of both, or take other folders "
