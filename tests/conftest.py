@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import threading
 from contextlib import ExitStack
-from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 import hypothesis
 import pytest
 from tests.support.cluster import Cluster
-from tests.support.java import small_jvms
+from tests.support.java import jvm_options, small_jvms
 from tests.support.js_peer import JsPeer, install
 from tests.support.leaf import HubAndLeaf
 
@@ -227,18 +227,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     close_session(session)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The archive of Spark's classes takes half a minute of one processor: it is made beside the
+    tests before those with Spark."""
+    first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
+    if first and any(item.get_closest_marker("spark") for item in session.items):
+        threading.Thread(target=jvm_options, daemon=True).start()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before the first test that starts Spark: all of them then start faster, and none of the
-    commands makes the archive beside the tests that come after it."""
+    """All tests with Spark wait for the archive: they start faster then, and no command makes it
+    beside them."""
     if item.get_closest_marker("spark"):
-        _make_class_archive()
-
-
-@cache
-def _make_class_archive() -> None:
-    from jetspark.spark.class_archive import class_archive
-
-    archive = class_archive()
-    if archive is not None:
-        archive.make()
+        jvm_options()

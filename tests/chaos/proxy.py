@@ -136,9 +136,9 @@ class Proxy(Relay):
 
     # -- carrying ------------------------------------------------------------------------------
 
-    async def _accepted(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+    def _accepted(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         self.connections += 1
-        await super()._accepted(reader, client)
+        super()._accepted(reader, client)
 
     def _ways(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> tuple[Way, Way]:
         link = _Link(client, server)

@@ -22,9 +22,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from tests.pages.page import Block, is_as_shown, prints_what_it_promises
+from tests.support.java import jvm_options
 from tests.support.ports import free_port
 
 from jetspark.blocking import connect
+from jetspark.spark import class_archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,16 +36,16 @@ _WITHIN = 400.0  # seconds for one block; a busy machine starts Spark slowly
 _SHOWN_WITHIN = 60.0  # seconds for what a command in another terminal shows
 _PROMPT = Path(__file__).with_name("prompt.py")
 _PORT = re.compile(r"\b422\d\b")
-_SPARK_SETTINGS = """\
-spark.master local[2]
-spark.ui.enabled false
-spark.ui.showConsoleProgress false
-spark.sql.shuffle.partitions 2
-spark.python.authenticate.socketTimeout 120s
-spark.driver.bindAddress 127.0.0.1
-spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-spark.driver.host 127.0.0.1
-"""
+# As properties of the JVM: a folder with a configuration would be a part of the class path, and
+# keep the JVM from using the archive of Spark's classes.
+_SPARK_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.python.authenticate.socketTimeout": "120s",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
 _SPARK_LOG = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -132,10 +134,11 @@ class Reader:
         self._log = folder / "log"
         self._exit_stack = ExitStack()
         self._spark: Prompt | None = None
-        for name in ("work", "home", "spark"):
+        for name in ("work", "home"):
             (folder / name).mkdir()
-        (folder / "spark" / "spark-defaults.conf").write_text(_SPARK_SETTINGS)
-        (folder / "spark" / "log4j2.properties").write_text(_SPARK_LOG)
+        log = folder / "log4j2.properties"
+        log.write_text(_SPARK_LOG)
+        settings = _SPARK_SETTINGS | {"log4j2.configurationFile": f"file:{log}"}
         self.url = self._with_our_ports("nats://127.0.0.1:4222")
         ours = ("NATS_", "SPARK_", "PYSPARK_", "JETSPARK_TEST", "PYTHON")
         self.environment = {
@@ -145,7 +148,11 @@ class Reader:
             "HOME": str(folder / "home"),
             "XDG_CONFIG_HOME": str(folder / "home" / ".config"),
             "NATS_URL": self.url,
-            "SPARK_CONF_DIR": str(folder / "spark"),
+            "MASTER": "local[2]",
+            "SPARK_SUBMIT_OPTS": " ".join(
+                [jvm_options(), *(f"-D{name}={value}" for name, value in settings.items())]
+            ),
+            class_archive.VARIABLE: str(class_archive.archives_folder() or "off"),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "NO_COLOR": "1",
             "COLUMNS": "120",

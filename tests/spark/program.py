@@ -7,6 +7,7 @@ Prints its findings as a line of JSON.
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 from jetspark.spark.starting import begun
 
 
-def main(spark_at: str, servers: str, source: str, target: str, folder: str) -> None:
+def main(spark_at: str, *arguments: str) -> None:
     builder = SparkSession.builder.appName("program")
     builder = builder.remote(spark_at) if spark_at.startswith("sc://") else builder.master(spark_at)
     if not spark_at.startswith("sc://"):
@@ -23,8 +24,16 @@ def main(spark_at: str, servers: str, source: str, target: str, folder: str) -> 
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.executor.memory", "512m")
+            .config("spark.executor.extraJavaOptions", os.environ.get("SPARK_SUBMIT_OPTS", ""))
         )
     spark = builder.getOrCreate()
+    print(json.dumps(findings(spark, *arguments)))
+    spark.stop()
+
+
+def findings(
+    spark: SparkSession, servers: str, source: str, target: str, folder: str
+) -> dict[str, int]:
     stream = {"servers": servers, "stream": source}
     rows = spark.read.format("jetstream").options(**stream, minPartitions="4").load()
     counted = rows.count()
@@ -47,8 +56,7 @@ def main(spark_at: str, servers: str, source: str, target: str, folder: str) -> 
     copy = spark.read.format("jetstream").options(servers=servers, stream=target)
     copied = copy.option("subjects", f"{target}.>").load()
     found = copied.selectExpr("count(*) n", "count(distinct data) different").collect()[0]
-    print(json.dumps({"counted": counted, "copied": found.n, "different": found.different}))
-    spark.stop()
+    return {"counted": counted, "copied": found.n, "different": found.different}
 
 
 if __name__ == "__main__":

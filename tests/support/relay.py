@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeAlias
 
 Way: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -31,17 +32,18 @@ class Relay:
         """How the bytes of a new connection go to the server, and to the client."""
         raise NotImplementedError
 
-    async def _accepted(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accepted(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        """No coroutine: its task may be cancelled before its first step, which closes nothing."""
+        task = asyncio.ensure_future(self._carry(reader, client))
         self._tasks.add(task)
-        try:
-            await self._carry(reader, client)
-        except (OSError, asyncio.CancelledError):
-            pass
-        finally:
-            self._tasks.discard(task)
-            client.transport.abort()
+        task.add_done_callback(partial(self._ended, client))
+
+    def _ended(self, client: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        client.transport.abort()
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, OSError):
+            raise error
 
     async def _carry(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         from_server, server = await asyncio.open_connection("127.0.0.1", self.target)
@@ -60,6 +62,7 @@ class Relay:
             server.transport.abort()
 
     async def _end_all(self) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)

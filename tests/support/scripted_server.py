@@ -69,7 +69,7 @@ class ScriptedServer:
         """The next connection."""
         return await asyncio.wait_for(self._arrived.get(), WITHIN)
 
-    async def _arrive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _arrive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(reader, writer)
         self._peers.append(peer)
         self._arrived.put_nowait(peer)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import pyspark
+from tests.support.java import jvm_options
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def _process(log: Path, command: str, *arguments: str) -> Iterator[subprocess.Po
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "640m",
+        "SPARK_DAEMON_JAVA_OPTS": jvm_options(),
+        "SPARK_SUBMIT_OPTS": jvm_options(),
     }
     with log.open("ab") as output:
         process = subprocess.Popen(
