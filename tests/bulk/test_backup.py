@@ -87,14 +87,14 @@ def various(name: str, count: int) -> list[Row]:
     return rows
 
 
-def spoil(admin: Admin, name: str) -> None:
+def spoil(admin: Admin, name: str, count: int = MESSAGES) -> None:
     """Deleted and erased messages, a purged head, a purged subject."""
     rng = random.Random(8)
-    for sequence in sorted(rng.sample(range(MESSAGES // 2, MESSAGES), 60)):
+    for sequence in sorted(rng.sample(range(count // 2, count), 60)):
         if admin.api.message(name, seq=sequence) is not None:
             how = {"seq": sequence, "no_erase": sequence % 2 == 0}
             admin.call(f"STREAM.MSG.DELETE.{name}", how)
-    admin.purge(name, seq=MESSAGES // 10)
+    admin.purge(name, seq=count // 10)
     admin.purge(name, filter=f"{name}.77")
 
 
@@ -108,23 +108,25 @@ def test_rows_are_those_of_an_ordinary_read(
 ) -> None:
     server = make_server(_ENCRYPTED if encrypted else None, binary=server_of(line))
     config: dict[str, Any] = {} if line == "2.9" or not encrypted else {"compression": "s2"}
+    # 2.9 delivers an encrypted stream slowly: 9,000 messages in 17 s.
+    count = MESSAGES // 3 if encrypted and line == "2.9" else MESSAGES
     with Admin(server.url) as admin:
         admin.create("S", "S.>", max_msgs_per_subject=25, **config)
-        admin.fill(various("S", MESSAGES))
-        spoil(admin, "S")
+        admin.fill(various("S", count))
+        spoil(admin, "S", count)
         expected = ordinary(server.url, admin, "S")
         backup = back_up(server.url, "S", tmp_path / "backup")
-    assert 4000 < expected.num_rows < MESSAGES - 1000
+    assert count * 0.4 < expected.num_rows < count * 0.9
     assert table(backup).equals(expected)
     if line != "2.9":  # it counts one message too few after such a purge
         assert backup.facts.messages == expected.num_rows
 
     parts = backup.parts(most=700)
-    assert len(parts) >= 3
+    assert len(parts) >= count // 3_000
     seen = [pa.Table.from_batches(list(backup.read_part(part))) for part in parts]
     assert pa.concat_tables(seen).combine_chunks().equals(expected)
 
-    start, end = 2_345, 6_789
+    start, end = count // 4, count * 3 // 4
     sequences = expected["seq"]
     inside = expected.filter(pc.and_(pc.greater_equal(sequences, start), pc.less(sequences, end)))
     assert table(backup, start, end).equals(inside.combine_chunks())

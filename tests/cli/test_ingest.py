@@ -177,15 +177,30 @@ def test_stopped_before_it_is_done_it_leaves_nothing_running_and_says_so(
 
 
 @pytest.mark.parametrize(
-    ("format_", "listed", "whole_group"),
+    ("format_", "moments", "whole_group"),
+    # As soon as the first batch is planned; while the table gets its files; between batches.
     [
-        pytest.param("parquet", "_spark_metadata/1", True, id="parquet"),
-        pytest.param("delta", "_delta_log/00000000000000000002.json", False, id="delta-python"),
-        pytest.param("delta", "_delta_log/00000000000000000002.json", True, id="delta-group"),
-        pytest.param("iceberg", "metadata/v3.metadata.json", True, id="iceberg"),
+        pytest.param(
+            "parquet",
+            ["progress/offsets/0", "table/_spark_metadata/1", "progress/commits/3"],
+            True,
+            id="parquet",
+        ),
+        pytest.param(
+            "delta",
+            [
+                "progress/offsets/0",
+                "table/_delta_log/00000000000000000002.json",
+                "progress/commits/3",
+            ],
+            True,
+            id="delta-group",
+        ),
+        pytest.param("delta", ["progress/commits/1"], False, id="delta-python"),
+        pytest.param("iceberg", ["table/metadata/v3.metadata.json"], True, id="iceberg"),
     ],
 )
-def test_killed_three_times_and_no_row_lost_or_repeated(
+def test_killed_and_no_row_lost_or_repeated(
     spark: SparkSession,
     shared_server: NatsServer,
     admin: Admin,
@@ -193,7 +208,7 @@ def test_killed_three_times_and_no_row_lost_or_repeated(
     tmp_path: Path,
     nothing_left: Callable[[], None],
     format_: str,
-    listed: str,
+    moments: list[str],
     whole_group: bool,
 ) -> None:
     count = int(os.environ.get("JETSPARK_INGEST_MESSAGES", "60000"))
@@ -205,10 +220,9 @@ def test_killed_three_times_and_no_row_lost_or_repeated(
         "ingest", name, "--to", str(table), "--server", shared_server.url, "--format", format_,
         "--checkpoint", str(progress), "--max-offsets-per-trigger", str(count // 8),
     ]  # fmt: skip
-    # As soon as the first batch is planned; while the table gets its files; between batches.
-    for moment in (progress / "offsets" / "0", table / listed, progress / "commits" / "3"):
+    for moment in moments:
         with jetspark(*arguments) as command:
-            wait_for(moment, command)
+            wait_for(tmp_path / moment, command)
             if whole_group:
                 os.killpg(command.pid, signal.SIGKILL)
             else:

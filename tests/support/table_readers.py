@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,23 @@ def duckdb_of(format_: str) -> duckdb.DuckDBPyConnection:
     return connection
 
 
+class _Connections(threading.local):
+    """One a thread and format: loading the extensions takes longer than most queries."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, duckdb.DuckDBPyConnection] = {}
+
+
+_connections = _Connections()
+
+
 def by_duckdb(format_: str, table: Path, sql: str) -> list[tuple[Any, ...]]:
     """The rows of a query, in which `t` is the table."""
+    if format_ not in _connections.of:
+        _connections.of[format_] = duckdb_of(format_)
     scan = f"{_FUNCTION[format_]}('{table}')"
-    return duckdb_of(format_).execute(sql.replace("FROM t", f"FROM {scan}")).fetchall()
+    query = sql.replace("FROM t", f"FROM {scan}")
+    return _connections.of[format_].execute(query).fetchall()
 
 
 def by_polars(format_: str, table: Path) -> polars.LazyFrame:
