@@ -238,7 +238,7 @@ async def test_a_fetch_reports_a_lost_delivery(
 
 
 @pytest.mark.parametrize("batch", [3, 5])
-@pytest.mark.parametrize(("lost", "timeout"), [(2, 1), (2, None), (3, None)])
+@pytest.mark.parametrize(("lost", "timeout"), [(1, 1), (2, 1), (2, None), (3, None)])
 async def test_a_fetch_without_acks_reports_a_lost_delivery(
     js: JetStream,
     stream: str,
@@ -259,6 +259,80 @@ async def test_a_fetch_without_acks_reports_a_lost_delivery(
     await publish_three(js, stream)
     again = await consumer.fetch(3, timeout=20)
     assert (len(again), again.error) == (3, None)
+
+
+@pytest.mark.parametrize("created", [True, False])
+@pytest.mark.parametrize("timeout", [1, None])
+async def test_a_fetch_without_acks_reports_the_loss_of_the_first_delivery(
+    js: JetStream,
+    stream: str,
+    proxy: FrameProxy,
+    far: Client,
+    timeout: float | None,
+    created: bool,
+) -> None:
+    await publish_three(js, stream)
+    context = far.jetstream(timeout=1)
+    if created:
+        consumer = await context.create_consumer(stream, name="c", ack_policy="none")
+    else:
+        other = await js.create_consumer(stream, name="c", ack_policy="none")
+        assert len(await other.fetch(3)) == 3
+        consumer = await context.consumer(stream, "c")
+        await publish_three(js, stream)
+    fault = proxy.arm(1, wanted=is_delivery)
+    got = await consumer.fetch(3, timeout=timeout)
+    assert fault.hit is not None
+    assert len(got) == 2
+    assert isinstance(got.error, SequenceMismatchError)
+    assert "1 message sent by consumer 'c' did not come" in str(got.error)
+    assert far.last_error is got.error
+
+
+async def test_next_without_acks_reports_a_lost_delivery(
+    js: JetStream, stream: str, proxy: FrameProxy, far: Client
+) -> None:
+    await publish_three(js, stream)
+    consumer = await far.jetstream().create_consumer(stream, name="c", ack_policy="none")
+    assert (await consumer.next(20)).data == b"1"
+    proxy.arm(1, wanted=is_delivery)
+    with pytest.raises(SequenceMismatchError, match="1 message sent by consumer 'c' did not come"):
+        await consumer.next(0.5)
+    proxy.arm(1, "cut", wanted=is_delivery)
+    await publish_three(js, stream)
+    assert (await consumer.next(20)).data == b"1"
+    lost = far.last_error
+    assert isinstance(lost, SequenceMismatchError)
+    assert "1 message sent by consumer 'c' did not come" in str(lost)
+    # Nothing more is missing, and who asks in vain is not told that again.
+    assert len(await consumer.fetch(9, timeout=0.5)) == 2
+    with pytest.raises(RequestTimeoutError):
+        await consumer.next(0.5)
+    assert far.last_error is lost
+
+
+async def test_next_without_acks_on_a_shared_consumer_reports_nothing(
+    js: JetStream, stream: str, proxy: FrameProxy, far: Client, reported: list[JetsparkError]
+) -> None:
+    one = await js.create_consumer(stream, name="c", ack_policy="none")
+    other = await far.jetstream().consumer(stream, "c")
+    for _ in range(3):
+        await publish_three(js, stream)
+        assert [(await by.next(20)).data for by in (one, other, one)] == [b"1", b"2", b"3"]
+    waiting = asyncio.create_task(one.next(60))
+
+    async def it_waits() -> bool:
+        return (await one.info()).num_waiting == 1
+
+    await eventually(it_waits)
+    fault = proxy.arm(1, wanted=is_request_timeout)  # so the other one gets no answer
+    with pytest.raises(RequestTimeoutError):
+        await other.next(0.5)
+    assert fault.hit is not None
+    await js.publish(f"{stream}.a", b"4")
+    assert (await waiting).data == b"4"
+    assert not reported
+    assert js.client.last_error is None
 
 
 async def test_fetches_without_acks_that_share_a_consumer_report_nothing(

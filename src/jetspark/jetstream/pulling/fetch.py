@@ -42,7 +42,7 @@ from jetspark.jetstream.pulling.fetch_result import FetchResult
 from jetspark.jetstream.pulling.gap_detection import not_come, silence_error
 from jetspark.jetstream.pulling.giving_back import give_back, report_lost
 from jetspark.jetstream.pulling.leader_wait import wait_for_leader_or
-from jetspark.jetstream.pulling.lost_deliveries import delivered_twice, lost_without_acks
+from jetspark.jetstream.pulling.lost_deliveries import Deliveries, lost_for_good, lost_without_acks
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
@@ -68,7 +68,10 @@ SILENCE = 0.25
 
 
 class Pull:
-    """One fetch: make it, await `run` once. Raises ConfigError for arguments that cannot work."""
+    """One fetch: make it, await `run` once. Raises ConfigError for arguments that cannot work.
+
+    `deliveries`: of a consumer without acks.
+    """
 
     def __init__(
         self,
@@ -80,8 +83,7 @@ class Pull:
         max_bytes: int | None,
         heartbeat: Seconds | None,
         priority: Priority | None = None,
-        *,
-        acks: bool = True,
+        deliveries: Deliveries | None = None,
     ) -> None:
         timeout, heartbeat = in_seconds(timeout), in_seconds(heartbeat)
         check_whole("batch", batch)
@@ -104,7 +106,8 @@ class Pull:
         self._max_bytes = max_bytes
         self._heartbeat = heartbeat
         self._priority = priority
-        self._acks = acks
+        self._acks = deliveries is None
+        self._deliveries = deliveries
         self._link_lost = False  # in the middle of it
         self._counted = False  # the last status said how many were not delivered
         self._messages: list[JsMsg] = []
@@ -120,6 +123,15 @@ class Pull:
 
     async def run(self) -> FetchResult:
         """The fetch. Cancelling it gives back what came. Raises as `PullConsumer.fetch`."""
+        if self._deliveries is None:
+            await self._take()
+        else:
+            with self._deliveries.taken_by(self._messages):
+                await self._take()
+                await self._look_for_lost(self._deliveries)
+        return self._result()
+
+    async def _take(self) -> None:
         loop = self._client.loop
         self._deadline = loop.time() + self._timeout
         self._set_timer("deadline", self._deadline, self._on_deadline)
@@ -146,30 +158,25 @@ class Pull:
                 timer.cancel()
             if self._look is not None:
                 self._look.cancel()
-        if not (self._acks or self._counted or self._link_lost) and self._messages:
-            which = (self._names, self._messages, self._batch, self._error)
-            self._error = await lost_without_acks(self._api, *which) or self._error
-        return self._result()
+
+    async def _look_for_lost(self, deliveries: Deliveries) -> None:
+        """Without acks."""
+        if self._requested and self._client.is_connected and (self._link_lost or not self._counted):
+            which = (self._names, deliveries, self._messages, self._batch, self._error)
+            lost = await lost_without_acks(self._api, *which, link_lost=self._link_lost)
+            self._error = lost or self._error
 
     def _result(self) -> FetchResult:
         if self._priority is not None and self._priority.pinned and self._messages:
             self._priority.notice(frame_of(self._messages[-1]))
         if self._error is None and not self._acks:
-            self._error = self._lost_for_good()
+            self._error = lost_for_good(self._messages, link_lost=self._link_lost)
         if not self._messages and self._error is not None:
             raise self._error
-        if not self._acks and isinstance(self._error, SequenceMismatchError):
+        if not self._acks and isinstance(self._error, SequenceMismatchError | BrokenSocketError):
             self._client.report(self._error)  # few look at the result's error
         self._client.hooking.handed_out(self._messages)
         return FetchResult(self._messages, self._error)
-
-    def _lost_for_good(self) -> JetsparkError | None:
-        """Without acks nothing is redelivered: lost with the link, or displaced by a duplicate."""
-        if self._link_lost:
-            return BrokenSocketError(
-                "The link was lost: messages on their way may be lost with it."
-            )
-        return delivered_twice(self._messages)
 
     # -- requests ----------------------------------------------------------------------------------
 
