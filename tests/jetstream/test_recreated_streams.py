@@ -11,7 +11,7 @@ import pytest
 import jetspark
 from jetspark.errors import DataLossError, JetsparkError, StreamRecreatedError
 from jetspark.jetstream.consumers.calls import create_ephemeral
-from jetspark.jetstream.ordered import ordered
+from jetspark.jetstream.ordered import ordered, same_stream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -138,7 +138,7 @@ async def test_another_stream_of_the_name_ends_every_reader(
 async def test_an_older_copy_of_a_stream_ends_its_readers(
     make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ordered, "_LAG_SECONDS", 0.5)
+    monkeypatch.setattr(same_stream, "LAG_SECONDS", 0.5)
     store, copy = tmp_path / "store", tmp_path / "copy"
     server = make_server(store_dir=store)
 
@@ -169,6 +169,63 @@ async def test_an_older_copy_of_a_stream_ends_its_readers(
     assert any(isinstance(one, DataLossError) for one in reported)  # at once, while it waits
 
 
+@pytest.mark.parametrize("reading", [_read_ordered, _watch_bucket, _live, _watch_objects])
+async def test_an_older_copy_that_was_written_on_ends_every_reader(
+    make_server: MakeServer,
+    tmp_path: Path,
+    gate: asyncio.Event,
+    reading: Callable[[JetStream, str], AsyncIterator[None]],
+) -> None:
+    store, copy = tmp_path / "store", tmp_path / "copy"
+    server = make_server(store_dir=store)
+
+    async def write(begin: int, end: int) -> None:
+        async with jetspark.connect(server.url) as other:
+            js = other.jetstream()
+            bucket, objects = await js.bucket("S"), await js.object_store("S")
+            for number in range(begin, end):
+                await js.publish("S.some", b"x")
+                await bucket.put(f"key{number}", b"x")
+                await objects.put(f"object{number}", b"x")
+
+    async with jetspark.connect(server.url) as nc:
+        await _make(nc.jetstream(), "S", 1)
+    server.stop()
+    shutil.copytree(store, copy)
+    server.start()
+    await write(1, _OLD)
+    async with jetspark.connect(server.url, reconnect_wait=0.05) as nc:
+        reader = reading(nc.jetstream(), "S")
+        async with asyncio.timeout(_SECONDS):
+            for _ in range(_OLD):
+                await anext(reader)
+            gate.clear()
+            server.stop()
+            shutil.rmtree(store)
+            copy.rename(store)
+            server.start()
+            await write(_OLD, _OLD + _NEW)
+            gate.set()
+            with pytest.raises(DataLossError, match="is another copy of the stream"):
+                await anext(reader)
+
+
+@pytest.mark.parametrize("removed", [True, False])
+async def test_the_same_stream_is_read_on_also_where_the_last_message_was_removed(
+    js: JetStream, stream: str, removed: bool
+) -> None:
+    for number in range(3):
+        await js.publish(f"{stream}.a", b"%d" % number)
+    async with js.ordered(stream) as messages, asyncio.timeout(_SECONDS):
+        assert [(await messages.next()).data for _ in range(3)] == [b"0", b"1", b"2"]
+        await js.publish(f"{stream}.a", b"3")
+        if removed:
+            await js.delete_msg(stream, 3)
+        await js.client.force_reconnect()
+        assert (await messages.next()).data == b"3"
+        assert messages.error is None
+
+
 _ACCOUNTS = """
 accounts {
   OWN {
@@ -176,6 +233,7 @@ accounts {
     users: [
       { user: own, password: p }
       { user: blind, password: p, permissions { publish { deny: "$JS.API.STREAM.INFO.>" } } }
+      { user: half, password: p, permissions { publish { deny: "$JS.API.STREAM.MSG.GET.>" } } }
     ]
     exports: [{ service: "$JS.API.CONSUMER.>", response_type: stream }]
   }
@@ -189,7 +247,9 @@ accounts {
 """
 
 
-@pytest.mark.parametrize(("user", "prefix"), [("blind", None), ("other", "OWN.API")])
+@pytest.mark.parametrize(
+    ("user", "prefix"), [("blind", None), ("half", None), ("other", "OWN.API")]
+)
 async def test_who_cannot_ask_for_the_streams_info_goes_on_reading(
     make_server: MakeServer, user: str, prefix: str | None
 ) -> None:

@@ -41,6 +41,7 @@ def test_what_a_server_sends_is_in_order(head: str, sent: list[Sent]) -> None:
         assert order.follows(reply(head, *one))
         assert order.stream_seq == one[1]
         assert order.expected == one[2] + 1
+        assert order.time_ns == 1700000000000000000
 
 
 @given(HEADS, runs(), st.data())

@@ -10,6 +10,7 @@ from jetspark.errors import NotJetStreamMessageError
 from jetspark.wire.reply_subject import delivery_parts
 
 _NEVER = b"\x00"
+_NOTHING = [b"", b"0", b"", b"0"]
 
 
 class ConsumerOrder:
@@ -19,13 +20,13 @@ class ConsumerOrder:
     after the last one. To look ahead, use a `copy`.
     """
 
-    __slots__ = ("_cut", "_last", "_next", "_prefix")
+    __slots__ = ("_cut", "_last", "_next", "_prefix")  # _last: the numbers of the last delivery
 
     def __init__(self) -> None:
         self._prefix = _NEVER
         self._cut = 0
         self._next = 1
-        self._last = b"0"
+        self._last = _NOTHING
 
     def follows(self, reply: bytes | None) -> bool:
         """Whether this delivery is the next one; if so, move on to it."""
@@ -39,7 +40,7 @@ class ConsumerOrder:
         except (IndexError, ValueError):
             return False
         self._next += 1
-        self._last = numbers[1]
+        self._last = numbers
         return True
 
     def _follows_change(self, reply: bytes | None) -> bool:
@@ -47,17 +48,25 @@ class ConsumerOrder:
             prefix, stream_seq, consumer_seq = delivery_parts(reply)
         except NotJetStreamMessageError:
             return False
-        if consumer_seq != 1 or stream_seq <= self.stream_seq:
+        if reply is None or consumer_seq != 1 or stream_seq <= self.stream_seq:
             return False
         self._prefix, self._cut = prefix, len(prefix)
         self._next = 2
-        self._last = b"%d" % stream_seq
+        self._last = reply[self._cut :].split(b".", 3)
         return True
 
     @property
     def stream_seq(self) -> int:
         """Stream sequence of the last delivery in order; 0 before the first."""
-        return int(self._last)
+        return int(self._last[1])
+
+    @property
+    def time_ns(self) -> int:
+        """When that message was stored, nanoseconds since the epoch; 0 before the first."""
+        try:
+            return int(self._last[3].partition(b".")[0])
+        except (IndexError, ValueError):
+            return 0
 
     @property
     def expected(self) -> int:

@@ -18,8 +18,10 @@ Contract
   attempt raises any error to the caller.
 - Each recreated consumer is one of the stream that was begun with, by its creation time. Who has
   not asked for that compares it with the first consumer's: the same clock (of the server, or the
-  leader of the cluster's metadata) writes both. Without the permission for the stream's info, or
-  its import from another account, this is not checked.
+  leader of the cluster's metadata) writes both. An older copy of the stream that was written on has
+  the same creation time, and other messages: so the last message that came is compared by its time
+  with the one that is there now (DataLossError). Without the permissions for the stream's info and
+  its messages, or their import from another account, this is not checked.
 - `async with` ends it at the end of the block. So does leaving an `async for` over one that was
   not entered. Its end deletes the consumer; if that request is lost, the server removes it after
   `inactive_threshold`.
@@ -29,13 +31,10 @@ Contract
 from __future__ import annotations
 
 import asyncio
-import math
 import secrets
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from jetspark.client.background import background
 from jetspark.client.frame_reader import FrameReader
@@ -47,8 +46,6 @@ from jetspark.errors import (
     ConsumerNotFoundError,
     DataLossError,
     JetsparkError,
-    JetStreamNotEnabledError,
-    PermissionsError,
     RequestTimeoutError,
     SequenceMismatchError,
     StreamNotFoundError,
@@ -58,10 +55,10 @@ from jetspark.jetstream.consumers.calls import create_ephemeral
 from jetspark.jetstream.consumers.consumer import consumer_info
 from jetspark.jetstream.documents.consumers import ConsumerInfo, DeliverPolicy
 from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.ordered.same_stream import Reached, SameStream, StreamOrigin
 from jetspark.jetstream.pulling.consume import ConsumerMessages, JsMsgCallback
 from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT
 from jetspark.jetstream.pulling.stop_reason import StopReason
-from jetspark.jetstream.streams.info import stream_info
 from jetspark.wire import js_api
 from jetspark.wire.consumer_order import ConsumerOrder
 
@@ -76,22 +73,8 @@ _FIRST_TIMEOUT = 1.0
 _LONGEST_WAIT = 5.0
 """Seconds between two attempts to recreate the consumer, at most."""
 
-_LAG_SECONDS = 15.0
-"""So long a stream may end before what was delivered: a new leader may not have all of it yet."""
-
 # Their first message is decided when the consumer is created, and stays the first.
 _DECIDED_ONCE = (DeliverPolicy.NEW, DeliverPolicy.LAST, DeliverPolicy.BY_START_TIME)
-
-
-_EVER = datetime.max.replace(tzinfo=UTC)
-
-
-class StreamOrigin(NamedTuple):
-    """What is known of the stream that is read."""
-
-    created: datetime
-    last_seq: int
-    """It once had messages up to this one."""
 
 
 CreateConsumer = Callable[[str, Mapping[str, Any], str], Awaitable[ConsumerInfo]]
@@ -114,12 +97,9 @@ class OrderedMessages(ConsumerMessages):
         self._name_prefix = "" if name_prefix is None else f"{name_prefix}_"
         self._order = ConsumerOrder()
         self._entered = False
-        self._origin: StreamOrigin | None = None
-        self._began = _EVER
-        """When the first consumer was created."""
+        self._same = SameStream(api, stream)
         self._checks = False
         """Whether the stream of the next consumer is checked."""
-        self._behind_since = math.inf
         self._last_error: JetsparkError | None = None
         super().__init__(api, stream, "", limits, callback, None, alone=True)
 
@@ -179,7 +159,7 @@ class OrderedMessages(ConsumerMessages):
                 async with asyncio.timeout(timeout):
                     info = await self._create(self.stream, self._config, self.name)
                     if self._checks:
-                        await self._check_stream()
+                        await self._same.check()
                 break
             except (StreamNotFoundError, ConnectionClosedError) as error:
                 self._names["consumer"] = ""
@@ -189,7 +169,7 @@ class OrderedMessages(ConsumerMessages):
                 self._end(error)
                 return
             except DataLossError as error:
-                if time.monotonic() > self._behind_since + _LAG_SECONDS:
+                if self._same.never_again:
                     self._end(error)
                     return
                 self._tell(error)
@@ -209,7 +189,7 @@ class OrderedMessages(ConsumerMessages):
             wait = min(2 * wait, _LONGEST_WAIT)
         self._names["consumer"] = info.name
         if first:
-            self._began, self._checks = info.created, True
+            self._same.began, self._checks = info.created, True
             if self._config["deliver_policy"] in _DECIDED_ONCE:
                 self._start_from(info.delivered.stream_seq + 1)
         self._retry = None
@@ -217,31 +197,6 @@ class OrderedMessages(ConsumerMessages):
 
     def _delivered(self) -> int:
         return 0  # it was just created
-
-    async def _check_stream(self) -> None:
-        """Raises StreamRecreatedError, or DataLossError where the stream ends too early: the
-        consumer would leave messages out, or wait for ever, and nothing would tell."""
-        try:
-            info = await stream_info(self._api, self.stream)
-        except (PermissionsError, JetStreamNotEnabledError):
-            return  # not allowed, or not imported from the account that has the stream
-        expected = self._origin.created if self._origin is not None else None
-        if info.created > self._began if expected is None else info.created != expected:
-            before = f"or before {self._began}" if expected is None else str(expected)
-            raise StreamRecreatedError(self.stream, before, str(info.created))
-        had = max(self._order.stream_seq, self._origin.last_seq if self._origin else 0)
-        self._origin = StreamOrigin(info.created, max(had, info.state.last_seq))
-        if info.state.last_seq >= had:
-            self._behind_since = math.inf
-            return
-        self._behind_since = min(self._behind_since, time.monotonic())
-        raise DataLossError(
-            self.stream,
-            info.state.last_seq + 1,
-            had,
-            f"Stream {self.stream!r} ends at sequence {info.state.last_seq}, and it had {had} "
-            "before: the server has lost stored messages, or has an older copy of them.",
-        )
 
     def _start_from(self, seq: int) -> None:
         self._config.pop("opt_start_time", None)
@@ -287,6 +242,7 @@ class OrderedMessages(ConsumerMessages):
         while len(frames) > good:
             frames.pop()
         if order.stream_seq:
+            self._same.reached = Reached(order.stream_seq, order.time_ns)
             self._start_from(order.stream_seq + 1)
         if self._retry is None:
             self._delete()
@@ -364,7 +320,10 @@ class OrderedMessages(ConsumerMessages):
         return f"OrderedMessages({self.stream!r}, {state}, {self.pending_msgs} here)"
 
 
-def expect(messages: OrderedMessages, origin: StreamOrigin, *, at_once: bool) -> None:
-    """Read this stream only. `at_once`: check that of the first consumer, too."""
-    messages._origin = origin
+def expect(
+    messages: OrderedMessages, origin: StreamOrigin, reached: Reached, *, at_once: bool
+) -> None:
+    """Read this stream only, after what was reached. `at_once`: check the first consumer's, too."""
+    messages._same.origin = origin
+    messages._same.reached = reached
     messages._checks = at_once

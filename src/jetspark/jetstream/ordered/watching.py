@@ -38,7 +38,8 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.documents.consumers import DeliverPolicy
 from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
-from jetspark.jetstream.ordered.ordered import StreamOrigin, expect
+from jetspark.jetstream.ordered.ordered import expect
+from jetspark.jetstream.ordered.same_stream import Reached, StreamOrigin
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.transient import is_transient_for_client
 from jetspark.wire.kernel import frame_of
@@ -95,6 +96,8 @@ class Watching(Leaving, Generic[EntryT]):
         self._error: JetsparkError | None = None
         self._last = 0
         """Sequence of the last message seen."""
+        self._last_time = 0
+        """Its time in ns; 0: not known."""
         self._until = 0
         """Sequence of the last message at the start."""
         self._snapshot = False
@@ -174,7 +177,8 @@ class Watching(Leaving, Generic[EntryT]):
                 self._stream, subjects=self._subjects, **start, **self._reading
             )
         if self._origin is not None:
-            expect(self._messages, self._origin, at_once=at_once)
+            reached = Reached(self._last, self._last_time)
+            expect(self._messages, self._origin, reached, at_once=at_once)
 
     async def _last_message(self) -> int:
         """The last wanted message's sequence, from the leader; 0: there is none."""
@@ -316,7 +320,7 @@ class Watching(Leaving, Generic[EntryT]):
                 return
             if seq <= self._last:
                 continue  # given out before the initial data started anew
-            self._last = seq
+            self._last, self._last_time = seq, time_ns
             yield frame, seq, time_ns, pending
             # Nothing was pending when this was sent. Only that counts: the last entry of a key that
             # is overwritten all the time may never come.
