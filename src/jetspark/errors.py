@@ -231,6 +231,9 @@ class ConnectionFailure(JetsparkError):
 class ConnectionClosedError(ConnectionFailure):
     """The connection is closed, or was closed while the call was waiting."""
 
+    sent: bool = False
+    """True: the call's request or publish was sent, so it is not known what became of it."""
+
     def __init__(
         self, message: str = "The connection is closed.", *, server: str | None = None
     ) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.client.conftest import Connect
+from tests.jetstream.eventually import eventually
 from tests.support.frame_proxy import FrameProxy
 
 from jetspark import (
@@ -38,6 +39,13 @@ class Door(FrameProxy):
         self.is_open = False
         await self._end_all()
         assert isinstance(await anext(stream), Disconnected)
+
+
+def _is(holds: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    async def asked() -> bool:
+        return holds()
+
+    return asked
 
 
 async def test_draining_waits_for_a_link_to_send_what_was_published(
@@ -79,6 +87,69 @@ async def test_ending_without_a_link_says_how_much_was_not_sent(
     assert nc.last_error is None
     await asyncio.sleep(0)
     assert str(errors[-1]).startswith("12 bytes were never sent: the client was closed")
+
+
+@pytest.mark.parametrize("sent", [False, True])
+async def test_a_publish_that_waits_when_the_client_is_closed_says_whether_it_was_sent(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str], sent: bool
+) -> None:
+    other = (await connect(shared_server.url)).jetstream()
+    name = unique("S")
+    await other.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    async with Door(shared_server.port) as door:
+        nc = await connect(door.url, max_reconnect_attempts=-1)
+        if not sent:
+            await door.shut(nc)
+        fault = door.arm(1, wanted=lambda frame: b'"stream"' in frame)
+        waiting = asyncio.create_task(nc.jetstream().publish(f"{name}.a", b"x", timeout=60))
+        if sent:
+            await eventually(_is(lambda: fault.hit is not None))
+        else:
+            await asyncio.sleep(0)
+        await nc.close()
+        with pytest.raises(ConnectionClosedError) as caught:
+            await waiting
+        with pytest.raises(ConnectionClosedError) as later:
+            await nc.jetstream().publish(f"{name}.a", b"x")
+    assert caught.value.sent == sent
+    expected = (
+        "it is not known whether it was stored." if sent else "was not sent, and will not be."
+    )
+    assert str(caught.value).endswith(expected)
+    assert (str(later.value), later.value.sent) == ("The connection is closed.", False)
+    assert (await other.stream_info(name)).state.messages == sent
+    await other.delete_stream(name)
+
+
+@pytest.mark.parametrize("sent", [False, True])
+async def test_a_publish_of_the_blocking_client_says_whether_it_was_sent(
+    shared_server: NatsServer, connect: Connect, unique: Callable[[str], str], sent: bool
+) -> None:
+    other = (await connect(shared_server.url)).jetstream()
+    name = unique("S")
+    await other.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    async with Door(shared_server.port) as door, asyncio.timeout(30):
+        nc = await asyncio.to_thread(blocking.connect, door.url, max_reconnect_attempts=-1)
+        if not sent:
+            door.is_open = False
+            await door._end_all()
+            await eventually(_is(lambda: not nc.is_connected))
+        fault = door.arm(1, wanted=lambda frame: b'"stream"' in frame)
+
+        def waits() -> bool:
+            return len(nc._inner.requests) > 0
+
+        publish = asyncio.to_thread(nc.jetstream().publish, f"{name}.a", b"x", timeout=60)
+        waiting = asyncio.create_task(publish)
+        await eventually(
+            _is(lambda: fault.hit is not None if sent else len(nc._inner.requests) > 0)
+        )
+        await asyncio.to_thread(nc.close)
+        with pytest.raises(ConnectionClosedError) as caught:
+            await waiting
+    assert caught.value.sent == sent
+    assert (await other.stream_info(name)).state.messages == sent
+    await other.delete_stream(name)
 
 
 async def test_draining_without_a_link_and_anything_to_send_does_not_wait(

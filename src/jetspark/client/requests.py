@@ -174,7 +174,7 @@ class RequestMux:
         if not sent and table.pop(reply, None) is not None:
             return None
         if self._open is not table and table.pop(reply, None) is not None:
-            answer.set_exception(_own(None))
+            answer.set_exception(_own(None, subject, sent=True))
         return reply
 
     def close(self, reply: bytes) -> None:
@@ -235,11 +235,12 @@ class RequestMux:
     def _on_end(self, error: JetsparkError | None) -> None:
         self._route = None
         waiting, self._open = self._open, {}
+        unsent = self._outbox.never_sent
         for reply in waiting.copy():
             if (request := waiting.pop(reply, None)) is not None and not request[0].done():
-                request[0].set_exception(_own(error))
-        for gathering in self._gathering.values():
-            gathering.fail(_own(error))
+                request[0].set_exception(_own(error, request[2], sent=reply not in unsent))
+        for reply, gathering in self._gathering.items():
+            gathering.fail(_own(error, gathering.subject, sent=reply not in unsent))
 
     def _on_disconnect(self) -> None:
         for gathering in self._gathering.values():
@@ -298,12 +299,15 @@ def no_reply(subject: str, timeout: float, *, sent: bool = True) -> RequestTimeo
     return error
 
 
-def _own(error: JetsparkError | None) -> JetsparkError:
+def _own(error: JetsparkError | None, subject: str, *, sent: bool) -> JetsparkError:
     """A copy for one caller: an instance raised in many tasks would mix their tracebacks."""
     if error is None or isinstance(error, ConnectionClosedError):
-        own: JetsparkError = ConnectionClosedError() if error is None else type(error)()
+        own = ConnectionClosedError() if error is None else type(error)()
+        own.sent = sent
+        if not sent:
+            own.args = (f"{own} The request to {subject!r} was not sent, and will not be.",)
         own.__cause__ = error.__cause__ if error is not None else None
         return own
-    own = copy(error)
-    own.args = (f"No replies can be received: {error}",)
-    return own
+    other = copy(error)
+    other.args = (f"No replies can be received: {error}",)
+    return other

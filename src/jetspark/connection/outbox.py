@@ -74,6 +74,8 @@ class Outbox:
         """Bytes handed to transports."""
         self.published = 0
         """Messages taken by `put` and `put_now`."""
+        self.never_sent: set[bytes] = set()
+        """Reply subjects of the publishes that waited here at the end."""
 
     @property
     def size(self) -> int:
@@ -87,6 +89,7 @@ class Outbox:
     def close(self, reason: JetsparkError | None) -> None:
         """Refuse publishes from now on and forget what waits here."""
         self.detach()
+        self.never_sent = {reply_of(frame) for frame in self._frames if type(frame) is bytes}
         self._frames.clear()
         self._size = 0
         self._mark = _CLOSED

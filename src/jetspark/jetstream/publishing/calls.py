@@ -58,8 +58,8 @@ class PublishCalls:
 
         Raises NoStreamResponseError, WrongLastSequenceError, NotEnabledOnStreamError, APIError
         for other refusals of the stream, RequestTimeoutError when it is not known whether it was
-        stored (or, with `sent` False, when it is not), UnsupportedByServerError, and what
-        `Client.publish` raises.
+        stored (or, with `sent` False, when it is not), ConnectionClosedError with the same `sent`,
+        UnsupportedByServerError, and what `Client.publish` raises.
         """
         all_headers = publish_headers(
             self._api.server,

@@ -12,6 +12,7 @@ from jetspark.err_codes import ID_IN_PROCESS
 from jetspark.errors import (
     APIError,
     ConfigError,
+    ConnectionClosedError,
     JetsparkError,
     JetStreamError,
     NoStreamResponseError,
@@ -19,7 +20,7 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.documents.document import from_wire
-from jetspark.jetstream.publishing.results import no_ack_in_time
+from jetspark.jetstream.publishing.results import closed_before_ack, no_ack_in_time
 from jetspark.transient import FULL, is_transient
 from jetspark.wire.js_api import error_of
 
@@ -59,7 +60,8 @@ class PublishTries:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Not ConnectionLostError, which has a reason of its own.
+        if isinstance(error, ConnectionClosedError) and error.sent:
+            raise closed_before_ack(error, self._subject) from error.__cause__
         if type(error) is RequestTimeoutError and error.sent:
             raise no_ack_in_time("the message", self._subject, self._seconds) from None
 

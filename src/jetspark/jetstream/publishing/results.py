@@ -46,6 +46,16 @@ def no_ack_in_time(message: str, subject: str, timeout: float) -> RequestTimeout
     )
 
 
+def closed_before_ack(error: ConnectionClosedError, subject: str) -> ConnectionClosedError:
+    """The same, of a publish that was sent."""
+    own = copy(error)
+    own.args = (
+        f"{error} No ack for the message on {subject!r} had come: "
+        "it is not known whether it was stored.",
+    )
+    return own
+
+
 def link_lost(index: int, subject: str) -> BrokenSocketError:
     """The link went down between the message and its ack."""
     return BrokenSocketError(
