@@ -64,6 +64,24 @@ async def test_many_keys_have_no_entries_without_a_value(filled: Bucket) -> None
     assert (await coded.get_many(["z"], leader=True))["z"].value == b"zzz"
 
 
+async def test_more_keys_than_a_server_answers_for_are_refused(
+    js: JetStream, bucket: Bucket
+) -> None:
+    keys = [f"k{number}" for number in range(1025)]
+    too_many = f'More than 1,024 keys of bucket "{bucket.name}" are asked for'
+    for asked in (keys, [f"{number:0>1000}" for number in range(2000)]):
+        with pytest.raises(DirectGetError, match=too_many) as refused:
+            await bucket.get_many(asked)
+        assert (refused.value.status, "ask for fewer at once" in str(refused.value)) == (413, True)
+    assert await bucket.get_many(keys[1:]) == {}
+    async with js.publisher() as publisher:
+        for key in keys:
+            await publisher.send(f"$KV.{bucket.name}.{key}", b"x")
+    with pytest.raises(DirectGetError, match=too_many):
+        await bucket.get_many(">")
+    assert len(await bucket.get_many(keys[1:])) == 1024
+
+
 async def test_many_keys_of_a_bucket_without_direct_gets_are_refused(
     js: JetStream, bucket: Bucket
 ) -> None:

@@ -20,12 +20,13 @@ from jetspark.errors import (
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.documents import StoredMsg, StreamInfo
 from jetspark.jetstream.publishing.headers import TimeToLive
-from jetspark.jetstream.stored.direct_get import LastMsgs
+from jetspark.jetstream.stored.direct_get import TOGETHER, LastMsgs
 from jetspark.kv.encoding import BucketEncoding
 from jetspark.kv.entries import Entry, Snapshot
 from jetspark.kv_rules import OPERATION, Operation
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
+from jetspark.wire.status import TOO_MANY_RESULTS
 
 _UNAVAILABLE = 503
 
@@ -89,10 +90,16 @@ async def _stored(
             await _check_there(js, encoding)  # they do not answer where others answer 503
         raise
     except DirectGetError as error:
-        raise _unavailable(encoding, error) from None
+        raise _in_its_terms(encoding, error) from None
 
 
-def _unavailable(encoding: BucketEncoding, error: DirectGetError) -> DirectGetError:
+def _in_its_terms(encoding: BucketEncoding, error: DirectGetError) -> DirectGetError:
+    if error.status == TOO_MANY_RESULTS:
+        text = (
+            f'More than {TOGETHER:,} keys of bucket "{encoding.name}" are asked for, and a server '
+            "answers for as many at most: ask for fewer at once."
+        )
+        return DirectGetError(error.status, error.description, text)
     if error.status != _UNAVAILABLE:
         return error
     text = f'Bucket "{encoding.name}" is unavailable: no server with it answered.'
@@ -113,7 +120,7 @@ async def read_snapshot(
         except StreamNotFoundError:
             raise BucketNotFoundError(encoding.name) from None
         except DirectGetError as error:
-            raise _unavailable(encoding, error) from None
+            raise _in_its_terms(encoding, error) from None
         if found.up_to_seq >= least or (
             not found.messages and await _has_none(js, encoding, subjects)
         ):

@@ -37,7 +37,7 @@ from jetspark.wire import js_api
 from jetspark.wire.direct_get import DirectReply, parse_direct_reply, parse_end_of_batch
 from jetspark.wire.documents import encode_document
 from jetspark.wire.kernel import frame_of
-from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, Status
+from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, TOO_MANY_RESULTS, Status
 
 BATCHES = "reading stored messages in batches"
 
@@ -177,6 +177,8 @@ async def read_together(api: Api, stream: str, subjects: list[str]) -> LastMsgs:
     messages may have been replaced. From 2.14 on the server makes it while nothing is stored;
     earlier ones break it off when a message was replaced meanwhile.
     """
+    if len(subjects) > TOGETHER:  # of a second answer messages may have been replaced meanwhile
+        raise _refusal(stream, Status(TOO_MANY_RESULTS, "Too Many Results"))
     request = {"multi_last": subjects, "batch": TOGETHER, "max_bytes": TOGETHER_BYTES}
     end = api.client.loop.time() + api.timeout
     attempts = 0
@@ -306,6 +308,13 @@ def _refusal(stream: str, status: Status | None) -> JetStreamError:
             MESSAGE_NOT_FOUND,
             status.description,
             f'No such message in stream "{stream}".',
+        )
+    if status.code == TOO_MANY_RESULTS:
+        return DirectGetError(
+            status.code,
+            status.description,
+            f'More than {TOGETHER:,} subjects of stream "{stream}" are asked for, and a server '
+            "answers for as many at most: ask for fewer at once.",
         )
     return DirectGetError(status.code, status.description)
 
