@@ -26,8 +26,8 @@ from jetspark.kv.entries import Entry, Snapshot
 from jetspark.kv_rules import OPERATION, Operation
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
-from jetspark.wire.status import TOO_MANY_RESULTS
 
+_TOO_MANY = 413
 _UNAVAILABLE = 503
 
 _REFUSALS: Final = {
@@ -94,7 +94,7 @@ async def _stored(
 
 
 def _in_its_terms(encoding: BucketEncoding, error: DirectGetError) -> DirectGetError:
-    if error.status == TOO_MANY_RESULTS:
+    if error.status == _TOO_MANY:
         text = (
             f'More than {TOGETHER:,} keys of bucket "{encoding.name}" are asked for, and a server '
             "answers for as many at most: ask for fewer at once."
