@@ -35,6 +35,7 @@ class DrivenQuery:
                 reader.commit(committed)
             for partition in reader.partitions(start, end):
                 for rows in reader.read(partition):
-                    self.sequences += rows.column("seq").to_pylist()
+                    column = "revision" if "bucket" in self.options else "seq"
+                    self.sequences += rows.column(column).to_pylist()
             self.checkpoint = json.dumps(end)
             start = committed = end

@@ -56,12 +56,16 @@ class StreamFacts:
     """The leader that has answered; empty outside of a cluster, and if no leader has."""
     oldest: str = ""
     """Time of the first message, as the server writes it; meaningless without messages."""
+    newest: str = ""
+    """Time of the message `last_seq`, as the server writes it; empty if there was none."""
     subjects: tuple[str, ...] = ()
     """Its subjects, unless it stores messages under other ones."""
     deleted: int = 0
     """Messages that were deleted behind the first one."""
     holds_others: bool = False
     """It may store messages under other subjects: a mirror, sources, a subject transform."""
+    asked: str = ""
+    """The ID of the server that was asked; a server has another one after each start."""
 
     @property
     def removed_by(self) -> str:
@@ -99,8 +103,8 @@ def copies_of(answer: Mapping[str, Any]) -> int:
     return max(int(answer["config"].get("num_replicas", 1)), len(others) + 1)
 
 
-def facts_of(name: str, answer: Mapping[str, Any]) -> StreamFacts:
-    """From an answer to STREAM.INFO."""
+def facts_of(name: str, answer: Mapping[str, Any], asked: str = "") -> StreamFacts:
+    """From an answer to STREAM.INFO. `asked`: the ID of the server."""
     config, state = answer["config"], answer["state"]
     return StreamFacts(
         name=name,
@@ -126,9 +130,11 @@ def facts_of(name: str, answer: Mapping[str, Any]) -> StreamFacts:
         copies=copies_of(answer),
         leader=leader_of(answer),
         oldest=state["first_ts"],
+        newest=state.get("last_ts", "") if state["last_seq"] else "",
         subjects=() if "subject_transform" in config else tuple(config.get("subjects") or ()),
         deleted=state.get("num_deleted", 0),
         holds_others=not {"mirror", "sources", "subject_transform"}.isdisjoint(config),
+        asked=asked,
     )
 
 

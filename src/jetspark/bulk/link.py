@@ -288,10 +288,16 @@ class BlockingLink:
             return frame
 
     def replies(
-        self, subjects: Sequence[str], silence: float
+        self,
+        subjects: Sequence[str],
+        silence: float,
+        *,
+        payloads: Sequence[bytes] = (),
+        at_once: int = _AT_ONCE,
     ) -> Iterator[tuple[int, MessageFrame, float]]:
-        """Send an empty request to each subject, some at a time; yield the replies as they come.
+        """Send a request to each subject, `at_once` at a time; yield the replies as they come.
 
+        `payloads`: one for each subject; else the requests are empty.
         Each with the number of its request and a time, `time.monotonic()`, before that was sent.
         Ends after `silence` seconds without a reply; a request without responders has none. Raises
         BrokenSocketError, ProtocolError, and ServerError or AuthError for a -ERR.
@@ -303,12 +309,17 @@ class BlockingLink:
         deadline = time.monotonic() + silence
         while wanted:
             open_ = len(times) - (len(subjects) - len(wanted))
-            if open_ <= _AT_ONCE // 2 and len(times) < len(subjects):
-                more = range(len(times), min(len(times) + _AT_ONCE - open_, len(subjects)))
+            if open_ <= at_once // 2 and len(times) < len(subjects):
+                more = range(len(times), min(len(times) + at_once - open_, len(subjects)))
                 times += [time.monotonic()] * len(more)
                 self.send(
                     b"".join(
-                        frames.pub(subjects[n], b"", f"{self._inbox}.{first + n}") for n in more
+                        frames.pub(
+                            subjects[n],
+                            payloads[n] if payloads else b"",
+                            f"{self._inbox}.{first + n}",
+                        )
+                        for n in more
                     )
                 )
             try:

@@ -78,7 +78,7 @@ class StreamAPI:
         `not_found_for`: seconds after which "not found" is final, in a cluster. Raises
         StreamNotFoundError, which suggests a stream with a similar name.
         """
-        return facts_of(name, self._info(name, not_found_for))
+        return facts_of(name, self._info(name, not_found_for), self.link.info.server_id)
 
     def config(self, name: str) -> dict[str, Any]:
         """A stream's configuration as the server sends it. Raises as `stream`."""

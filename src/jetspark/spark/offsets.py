@@ -6,17 +6,28 @@ it runs the batch, but never the initial offset. So every end includes the start
 differs from the initial offset even when there is nothing to read yet. Spark then logs it, and from
 then on no crash or restart can move the start.
 
+Each end also has the stream's last message as of then, from which `copies` tells whether the stream
+was replaced by another copy of itself.
+
 Spark compares offsets as JSON text, so the keys have one canonical order.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jetspark.errors import ConfigError
 
 _VERSION = 1
+
+
+class LastMessage(NamedTuple):
+    """The last message of a stream."""
+
+    seq: int
+    ns: int
+    """When it was stored, in nanoseconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,13 @@ class StreamOffset:
     """The start was resolved from "earliest"."""
     initial: bool = False
     """Just resolved, and not in Spark's log yet."""
+    last: LastMessage | None = None
+    """The stream's last message when this offset was planned; None in a checkpoint of before."""
+
+    @property
+    def known(self) -> int:
+        """The last sequence that the stream is known to have had."""
+        return max(self.next - 1, self.last.seq if self.last else 0)
 
 
 def to_json(offsets: dict[str, StreamOffset]) -> dict[str, Any]:
@@ -47,6 +65,8 @@ def _one_to_json(offset: StreamOffset) -> dict[str, Any]:
         document["earliest"] = True
     if offset.initial:
         document["initial"] = True
+    if offset.last is not None:
+        document["last"] = list(offset.last)
     return document | {"next": offset.next, "start": offset.start}
 
 
@@ -65,6 +85,7 @@ def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
                 start=int(one["start"]),
                 earliest=bool(one.get("earliest", False)),
                 initial=bool(one.get("initial", False)),
+                last=LastMessage(*map(int, one["last"])) if "last" in one else None,
             )
             for name, one in document["streams"].items()
         }

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 
 from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.ranges import SequenceRange
-from jetspark.err_codes import (
-    STREAM_NOT_FOUND,
-)
+from jetspark.err_codes import STREAM_NOT_FOUND
 from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError
-from jetspark.spark.offsets import StreamOffset
+from jetspark.spark.offsets import LastMessage, StreamOffset
 from jetspark.spark.positions import Position
+from jetspark.timestamps import parse_isotime
 
 
 def head(facts: StreamFacts) -> int:
@@ -91,16 +90,15 @@ def reach(
             )
         offset = initial_offset(facts, "earliest")
     begin = offset.next
+    if fail_on_data_loss and facts.last_seq < offset.known:
+        does = "wait until the stream has caught up" if tail(facts) < begin else "go on without"
+        raise DataLossError(
+            facts.name,
+            tail(facts),
+            offset.known,
+            f"{_shorter(facts, offset)} Set failOnDataLoss to false to {does}.",
+        )
     if tail(facts) < begin:
-        if fail_on_data_loss:
-            raise DataLossError(
-                facts.name,
-                tail(facts),
-                begin - 1,
-                f"Stream {facts.name!r} ends at sequence {facts.last_seq}, but {begin - 1} was "
-                "read before: the server has lost acknowledged messages. "
-                "Set failOnDataLoss to false to wait until the stream has caught up.",
-            )
         return Reach(offset, begin, offset)
     if head(facts) > begin:
         may_go = offset.initial and offset.earliest
@@ -115,7 +113,18 @@ def reach(
             )
         begin = head(facts)
     end = tail(facts) if target is None else min(tail(facts), max(target, offset.next))
-    return Reach(offset, begin, replace(offset, next=max(end, offset.next), initial=False))
+    if end == offset.next and not offset.initial:
+        return Reach(offset, begin, offset)
+    last = LastMessage(facts.last_seq, parse_isotime(facts.newest)) if facts.newest else None
+    return Reach(offset, begin, replace(offset, next=end, initial=False, last=last))
+
+
+def _shorter(facts: StreamFacts, offset: StreamOffset) -> str:
+    how = "read" if offset.known < offset.next else "stored"
+    return (
+        f"Stream {facts.name!r} ends at sequence {facts.last_seq}, but {offset.known} was {how} "
+        "before: the server has lost acknowledged messages."
+    )
 
 
 def check_same(
@@ -139,12 +148,9 @@ def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | 
             "It is read from its first message, without what was not read of the old one.",
         )
         return str(said)
-    if tail(facts) < offset.next:
-        return (
-            f"Stream {stream!r} ends at sequence {facts.last_seq}, but {offset.next - 1} was read "
-            "before: the server has lost acknowledged messages. What is stored meanwhile up to "
-            "there is not read."
-        )
+    if facts.last_seq < offset.known:
+        until = f"What is stored meanwhile up to sequence {offset.next - 1} is not read."
+        return f"{_shorter(facts, offset)} {until}"
     return None  # the reader reports a missing head, since it knows how far it has read
 
 
@@ -157,7 +163,7 @@ def in_doubt(facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffse
     return any(
         name not in facts
         or facts[name].created != offset.created
-        or tail(facts[name]) < offset.next
+        or facts[name].last_seq < offset.known
         for name, offset in offsets.items()
     )
 

@@ -29,8 +29,9 @@ from pyspark.sql.streaming.datasource import (
 from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.leaders import expect
 from jetspark.bulk.stream_api import StreamAPI
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, DataLossError, PermissionsError
 from jetspark.spark import interest, planning
+from jetspark.spark.copies import copies_found
 from jetspark.spark.offsets import StreamOffset, from_json, to_json
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.progress_consumer import ProgressConsumer
@@ -61,6 +62,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._last_batch = -math.inf
         self._subjects_checked = False
         self._told: dict[str, str] = {}
+        self._compared_on: str | None = None
         name = options.progress_consumer
         self._progress_consumer = None if name is None else ProgressConsumer(options, name)
 
@@ -122,6 +124,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 offsets,
                 "Its revisions begin anew: begin a new table, with a new checkpoint.",
             )
+        self._check_copies(offsets, next((one.asked for one in facts.values()), None))
         self._asked = facts
         ends = planning.next_offsets(
             facts,
@@ -167,8 +170,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The same partitions for the same offsets, however often Spark asks."""
         options = self._options
-        offsets = self._offsets(start)
-        ranges = planning.batch_ranges(offsets, self._offsets(end), options.subjects)
+        offsets, ends = self._offsets(start), self._offsets(end)
+        if self._compared_on is None:  # a batch that an earlier process has planned
+            self._check_copies(ends, None)
+        ranges = planning.batch_ranges(offsets, ends, options.subjects)
         if options.by_snapshot:
             # A stream's first batch: the backlog. The rows of a range are the same in either way.
             ranges = [
@@ -233,6 +238,30 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             )
         )
         return streams_facts(options, running=running, sure=sure) if made else facts
+
+    def _check_copies(self, offsets: dict[str, StreamOffset], asked: str | None) -> None:
+        """Raise DataLossError if a stream was replaced by another copy of itself, or log it.
+
+        Looked at once in a process, and again after each start of the server, whose ID `asked` is
+        where the facts come from; None if it is not known.
+        """
+        if asked is not None and asked == self._compared_on:
+            return
+        options = self._options
+        strict = options.fail_on_data_loss
+        advice = "Set failOnDataLoss to false to go on without them." if strict else ""
+        server, found = "", list[DataLossError]()
+        try:
+            server, found = leaders(options).ask(
+                lambda api: (api.link.info.server_id, copies_found(api, offsets, advice))
+            )
+        except PermissionsError as error:
+            logger.info("Whether a stream was replaced by a copy is not known: %s", error)
+        for loss in found:
+            if strict:
+                raise loss
+            logger.warning("%s", loss)
+        self._compared_on = asked or server
 
     def _check_subjects(
         self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]
