@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from tests.support.streams import numbered
 
 from jetspark.cli import app, demo, spark_runs
 from jetspark.cli.flags import options_as_flags
@@ -28,10 +29,15 @@ from jetspark.spark.table_note import Note
 from jetspark.timestamps import parse_isotime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from tests.support.streams import Admin
+
+    from jetspark.server import NatsServer
 
 INGEST = ["ingest", "S", "--to", "nowhere", "--server", "nats://127.0.0.1:1"]
 PARQUET = ["--format", "parquet"]
+OWN_START = ["--option", "startingTimestamp=1700000000"]
 REPLAY = ["replay", "/", "--to", "S", "--server", "nats://127.0.0.1:1"]
 
 
@@ -71,7 +77,11 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*INGEST, "--json", "a STRING DEFAULT 'x'"], "is no schema: 'DEFAULT' cannot stand the"),
         ([*INGEST, "--partition-by", "region"], "--partition-by region: there is no such column"),
         ([*INGEST, "--partition-by", "=x"], "--partition-by '=x': write a column, or name="),
-        ([*INGEST, "--interval", "-1"], "--interval must be seconds, 0 or more, not -1."),
+        ([*INGEST, "--follow", "--interval", "-1"], "--interval must be seconds, 0 or more, not -"),
+        ([*INGEST, "--interval", "5"], "--interval is for --follow: give that, too, or leave"),
+        ([*INGEST, "--start", "7", *OWN_START], "Give either --start or --option startingT"),
+        ([*INGEST, *OWN_START], "'startingTimestamp' is in milliseconds since 1970, and"),
+        ([*INGEST, OWN_START[0], OWN_START[1] + "000"], "Cannot connect to nats://127.0.0.1:1: "),
         ([*INGEST, "--start", "yesterday"], "--start 'yesterday': write earliest, latest, "),
         ([*INGEST, "--start", "0"], "--start must be earliest, latest or a sequence number"),
         ([*INGEST, "--max-offsets-per-trigger", "0"], "--max-offsets-per-trigger must be a whole"),
@@ -418,6 +428,32 @@ def test_start_accepts_a_position_a_time_or_an_age() -> None:
             starting(wrong)
 
 
+def test_a_start_behind_the_end_is_told_before_spark_is_started(
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = unique("START")
+    admin.create(name, name)
+    admin.fill(numbered(name, 3))
+    command = ["ingest", name, "--to", str(tmp_path / "new"), "--server", shared_server.url]
+
+    def told(*start: str) -> str:
+        assert app.run([*command, "--start", *start]) == app.FAILED
+        return capsys.readouterr().err
+
+    assert told("5") == f"--start is 5, but stream {name!r} ends at sequence 3.\n"
+    for number in ("1700000000", "1700000000000"):
+        says = "ends at sequence 3; if you mean a time, give --start 2023-11-14T22:13:20Z.\n"
+        assert told(number).endswith(says)
+    assert not (tmp_path / "new").exists()
+    assert "JAVA_HOME" in told("4")
+    (tmp_path / "new").mkdir()  # something may have been read: the checkpoint decides
+    assert "JAVA_HOME" in told("5")
+
+
 def test_a_start_with_a_hyphen_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert app.run([*INGEST, "--start", "-1h"]) == app.FAILED
     assert capsys.readouterr().err.startswith("Cannot connect to nats://127.0.0.1:1: ")
@@ -425,8 +461,8 @@ def test_a_start_with_a_hyphen_is_no_option(capsys: pytest.CaptureFixture[str]) 
 
 def test_an_option_given_by_its_own_name_keeps_it() -> None:
     flags = {"prepareStream": "--prepare-stream", "stream": "--to"}
-    sentence = "Set the option 'prepareStream' to true, or another option 'stream'."
-    told = r"^Give --prepare-stream, or another option 'stream'\.$"
+    sentence = "Set the option 'prepareStream' to true, or another option 'stream'; set aB to no."
+    told = r"^Give --prepare-stream, or another option 'stream'; give --option aB=no\.$"
     with pytest.raises(ConfigError, match=told), options_as_flags(flags, {"stream": "S"}):
         raise ConfigError(sentence)
 

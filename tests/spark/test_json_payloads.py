@@ -138,6 +138,16 @@ def test_wrong_schemas_are_refused(options: dict[str, str], says: str) -> None:
         parse_options({"stream": "S", **options})
 
 
+@pytest.mark.parametrize("ddl", ["a INT, b STRING COLLATE FOO", "b STRUCT<x: STRING COLLATE foo>"])
+def test_a_collation_that_spark_lacks_is_told_with_its_column(
+    spark: SparkSession, ddl: str
+) -> None:
+    column = "x" if "STRUCT" in ddl else "b"
+    says = rf"^--json: column {column}: Spark has no collation (FOO|foo); it suggests .+\.$"
+    with pytest.raises(ConfigError, match=says):
+        parsing(spark, {}, ddl, "--json")
+
+
 def test_a_bucket_has_no_schema() -> None:
     with pytest.raises(ConfigError, match="is for streams"):
         parse_options({"bucket": "B", "jsonSchema": "a STRING"})

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from jetspark.errors import ConfigError, PipelineError
 
 _SWITCHED_ON = re.compile(r"\b([Ss])et (?:the )?option '(\w+)' to true")
+_SET = re.compile(r"\b([Ss])et ([a-z]+[A-Z]\w*) to (\w+)")
 _NAMED = re.compile(r"\b(?:the )?option '(\w+)'", re.IGNORECASE)
 _QUOTED = re.compile(r"'([a-z]+[A-Z]\w*)'")  # no value looks like this
 
@@ -33,6 +34,15 @@ def _renamed(sentence: str, flags: Mapping[str, str]) -> str:
     def flag(match: re.Match[str]) -> str:
         return flags.get(match[1], match[0])
 
-    for pattern, replace in ((_SWITCHED_ON, switched_on), (_NAMED, flag), (_QUOTED, flag)):
+    def set_to(match: re.Match[str]) -> str:
+        verb = "Give" if match[1] == "S" else "give"
+        return f"{verb} {flags.get(match[2], f'--option {match[2]}={match[3]}')}"
+
+    for pattern, replace in (
+        (_SET, set_to),
+        (_SWITCHED_ON, switched_on),
+        (_NAMED, flag),
+        (_QUOTED, flag),
+    ):
         sentence = pattern.sub(replace, sentence)
     return sentence

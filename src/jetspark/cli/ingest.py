@@ -15,11 +15,14 @@ from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import Watch, quiet_spark
 from jetspark.cli.spark_settings import spark_settings
 from jetspark.cli.where import pairs, spark_where, starting
+from jetspark.errors import ConfigError
 
 if TYPE_CHECKING:
     from jetspark.bulk.facts import Stored
 
 DEFAULT_OFFSETS_PER_TRIGGER = 500_000
+_INTERVAL = 5.0
+_STARTS = {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
 _REPEATED = Parameter(negative="")
 _FLAGS = {
     "stream": "STREAM",
@@ -46,11 +49,11 @@ def ingest(
     context: str | None = None,
     subjects: str | None = None,
     bucket: Annotated[bool, Parameter(negative=())] = False,
-    start: Annotated[str, Parameter(allow_leading_hyphen=True)] = "earliest",
+    start: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None,
     partition_by: Annotated[list[str] | None, _REPEATED] = None,
     follow: Annotated[bool, Parameter(name=("--follow",), negative="--available-now")] = False,
-    interval: Annotated[float, Parameter(allow_leading_hyphen=True)] = 5.0,
+    interval: Annotated[float | None, Parameter(allow_leading_hyphen=True)] = None,
     checkpoint: str | None = None,
     adopt: Annotated[bool, Parameter(negative=())] = False,
     format: str | None = None,
@@ -77,14 +80,14 @@ def ingest(
         subjects: Only messages under these subjects, several with commas.
         bucket: STREAM is a Key-Value bucket, and the table has one row for each key: its present
             value. A change replaces the row, a deletion removes it.
-        start: Where the first run begins: earliest, latest, a sequence, a time such as
-            2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d. Later runs continue.
+        start: Where the first run begins: earliest (the default), latest, a sequence, a time such
+            as 2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d. Later runs continue.
         json: Schema of JSON payloads, as "carrier STRING, delay DOUBLE": fields become columns.
         partition_by: Column to partition by, or name=expression in Spark SQL, such as
             "hour=hour(timestamp)"; day alone is the day of the timestamp; may be given again.
         follow: Run until Ctrl-C or SIGTERM, which then is a success; --available-now, the default,
             ends with the messages that are there now.
-        interval: Seconds between two batches with --follow.
+        interval: Seconds between two batches with --follow; 5 by default.
         checkpoint: Folder for the progress; by default _checkpoint in the table.
         adopt: Continue a table that another program has written, with its query's checkpoint as
             --checkpoint; in a Delta or Iceberg table the rows are added to the existing ones.
@@ -102,10 +105,15 @@ def ingest(
     """
     outcome = Outcome(quiet, json_output)
     further = pairs("--option", option)
+    own_start = next((name for name in further if name.casefold() in _STARTS), None)
+    if start is not None and own_start is not None:
+        raise ConfigError(f"Give either --start or --option {own_start}.")
+    if interval is not None and not follow:
+        raise ConfigError("--interval is for --follow: give that, too, or leave it out.")
     with options_as_flags(_FLAGS, further):
         source = spark_where(server, context) | {
             "bucket" if bucket else "stream": stream,
-            **starting(start),
+            **({} if own_start else starting(start or "earliest")),
             "maxOffsetsPerTrigger": str(max_offsets_per_trigger),
             "minPartitions": str(os.cpu_count() or 1),
         }
@@ -124,14 +132,14 @@ def ingest(
             json_schema=json,
             checkpoint=checkpoint,
             follow=follow,
-            interval=interval,
+            interval=_INTERVAL if interval is None else interval,
             adopt=adopt,
             format=format,
             merge_schema=merge_schema,
             table_options=pairs("--table-option", table_option),
         )
         job.check()
-        stored = check_source(source)
+        stored = check_source(source, is_new=job.is_new)
         watch = Watch(outcome, stored=stored)
         job.look_ahead()
         began = time.monotonic()
@@ -193,11 +201,17 @@ def done(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:
     return sentence
 
 
-def check_source(source: dict[str, str]) -> Stored:
-    """Ask the server before Spark is started, so that errors come at once; what it stores."""
+def check_source(source: dict[str, str], *, is_new: bool) -> Stored:
+    """Ask the server before Spark is started, so that errors come at once; what it stores.
+
+    `is_new`: the options say where reading begins, and no checkpoint.
+    """
     from jetspark.bulk.facts import Stored
     from jetspark.spark.options import parse_options
-    from jetspark.spark.reading import streams_facts
+    from jetspark.spark.reading import check_start, streams_facts
 
-    facts = streams_facts(parse_options(source).for_streaming())
+    options = parse_options(source).for_streaming()
+    facts = streams_facts(options)
+    if is_new:
+        check_start(options, facts)
     return Stored.of(facts.values())

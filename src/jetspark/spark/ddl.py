@@ -68,6 +68,13 @@ def check_fields(
         raise ConfigError(f"{said.removesuffix(':')}: column {impossible}.") from None
 
 
+def column_collated(ddl: str, collation: str) -> str | None:
+    """The first column of a checked schema, also in a STRUCT, that has this collation."""
+    parser = _Parser(ddl, {})
+    parser.fields()
+    return parser.collated.get(collation.casefold())
+
+
 def ambiguous(columns: Iterable[str], fields: Iterable[str]) -> str | None:
     """The first field that Spark, which ignores case, could not distinguish from a column or from
     a field before it."""
@@ -91,6 +98,8 @@ class _Parser:
     def __init__(self, text: str, lacking: Mapping[str, str]) -> None:
         """`lacking`: types that the rows' table does not take, and what kind of table that is."""
         self._lacking = lacking
+        self.collated: dict[str, str] = {}
+        """Columns by the folded name of their collation."""
         self._tokens: list[str] = []
         at, text = 0, text.strip()
         while at < len(text):
@@ -185,6 +194,7 @@ class _Parser:
             collation = self._word("a collation")
             if not _COLLATION.fullmatch(collation):
                 raise _Wrong(f"there is no collation {collation}")
+            self.collated.setdefault(collation.casefold(), of)
             return ""
         if name in ("decimal", "dec", "numeric"):
             numbers += ("10", "0")[len(numbers) :]

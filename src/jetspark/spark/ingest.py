@@ -83,6 +83,12 @@ class Ingest:
         """The folder for the progress."""
         return (self.checkpoint or f"{self.to.rstrip('/')}/_checkpoint").rstrip("/")
 
+    @property
+    def is_new(self) -> bool:
+        """Whether certainly nothing was read yet: neither the table nor the checkpoint is there."""
+        folders = (local_path(self.to), local_path(self.checkpoint_location))
+        return all(folder is not None and not Path(folder).exists() for folder in folders)
+
     def look_ahead(self) -> None:
         """Check the table as far as possible before Spark is started; changes nothing.
 

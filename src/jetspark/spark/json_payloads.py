@@ -6,8 +6,10 @@ reads, for a tenth of the CPU (`bulk.json_fields`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from jetspark.bulk.json_fields import TYPES
 from jetspark.errors import ConfigError
-from jetspark.spark.ddl import ambiguous, check_fields
+from jetspark.spark.ddl import ambiguous, check_fields, column_collated
 from jetspark.spark.failures import explain
 
 CORRUPT = "_corrupt_record"
@@ -27,6 +29,7 @@ _PAYLOADS = ("data", "value")
 _WHOLE = "_parsed"
 _SAID = {"timestamp": "timestamp_ltz"}  # "timestamp" depends on a setting
 _TIMES = {"date", "timestamp"}
+_NO_COLLATION = re.compile(r"The value (\S+) does not represent .*?(?:\[(.*)\]|$)")
 _POLICY = "spark.sql.legacy.timeParserPolicy"
 
 
@@ -109,8 +112,13 @@ def _schema(ddl: str, said: str) -> StructType:
     check_fields(ddl, said)
     try:
         schema = StructType.fromDDL(ddl)
-    except PySparkException as error:
-        raise ConfigError(f"{said} {ddl!r} is no schema: {explain(error)}") from error
+    except (PySparkException, Py4JError) as error:
+        reason = str(explain(error))
+        if (unknown := _NO_COLLATION.search(reason)) and (of := column_collated(ddl, unknown[1])):
+            advice = f"; it suggests {unknown[2]}" if unknown[2] else ""
+            reason = f"Spark has no collation {unknown[1]}{advice}."
+            raise ConfigError(f"{said}: column {of}: {reason}") from error
+        raise ConfigError(f"{said} {ddl!r} is no schema: {reason}") from error
     assert isinstance(schema, StructType)  # noqa: S101  it has fields with names
     return schema
 

@@ -10,7 +10,7 @@ from jetspark.bulk.ranges import SequenceRange
 from jetspark.err_codes import STREAM_NOT_FOUND
 from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError
 from jetspark.spark.offsets import LastMessage, StreamOffset
-from jetspark.spark.positions import Position
+from jetspark.spark.positions import Position, if_time
 from jetspark.timestamps import parse_isotime
 
 
@@ -44,7 +44,7 @@ def _check_exists(facts: StreamFacts, sequence: int, option: str) -> None:
     if sequence > tail(facts):
         raise ConfigError(
             f"Option {option!r} is {sequence}, but stream {facts.name!r} ends at sequence "
-            f"{facts.last_seq}."
+            f"{facts.last_seq}{if_time(option, sequence)}."
         )
 
 

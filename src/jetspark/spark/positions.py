@@ -15,13 +15,14 @@ import msgspec
 
 from jetspark.errors import ConfigError
 from jetspark.subjects import nearest_name
-from jetspark.timestamps import format_isotime, parse_isotime
+from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
 
 Position: TypeAlias = Literal["earliest", "latest"] | int
 """The earliest stored message, after the latest, or a sequence."""
 
 _NS_PER_MS = 1_000_000
 _FIRST_MS = 10**11  # in March 1973; seconds are below it until the year 5138
+_LIKELY_NS = (10**18, 4 * 10**18)  # 2001 to 2096
 _LAST_MS = 253_402_300_799_999  # the end of the year 9999, after which times have no text form
 
 
@@ -131,6 +132,15 @@ def _time(name: str, value: Any) -> AtTime | None:
         return AtTime(parse_isotime(bare))
     except ValueError:
         return None
+
+
+def if_time(option: str, number: int) -> str:
+    """The end of a sentence about a sequence that is too high, if it looks like a time."""
+    for unit in (NANOSECONDS, _NS_PER_MS):
+        if _LIKELY_NS[0] <= number * unit < _LIKELY_NS[1]:
+            name, text = option.replace("Offsets", "Timestamp"), format_isotime(number * unit)
+            return f"; if you mean a time, give option {name!r} {text}"
+    return ""
 
 
 def one_of(given: Mapping[str, Positions], default: Position) -> Positions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -224,6 +224,19 @@ def resolve_positions(
 
     by_time = [stream for stream, one in wanted.items() if isinstance(one, AtTime)]
     return leaders(options).ask(lambda api: proven(api, by_time, question))
+
+
+def check_start(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> None:
+    """Raise ConfigError where a streaming query would begin behind the end of a stream.
+
+    Starts by time are not looked up.
+    """
+    start = options.starting_positions("latest")
+    start.check(facts)
+    wanted = {name: one for name in facts if isinstance(one := start.of(name), int)}
+    sure = streams_facts(options, sure=True) if wanted else {}
+    for name, sequence in wanted.items():
+        planning.initial_offset(sure[name], sequence)
 
 
 def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangePartition]:
