@@ -8,9 +8,11 @@ import pytest
 from tests.support.streams import numbered
 
 from jetspark.bulk.link import connect
-from jetspark.bulk.many_streams import streams_of
+from jetspark.bulk.many_streams import streams_of, times_of
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import make_options
+from jetspark.timestamps import parse_isotime
+from jetspark.wire.events import MessageFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,6 +66,25 @@ def test_a_stream_whose_answer_does_not_come_is_asked_alone(
 
     monkeypatch.setattr(api.link, "replies", every_other)
     assert list(streams_of(api, names)[0]) == names
+
+
+def test_times_of_messages_are_asked_together_and_what_is_missing_is_left_out(
+    api: StreamAPI, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = times_of(api, {**dict.fromkeys(names, 1), f"{names[0]}_X": 1})
+    facts = {name: one for name, one in streams_of(api, names)[0].items() if one.messages}
+    assert found == {name: parse_isotime(one.oldest) for name, one in facts.items()}
+    refusal = b'{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","error":{"code":503,'
+
+    def refused(
+        subjects: list[str], silence: float, **_: object
+    ) -> Iterator[tuple[int, MessageFrame, float]]:
+        for number in range(len(subjects)):
+            payload = refusal + b'"err_code":10008,"description":"unavailable"}}'
+            yield number, MessageFrame(1, b"s", None, None, payload), 0.0
+
+    monkeypatch.setattr(api.link, "replies", refused)
+    assert times_of(api, dict.fromkeys(names, 1)) == found  # asked again alone
 
 
 def test_requests_without_answers_end_after_the_silence(api: StreamAPI) -> None:
