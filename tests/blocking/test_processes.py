@@ -150,6 +150,37 @@ def test_a_forked_child_connects_again(shared_server: NatsServer, unique: Unique
     assert (done.stdout, done.stderr, done.returncode) == ("7\nb'after'\n", "", 0)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("before", ["", "nc.close()"], ids=["open", "closed"])
+@pytest.mark.parametrize("child", ["pass", "connect(url)"], ids=["idle", "connects"])
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_a_forked_child_exits_as_it_says(
+    shared_server: NatsServer, unique: Unique, host: str, before: str, child: str, loop: str
+) -> None:
+    """Threads of a library that the parent has and the child has not are not waited for."""
+    hidden = 'sys.modules["uvloop"] = None' if loop == "asyncio" else ""
+    code = f"""
+import multiprocessing
+{hidden}
+nc = connect(url)
+assert "uvloop" in str(type(nc._thread.loop)) or {bool(hidden)}
+{before}
+if os.fork() == 0:
+    {child}
+    sys.exit(5)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+def work(): {child}
+process = multiprocessing.get_context("fork").Process(target=work)
+process.start()
+process.join(30)
+print(process.exitcode)
+nc.close()
+"""
+    url = shared_server.url.replace("127.0.0.1", host)
+    done = run(code, url, unique("fork"))
+    assert (done.stdout, done.stderr, done.returncode) == ("5\n0\n", "", 0)
+
+
 def test_fork_while_other_threads_publish(shared_server: NatsServer, unique: Unique) -> None:
     """Whatever lock they hold at that moment, the child does not wait for it."""
     code = """

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from functools import partial
+from typing import Any
 
 from jetspark.connection.opening import Attempts, call_dialer
 from jetspark.connection.options import ConnectOptions
@@ -58,9 +60,32 @@ async def _connected(options: ConnectOptions, host: str, port: int) -> socket.so
         with attempts.connecting(sock):
             sock.setblocking(False)
             async with asyncio.timeout(seconds):
-                await loop.sock_connect(sock, address)
+                await _connect(sock, address)
             return sock
     raise attempts.failure
+
+
+async def _connect(sock: socket.socket, address: Any) -> None:
+    """As `sock_connect` of asyncio's own loops. Raises OSError.
+
+    uvloop's looks up addresses, too, in libuv's threads. A child that is forked afterwards does not
+    have these threads, but libuv joins them at its exit: a segmentation fault.
+    """
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, asyncio.BaseEventLoop):
+        await loop.sock_connect(sock, address)
+        return
+    try:
+        sock.connect(address)
+    except BlockingIOError:
+        connected = asyncio.Event()
+        loop.add_writer(sock, connected.set)
+        try:
+            await connected.wait()
+        finally:
+            loop.remove_writer(sock)
+        if failure := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            raise OSError(failure, os.strerror(failure)) from None
 
 
 async def _dialled(options: ConnectOptions, host: str, port: int) -> socket.socket:
