@@ -117,6 +117,39 @@ with connect(url) as nc, nc.subscribe("x") as sub:
     assert process.returncode == -signal.SIGINT
 
 
+PUTTING = """
+from jetspark.objects.meta import MetaStore
+nc = connect(url)
+store = nc.jetstream().create_object_store(subject, storage="memory")
+store.put("a", b"old" * 100_000)
+replace = MetaStore.replace
+
+async def interrupting(self, *args):
+    os.kill(os.getpid(), signal.SIGINT)
+    while not any("discard" in repr(call._function) for call in nc._thread.calls):
+        await asyncio.sleep(0.01)
+    return await replace(self, *args)
+
+MetaStore.replace = interrupting
+try:
+    with nc:
+        store.put("a", b"new" * 100_000)
+except KeyboardInterrupt:
+    print("interrupted")
+with connect(url) as nc:
+    store = nc.jetstream().object_store(subject)
+    print(store.get_bytes("a")[:3], store.status().stream_info.state.messages)
+    nc.jetstream().delete_object_store(subject)
+"""
+
+
+def test_ctrl_c_while_an_object_becomes_visible_leaves_it_complete(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    done = run("import asyncio\n" + PUTTING, shared_server.url, unique("put"))
+    assert (done.stdout, done.stderr) == ("interrupted\nb'new' 4\n", "")
+
+
 # -- fork ----------------------------------------------------------------------------------------
 
 FORKED = """

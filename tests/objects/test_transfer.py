@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from contextlib import suppress
 from functools import partial
@@ -407,6 +408,35 @@ async def test_a_put_cancelled_without_a_link_removes_its_chunks_later_or_report
             await nc.close()
             await eventually(partial(is_said, reported))
             await asyncio.to_thread(nats_server.start if end == "kill" else nats_server.resume)
+
+
+async def test_a_put_whose_last_step_is_unknown_says_so_and_nothing_else(
+    nats_server: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    reported: list[str] = []
+    async with connect(
+        nats_server.url, error_callback=lambda error: reported.append(str(error))
+    ) as nc:
+        store = await nc.jetstream(timeout=0.2).create_object_store("F")
+        writer = store.writer("a", None, None, None, 1000)
+        await writer.begin()
+        await writer.write(bytes(5000))
+        await writer._publisher.flush()
+        await asyncio.to_thread(nats_server.pause)
+        finishing = asyncio.create_task(writer.finish())
+        await asyncio.sleep(0)
+        assert writer._commit is not None
+        finishing.cancel()
+        await writer.discard()  # as a thread does that an interrupt took out of `finish`
+        assert not reported
+        await nc.close()
+        await eventually(partial(is_said, reported))
+        await asyncio.to_thread(nats_server.resume)
+    del writer, finishing
+    gc.collect()
+    said = next(text for text in reported if "are left" in text)
+    assert said.startswith('Object "a" may be complete or not; if not, its chunks are left: ')
+    assert "never retrieved" not in caplog.text
 
 
 async def some_stored(store: ObjectStore) -> bool:

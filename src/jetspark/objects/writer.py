@@ -136,22 +136,27 @@ class ObjectWriter:
         await asyncio.wait({removal}, timeout=self._js.timeout)
 
     async def _remove(self) -> None:
+        visible = None if self._commit is not None else False
         gone = False
         try:
             # First the chunks on their way, which might be stored after the removal.
             await self._publisher.flush()
-            gone = not self._chunks or await self._is_visible()
-            gone = gone or await self._removed()
+            visible = await self._is_visible()
+            gone = visible or await self._removed()
+        except JetsparkError:
+            pass  # what is left then is said here
         finally:  # also when the event loop ends and cancels it
-            if not gone:
-                self._js.client.report(
-                    JetStreamError(
-                        f"Chunks of an object that was not completed are left: {self._subject!r}."
-                    )
-                )
+            if self._chunks and not gone:
+                what = "Chunks of an object that was not completed are left"
+                if visible is None:
+                    name = self._info.name
+                    what = f'Object "{name}" may be complete or not; if not, its chunks are left'
+                self._js.client.report(JetStreamError(f"{what}: {self._subject!r}."))
             await self._close()
 
     async def _removed(self) -> bool:
+        if not self._chunks:
+            return True
         unknown = any(ack.cancelled() or (ack.done() and ack.exception()) for _, ack in self._sent)
         gone = await self._meta.remove_chunks(self._info.nuid)
         if gone and unknown:
@@ -163,6 +168,7 @@ class ObjectWriter:
     async def _is_visible(self) -> bool:
         if self._commit is None:
             return False
+        await asyncio.wait({self._commit})  # an interrupted thread waited no longer for `finish`
         if self._commit.exception() is None:
             return True
         while True:
