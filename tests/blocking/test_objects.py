@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import threading
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jetspark.blocking.loop_thread import current
 from jetspark.errors import (
     ConfigError,
     ObjectDamagedError,
@@ -18,7 +21,7 @@ from jetspark.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
     from pathlib import Path
 
     from jetspark.blocking import Client
@@ -37,6 +40,33 @@ def store(nc: Client, unique: Callable[[str], str]) -> Iterator[ObjectStore]:
 
 def messages(store: ObjectStore) -> int:
     return store.status().stream_info.state.messages
+
+
+def test_no_task_is_freed_in_the_callers_thread(store: ObjectStore) -> None:
+    """asyncio forgets a freed task in Python code, which ignores an interrupt."""
+    freed: list[str] = []
+    tasks = []
+
+    def note(_: weakref.ref[asyncio.Task[Any]]) -> None:
+        freed.append(threading.current_thread().name)
+
+    def noted(
+        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any
+    ) -> asyncio.Task[Any]:
+        task = asyncio.Task(work, loop=loop, **options)
+        tasks.append(weakref.ref(task, note))
+        return task
+
+    loop = current().loop
+    loop.set_task_factory(noted)
+    try:
+        for _ in range(20):
+            store.put("a", b"x" * 300_000)
+            assert len(store.get_bytes("a")) == 300_000
+    finally:
+        loop.set_task_factory(None)
+    assert len(freed) > 60
+    assert set(freed) == {"jetspark-loop"}
 
 
 def test_stores_are_made_found_changed_and_deleted(

@@ -111,6 +111,9 @@ class _Call(Wait):
             self.error = error
         finally:
             self._thread.calls.discard(self)
+            # Freed here: asyncio forgets a freed task in Python code, and an interrupt that came in
+            # there, in the caller's thread, would be ignored.
+            self._task = None
             self.end()
 
     def cancel(self) -> None:

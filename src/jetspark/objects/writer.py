@@ -71,7 +71,7 @@ class ObjectWriter:
         self._chunks = 0
         self._retry = TransferRetry()
         self._sent_again = False
-        self._commit: asyncio.Task[ObjectInfo] | None = None
+        self._commit: asyncio.Future[ObjectInfo] | None = None
 
     async def begin(self) -> None:
         """Before the first `write`. Raises ConnectionClosedError."""
@@ -104,7 +104,8 @@ class ObjectWriter:
             await self._check_ack(self._sent[0][1])
         if self._sent_again:
             await self._count_chunks()
-        self._commit = asyncio.get_running_loop().create_task(self._make_visible())
+        # A future, no task: a writer may be freed in a thread (see `blocking.loop_thread`).
+        self._commit = asyncio.shield(self._make_visible())
         try:
             return await asyncio.shield(self._commit)
         except asyncio.CancelledError:
