@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 from tests.support.ports import free_port
@@ -17,8 +20,9 @@ from jetspark import blocking
 from jetspark.cli import app
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Callable
+    from pathlib import Path
+    from subprocess import CompletedProcess
 
     from tests.conftest import MakeServer
 
@@ -111,6 +115,75 @@ def test_the_payload_comes_from_standard_input(
             out, _ = command.communicate(b"from a pipe", timeout=20)
         assert out.decode() == f"1 published to {subject}, 11 bytes each.\n"
         assert finish(listener)[1] == f"{subject}\nfrom a pipe\n"
+
+
+@pytest.mark.parametrize("command", ["pub", "request", "trace", "service request"])
+def test_a_payload_in_standard_input_is_not_passed_over(
+    shared_server: NatsServer, tmp_path: Path, command: str
+) -> None:
+    full = tmp_path / "full"
+    full.write_text("a payload")
+    arguments = [*command.split(), "a.b", "--server", shared_server.url]
+    with jetspark(*arguments) as process:  # a pipe that says nothing yet
+        assert process.wait(60) == app.FAILED
+    with full.open() as file:
+        done = jetspark_in(file, *arguments)
+    refused = 'No payload is given, and standard input has one: add --stdin, or "" for none.'
+    assert (done.returncode, " ".join(done.stderr.split())) == (app.FAILED, refused)
+
+
+@pytest.mark.parametrize("how", ["ended", "null", "empty", "read", "open socket", "explicit"])
+def test_a_standard_input_with_nothing_is_an_empty_payload(
+    shared_server: NatsServer, unique: Callable[[str], str], tmp_path: Path, how: str
+) -> None:
+    arguments = ["pub", unique("cli"), "--server", shared_server.url]
+    path = tmp_path / "payload"
+    path.write_text("" if how == "empty" else "a payload")
+    there, here = socket.socketpair()
+    reading, writing = os.pipe()
+    with there, here, path.open() as file, open(os.devnull) as null, os.fdopen(reading) as pipe:
+        os.close(writing)
+        if how == "read":
+            os.lseek(file.fileno(), 0, os.SEEK_END)
+        if how == "explicit":
+            arguments.insert(2, "")
+        stdin = {"ended": pipe, "null": null, "open socket": here}.get(how, file)
+        done = jetspark_in(stdin, *arguments)
+    assert (done.returncode, done.stderr) == (app.DONE, "")
+    assert done.stdout.endswith("0 bytes each.\n")
+
+
+def jetspark_in(stdin: IO[str] | socket.socket, *arguments: str) -> CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "jetspark", *arguments],
+        stdin=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_names_on_the_command_line_are_utf8_in_any_locale(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    name = unique("Ünï")
+
+    def info(stream: bytes) -> tuple[int, bytes]:
+        done = subprocess.run(
+            [sys.executable, "-m", "jetspark", "stream", "info", stream, "--server", server],
+            env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+            capture_output=True,
+            timeout=60,
+        )
+        return done.returncode, done.stderr
+
+    server = shared_server.url
+    with blocking.connect(server) as nc:
+        nc.jetstream().create_stream(name=name, subjects=[name], storage="memory")
+        assert info(name.encode()) == (app.DONE, b"")
+        code, said = info(name.encode("latin-1"))
+        assert (code, b"lone surrogate" in said) == (app.FAILED, True)
+        nc.jetstream().delete_stream(name)
 
 
 def test_request_shows_the_answers(

@@ -85,9 +85,16 @@ def test_what_is_no_longer_watched_is_told(
         assert create("--stream", f"{name}_B") == (0, [dropped])
         assert create("--stream", f"{name}_A", "--stream", f"{name}_B") == (0, [])
         assert create("--stream", f"{name}_A", "--replicas", "0")[0] == app.FAILED
+        assert create("--stream", f"{name}_A", "--stream", f"{name}_A")[0] == app.DONE
         js.delete_dead_letters(f"{name}_DEAD")
         for stream in (f"{name}_A", f"{name}_B"):
             js.delete_stream(stream)
+
+
+def test_a_wrong_name_is_told_as_it_was_typed(shared_server: NatsServer, capsys: Capture) -> None:
+    create = ["dead-letters", "create", "a b", "--stream", "X", "--server", shared_server.url]
+    assert app.run(create) == app.FAILED
+    assert capsys.readouterr().err.startswith("Bad stream name 'a b': ")
 
 
 def test_a_misspelt_stream_is_not_watched(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     [
         (["info", "nobody:lake.x"], "PyIceberg has no configuration of a catalog 'nobody': "),
         (["info", "nobody:x"], "'nobody:x' has no namespace: write nobody:namespace.x "),
-        (["info", "nowhere"], "There is no Delta or Iceberg table at nowhere."),
+        (["info", "nowhere"], "There is no Delta or Iceberg table at 'nowhere'."),
         (["vacuum", "nowhere", "--keep", "7"], "--keep must be hours, days or weeks, such as "),
         (
             [

@@ -15,6 +15,7 @@ from tests.jetstream.eventually import eventually
 from tests.support.processes import first_line, python
 
 from jetspark.errors import (
+    APIError,
     ConfigError,
     JetsparkError,
     MessageNotFoundError,
@@ -325,6 +326,36 @@ async def test_a_stream_that_does_not_exist_is_not_watched(js: JetStream, orders
         await js.create_dead_letters(f"{name}_DEAD", name)
     with pytest.raises(StreamNotFoundError):
         await js.stream_info(f"{name}_DEAD")
+
+
+async def test_a_stream_named_twice_is_watched_once(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    dead = await js.create_dead_letters(
+        f"{name}_DEAD", [name, name], consumers=["a", "a"], storage="memory"
+    )
+    subjects = (await js.stream_info(dead.advisories)).config.subjects or []
+    assert len(subjects) == len(set(subjects)) > 0
+    await js.delete_dead_letters(dead.name)
+    await js.delete_stream(name)
+
+
+async def test_what_cannot_be_made_whole_leaves_what_was_there(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    name = unique("S")
+    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    foreign = f"{name}_DEAD_ADVISORIES"  # whose retention the server does not change
+    await js.create_stream(name=foreign, subjects=[f"{name}_OTHER"], storage="memory")
+    with pytest.raises(APIError, match="workqueue"):
+        await js.create_dead_letters(f"{name}_DEAD", name, storage="memory")
+    with pytest.raises(StreamNotFoundError):
+        await js.stream_info(f"{name}_DEAD")
+    assert (await js.stream_info(foreign)).config.subjects == [f"{name}_OTHER"]
+    await js.delete_stream(foreign)
+    await js.delete_stream(name)
 
 
 async def test_another_stream_is_never_taken_for_dead_letters(

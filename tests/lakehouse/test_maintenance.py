@@ -318,7 +318,7 @@ def test_table_commands_info_compact_and_vacuum(
     assert said("vacuum", place, "--keep", "0h")[0] == 1
     assert said("info", place + "-none") == (
         1,
-        f"There is no Delta or Iceberg table at {place}-none.\n",
+        f"There is no Delta or Iceberg table at '{place}-none'.\n",
     )
     assert said("compact", place, "--target-size", "x")[1].startswith("--target-size must be")
     assert said("info", place, "--table-option", "region=x")[1].startswith("Unknown option")

@@ -17,6 +17,7 @@ from jetspark.cli.stream_session import check_replicas, moment, show_table, with
 from jetspark.cli.where import where
 from jetspark.dead_letters.letter import ADVISORIES, as_json, letters_subject
 from jetspark.errors import ConfigError, JetsparkError, StreamNotFoundError
+from jetspark.subjects import check_name
 
 if TYPE_CHECKING:
     from jetspark.dead_letters import DeadLetter, DeadLetters, Replayed
@@ -65,6 +66,8 @@ def create(
     """
 
     check_replicas(replicas)
+    check_name("stream", name)
+    stream = list(dict.fromkeys(stream))
 
     async def make(js: JetStream) -> tuple[set[str], DeadLetters]:
         before = await _watched(js, name)

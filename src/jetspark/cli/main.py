@@ -8,8 +8,11 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import os
+import re
 import signal
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 _EXTRA = frozenset({"cyclopts", "rich"})
@@ -24,6 +27,7 @@ def main() -> None:
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _stop)
     _escape_what_the_encoding_lacks()
+    _read_arguments_as_utf8()
     try:
         try:
             from jetspark.cli.app import run
@@ -34,6 +38,20 @@ def main() -> None:
         sys.exit(run(sys.argv[1:]))
     except KeyboardInterrupt:  # during the imports
         sys.exit(130)
+
+
+def _read_arguments_as_utf8() -> None:
+    """Start again in Python's UTF-8 mode where the locale has not decoded arguments in UTF-8.
+
+    Names at the server are UTF-8; in that mode the names of files fit, too.
+    """
+    texts = [text for text in sys.argv[1:] if re.search("[\udc80-\udcff]", text)]
+    with suppress(UnicodeDecodeError):  # what is not UTF-8 stays as it is
+        for text in texts:
+            os.fsencode(text).decode()
+        if texts and not sys.flags.utf8_mode:
+            sys.stdout.flush()
+            os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
 
 
 def _escape_what_the_encoding_lacks() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import select
+import stat
 import sys
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -45,12 +48,18 @@ def read_headers(texts: list[str] | None) -> Headers | None:
     return headers or None
 
 
-def read_payload(text: str, *, stdin: bool) -> bytes:
+def read_payload(text: str | None, *, stdin: bool) -> bytes:
     """The bytes of the argument, or standard input to its end.
 
-    Raises ConfigError for both, and for more than any message has.
+    Raises ConfigError for both, for neither when standard input has something, and for more than
+    any message has.
     """
+    if text is None and not stdin and _stdin_waits():
+        raise ConfigError(
+            'No payload is given, and standard input has one: add --stdin, or "" for none.'
+        )
     if not stdin:
+        text = text or ""
         return text.encode("utf-8", "surrogateescape")  # the bytes of an argument that is not UTF-8
     if text:
         raise ConfigError("Give the payload either as an argument or with --stdin.")
@@ -58,6 +67,22 @@ def read_payload(text: str, *, stdin: bool) -> bytes:
     if len(data) > _LARGEST:
         raise ConfigError("Standard input has more than 64 MiB, which is no message of NATS.")
     return data
+
+
+def _stdin_waits() -> bool:
+    """Whether a file or a pipe is standard input, unless it is empty or has ended.
+
+    Of a socket, which ssh and other programs leave open, only what it has counts.
+    """
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            return False
+        if not select.select([sys.stdin], [], [], 0)[0]:
+            return stat.S_ISFIFO(mode)
+        return bool(sys.stdin.buffer.peek(1))
+    except (AttributeError, OSError, ValueError):  # closed, or none that can be asked
+        return False
 
 
 def show(message: Message, *, as_json: bool) -> None:

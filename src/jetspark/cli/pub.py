@@ -18,7 +18,7 @@ from jetspark.cli.where import where
 
 def pub(
     subject: str,
-    payload: str = "",
+    payload: str | None = None,
     /,
     *,
     server: str | None = None,

@@ -20,7 +20,7 @@ from jetspark.errors import RequestTimeoutError
 
 def request(
     subject: str,
-    payload: str = "",
+    payload: str | None = None,
     /,
     *,
     server: str | None = None,

@@ -23,7 +23,7 @@ _ASCII = str.maketrans("├│└─", "||`-")
 
 def trace(
     subject: str,
-    payload: str = "",
+    payload: str | None = None,
     /,
     *,
     server: str | None = None,

@@ -14,7 +14,7 @@ from typing import Any, Final
 from jetspark.arguments import checked
 from jetspark.dead_letters.dead_letters import DeadLetters
 from jetspark.dead_letters.letter import ADVISORIES, KINDS, WORKER, letters_subject
-from jetspark.errors import ConfigError, StreamNotFoundError
+from jetspark.errors import ConfigError, JetsparkError, StreamNotFoundError
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.events.kinds import event_subjects
 from jetspark.subjects import check_name
@@ -68,16 +68,21 @@ class DeadLetterCalls:
         for stream in watched:
             await self._check_there(stream)
         both = {option: options[option] for option in _SHARED if option in options}
-        info = await self._js.create_or_update_stream(
-            name=name, subjects=[letters_subject(name)], **options
-        )
         advisories = f"{name}{ADVISORIES}"
-        await self._js.create_or_update_stream(
-            name=advisories, subjects=subjects, retention="workqueue", **both
-        )
-        await self._js.create_or_update_consumer(
-            advisories, durable_name=WORKER, ack_policy="explicit", max_deliver=-1
-        )
+        new = [stream for stream in (name, advisories) if not await self._is_there(stream)]
+        try:
+            info = await self._js.create_or_update_stream(
+                name=name, subjects=[letters_subject(name)], **options
+            )
+            await self._js.create_or_update_stream(
+                name=advisories, subjects=subjects, retention="workqueue", **both
+            )
+            await self._js.create_or_update_consumer(
+                advisories, durable_name=WORKER, ack_policy="explicit", max_deliver=-1
+            )
+        except JetsparkError as error:
+            await self._delete(new, error)
+            raise
         return DeadLetters(self._js, info)
 
     async def dead_letters(self, name: str) -> DeadLetters:
@@ -100,6 +105,22 @@ class DeadLetterCalls:
         with suppress(StreamNotFoundError):  # by a call that ended half-way
             await self._js.delete_stream(f"{name}{ADVISORIES}")
         await self._js.delete_stream(name)
+
+    async def _is_there(self, stream: str) -> bool:
+        try:
+            await self._js.stream_info(stream)
+        except StreamNotFoundError:
+            return False
+        return True
+
+    async def _delete(self, streams: list[str], why: JetsparkError) -> None:
+        """What a call has made that failed half-way; those that cannot be deleted are noted."""
+        for stream in streams:
+            try:
+                with suppress(StreamNotFoundError):
+                    await self._js.delete_stream(stream)
+            except JetsparkError as error:
+                why.add_note(f"Stream {stream!r} may have been made, and is left: {error}")
 
     async def _check_there(self, stream: str) -> None:
         """Raises StreamNotFoundError: a name with a slip would watch nothing, in silence."""
@@ -125,7 +146,7 @@ class DeadLetterCalls:
 
 
 def _names(kind: str, names: str | Iterable[str]) -> list[str]:
-    found = [names] if isinstance(names, str) else list(names)
+    found = [names] if isinstance(names, str) else list(dict.fromkeys(names))
     if not found:
         raise ConfigError(f"{kind}s is empty.")
     return [check_name(kind, name) for name in found]

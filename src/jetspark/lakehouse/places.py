@@ -61,7 +61,7 @@ def table_at(
     there = format_of(Path(path)) if "://" not in path else None
     if there is None:
         raise ConfigError(
-            f"There is no Delta or Iceberg table at {place}."
+            f"There is no Delta or Iceberg table at {place!r}."
             if "://" not in path
             else f"{place}: name the format (--format delta)."
         )
