@@ -58,7 +58,7 @@ def test_no_task_is_freed_in_the_callers_thread(store: ObjectStore) -> None:
         return task
 
     loop = current().loop
-    loop.set_task_factory(noted)
+    loop.set_task_factory(noted)  # type: ignore[arg-type]
     try:
         for _ in range(20):
             store.put("a", b"x" * 300_000)

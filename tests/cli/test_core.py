@@ -117,13 +117,12 @@ def test_the_payload_comes_from_standard_input(
         assert finish(listener)[1] == f"{subject}\nfrom a pipe\n"
 
 
-@pytest.mark.parametrize("command", ["pub", "request", "trace", "service request"])
 def test_a_payload_in_standard_input_is_not_passed_over(
-    shared_server: NatsServer, tmp_path: Path, command: str
+    shared_server: NatsServer, tmp_path: Path
 ) -> None:
     full = tmp_path / "full"
     full.write_text("a payload")
-    arguments = [*command.split(), "a.b", "--server", shared_server.url]
+    arguments = ["pub", "a.b", "--server", shared_server.url]
     with jetspark(*arguments) as process:  # a pipe that says nothing yet
         assert process.wait(60) == app.FAILED
     with full.open() as file:
@@ -147,13 +146,15 @@ def test_a_standard_input_with_nothing_is_an_empty_payload(
             os.lseek(file.fileno(), 0, os.SEEK_END)
         if how == "explicit":
             arguments.insert(2, "")
-        stdin = {"ended": pipe, "null": null, "open socket": here}.get(how, file)
+        sources: dict[str, IO[str] | int] = {"ended": pipe, "null": null}
+        sources["open socket"] = here.fileno()
+        stdin = sources.get(how, file)
         done = jetspark_in(stdin, *arguments)
     assert (done.returncode, done.stderr) == (app.DONE, "")
     assert done.stdout.endswith("0 bytes each.\n")
 
 
-def jetspark_in(stdin: IO[str] | socket.socket, *arguments: str) -> CompletedProcess[str]:
+def jetspark_in(stdin: IO[str] | int, *arguments: str) -> CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "jetspark", *arguments],
         stdin=stdin,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import select
@@ -48,18 +49,12 @@ def read_headers(texts: list[str] | None) -> Headers | None:
     return headers or None
 
 
-def read_payload(text: str | None, *, stdin: bool) -> bytes:
+def read_payload(text: str, *, stdin: bool) -> bytes:
     """The bytes of the argument, or standard input to its end.
 
-    Raises ConfigError for both, for neither when standard input has something, and for more than
-    any message has.
+    Raises ConfigError for both, and for more than any message has.
     """
-    if text is None and not stdin and _stdin_waits():
-        raise ConfigError(
-            'No payload is given, and standard input has one: add --stdin, or "" for none.'
-        )
     if not stdin:
-        text = text or ""
         return text.encode("utf-8", "surrogateescape")  # the bytes of an argument that is not UTF-8
     if text:
         raise ConfigError("Give the payload either as an argument or with --stdin.")
@@ -69,10 +64,10 @@ def read_payload(text: str | None, *, stdin: bool) -> bytes:
     return data
 
 
-def _stdin_waits() -> bool:
+def stdin_waits() -> bool:
     """Whether a file or a pipe is standard input, unless it is empty or has ended.
 
-    Of a socket, which ssh and other programs leave open, only what it has counts.
+    Of a socket, which ssh and other programs leave open, only what it holds now counts.
     """
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
@@ -80,7 +75,7 @@ def _stdin_waits() -> bool:
             return False
         if not select.select([sys.stdin], [], [], 0)[0]:
             return stat.S_ISFIFO(mode)
-        return bool(sys.stdin.buffer.peek(1))
+        return isinstance(sys.stdin.buffer, io.BufferedReader) and bool(sys.stdin.buffer.peek(1))
     except (AttributeError, OSError, ValueError):  # closed, or none that can be asked
         return False
 

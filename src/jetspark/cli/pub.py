@@ -11,9 +11,11 @@ from jetspark.cli.messages import (
     StdinOption,
     read_headers,
     read_payload,
+    stdin_waits,
 )
 from jetspark.cli.signals import run_until_signal
 from jetspark.cli.where import where
+from jetspark.errors import ConfigError
 
 
 def pub(
@@ -44,7 +46,11 @@ def pub(
     options = where(server, context)
     headers = read_headers(header)
     check_whole("--count", count)
-    data = read_payload(payload, stdin=stdin)
+    if payload is None and not stdin and stdin_waits():
+        raise ConfigError(
+            'No payload is given, and standard input has one: add --stdin, or "" for none.'
+        )
+    data = read_payload(payload or "", stdin=stdin)
 
     async def publish() -> None:
         async with jetspark.connect(**options) as nc:

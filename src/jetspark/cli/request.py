@@ -20,7 +20,7 @@ from jetspark.errors import RequestTimeoutError
 
 def request(
     subject: str,
-    payload: str | None = None,
+    payload: str = "",
     /,
     *,
     server: str | None = None,

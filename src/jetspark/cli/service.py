@@ -219,7 +219,7 @@ def _duration(span: timedelta | None) -> str:
 @service.command(sort_key=3, help_epilogue=examples("jetspark service request sums.add '[1, 2]'"))
 def request(
     subject: str,
-    payload: str | None = None,
+    payload: str = "",
     /,
     *,
     server: str | None = None,

@@ -23,7 +23,7 @@ _ASCII = str.maketrans("├│└─", "||`-")
 
 def trace(
     subject: str,
-    payload: str | None = None,
+    payload: str = "",
     /,
     *,
     server: str | None = None,
