@@ -26,14 +26,13 @@ class Hold:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOCK
-        self._file: IO[str] | None = None
+        self._file: IO[bytes] | None = None
         if fcntl is None:
             return
         new = folder / f"{LOCK}.new"
         try:
-            self._file = new.open("w")
-            self._file.write(os.uname().nodename)
-            self._file.flush()
+            self._file = new.open("wb", buffering=0)  # nothing that is written when it is closed
+            self._file.write(os.uname().nodename.encode())
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Under its name it is locked from the beginning.
             os.rename(new, self._path)

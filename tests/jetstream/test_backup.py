@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import subprocess
@@ -494,8 +495,18 @@ async def test_an_older_server_cannot_restore_the_format_of_2_15(
         await js.restore_stream(tmp_path / "b")
 
 
+@pytest.mark.parametrize(
+    # What a small chunk leaves in the file's buffer fails again when the file is closed.
+    ("limit", "chunk_size"),
+    [(200_000, 128 << 10), (200_000, 1_000), (0, 1_000)],
+)
 async def test_a_full_disk_leaves_nothing(
-    shared_server: NatsServer, js: JetStream, unique: Callable[[str], str], tmp_path: Path
+    shared_server: NatsServer,
+    js: JetStream,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    limit: int,
+    chunk_size: int,
 ) -> None:
     name = unique("FULL")
     await js.create_stream(name=name, subjects=[name])
@@ -503,9 +514,9 @@ async def test_a_full_disk_leaves_nothing(
         await js.publish(name, os.urandom(100_000))
     code = (
         "import resource, sys; from jetspark import blocking\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
         "with blocking.connect(sys.argv[1]) as nc:\n"
-        "    nc.jetstream().backup_stream(sys.argv[2], sys.argv[3])\n"
+        f"    nc.jetstream().backup_stream(sys.argv[2], sys.argv[3], chunk_size={chunk_size})\n"
     )
     done = await asyncio.to_thread(
         subprocess.run,
@@ -514,7 +525,20 @@ async def test_a_full_disk_leaves_nothing(
         text=True,
         timeout=30,
     )
-    assert f"BackupError: Cannot write the backup {tmp_path / 'b'}: File too large." in done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last.endswith(f"BackupError: Cannot write the backup {tmp_path / 'b'}: File too large.")
+    assert nothing_in(tmp_path)
+
+
+def test_a_disk_that_takes_no_file_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("pathlib.Path.open", refused)
+    with pytest.raises(BackupError, match=r"/b: No space left on device\.$"):
+        BackupWriter(tmp_path / "b", "S")
     assert nothing_in(tmp_path)
 
 

@@ -104,7 +104,11 @@ class BackupWriter:
         with self._disk():
             self._place.mkdir(parents=True, mode=0o700)
             self._hold = Hold(self._place)
-            self._file = (self._place / ARCHIVE).open("xb")
+            try:
+                self._file = (self._place / ARCHIVE).open("xb")
+            except OSError:
+                self._remove()
+                raise
 
     def remove_left(self) -> None:
         """Remove what killed processes have left of backups to this folder."""
@@ -149,9 +153,13 @@ class BackupWriter:
     def discard(self) -> None:
         """Leave nothing behind, also when it was complete already."""
         with self._lock:
-            self._file.close()
-            shutil.rmtree(self._place, ignore_errors=True)
-            self._hold.release()
+            with contextlib.suppress(OSError):  # it writes what it still has, to a disk that is full
+                self._file.close()
+            self._remove()
+
+    def _remove(self) -> None:
+        shutil.rmtree(self._place, ignore_errors=True)
+        self._hold.release()
 
     @contextlib.contextmanager
     def _arriving(self) -> Iterator[None]:
