@@ -841,6 +841,40 @@ async def test_a_restore_whose_last_answer_is_lost_says_that_the_stream_is_there
         assert (await JetStream(nc).stream_info(filled)).state.messages == ALL - 1
 
 
+async def test_a_restore_into_a_stream_that_exists_says_what_it_has_of_the_backup(
+    js: JetStream, elsewhere: JetStream, filled: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "b"
+    await js.backup_stream(filled, folder)
+    await elsewhere.restore_stream(folder)
+
+    async def said() -> str:
+        with pytest.raises(NameInUseError) as refused:
+            await elsewhere.restore_stream(folder)
+        return str(refused.value).removeprefix(f'Stream "{filled}" exists already')
+
+    whole = ", and has all 299 messages of the backup: nothing needs to be done."
+    assert await said() == whole
+    await elsewhere.publish(f"{filled}.0", b"since")
+    assert await said() == whole
+    await elsewhere.delete_consumer(filled, "worker")
+    assert await said() == (
+        ", and has all 299 messages of the backup, but 0 of the 1 consumers that there were: look "
+        "whether one is missing."
+    )
+    await elsewhere.delete_stream(filled)
+    await restore_again(elsewhere, folder)
+    await elsewhere.purge_stream(filled, seq=11)
+    assert await said() == (
+        ", and has 290 of the backup's 299 messages: the others were removed from it."
+    )
+    await elsewhere.delete_stream(filled)
+    await elsewhere.create_stream(name=filled, subjects=[f"{filled}.*"], description="old")
+    assert "has 0 of the backup's 299 messages: it may be left of a restore" in await said()
+    await elsewhere.publish(f"{filled}.0", b"another stream")
+    assert await said() == ": delete it before it is restored."
+
+
 async def test_a_restore_that_is_cancelled_in_its_last_step_says_what_is_there(
     js: JetStream, filled: str, tmp_path: Path, make_server: MakeServer
 ) -> None:

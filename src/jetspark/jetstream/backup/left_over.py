@@ -52,21 +52,39 @@ class LeftOver:
             info = await stream_info(self._api, self._name)
         except JetsparkError:
             return error
-        there, whole = info.state, self._backup.state
-        if not self._has_same_shape(info) or there.messages >= self._backup.messages:
-            return error
-        if there.messages and (there.first_seq, there.first_ts) != (
-            whole.first_seq,
-            whole.first_ts,
-        ):
+        if (what := self._has_of_backup(info)) is None:
             return error
         return NameInUseError(
             error.code,
             error.err_code,
             error.description,
-            f'Stream "{self._name}" exists already, and has {there.messages:,} of the backup\'s '
-            f"{self._backup.messages:,} messages: it may be left of a restore that was "
-            "interrupted; delete it then, and restore again.",
+            f'Stream "{self._name}" exists already, and has {what}',
+        )
+
+    def _has_of_backup(self, info: StreamInfo) -> str | None:
+        """What the stream has of the backup; None for a stream of somebody else."""
+        there, whole, total = info.state, self._backup.state, self._backup.messages
+        if not total or not self._has_same_shape(info):
+            return None
+        same_start = (there.first_seq, there.first_ts) == (whole.first_seq, whole.first_ts)
+        same_end = (there.last_seq, there.last_ts) == (whole.last_seq, whole.last_ts)
+        later = max(0, there.last_seq - whole.last_seq)  # published since, at most
+        has = there.messages - later
+        if (same_start or same_end) and has >= total:
+            if there.consumer_count < whole.consumer_count:
+                return (
+                    f"all {total:,} messages of the backup, but {there.consumer_count:,} of the "
+                    f"{whole.consumer_count:,} consumers that there were: look whether one is "
+                    "missing."
+                )
+            return f"all {total:,} messages of the backup: nothing needs to be done."
+        if same_end:  # what is left of a restore has no end
+            return f"{has:,} of the backup's {total:,} messages: the others were removed from it."
+        if there.messages and (later or not same_start):
+            return None
+        return (
+            f"{has:,} of the backup's {total:,} messages: it may be left of a restore that was "
+            "interrupted; delete it then, and restore again."
         )
 
     async def whole(self) -> str | None:

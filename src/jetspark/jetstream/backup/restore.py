@@ -10,7 +10,7 @@ last step, when all was sent, is not undone: when the call is cancelled or the c
 the error says so, or what is there. The answer to it may be lost: when the stream is there, whole,
 and the server silent, that is an error. A restored stream that is shorter than
 `backup.json` says is deleted again. Nothing can be done when this process is killed: the next
-restore, refused because the stream exists, says what that may be.
+restore, refused because the stream exists, says what it has of the backup.
 """
 
 from __future__ import annotations
