@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 import zipfile
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.blocking.eventually import eventually
+from tests.support.processes import descendants, first_line, python, wait_until_gone
 
 pytest.importorskip("pyspark")
 
 from jetspark.spark import class_archive
 from jetspark.spark.class_archive import ClassArchive
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 JAVA_VERSION = 'openjdk version "17.0.15"'
 
@@ -35,10 +37,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def training(monkeypatch: pytest.MonkeyPatch) -> None:
+def training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In place of Spark's run."""
+    real = class_archive._train
 
     def train(file: Path) -> str:
+        if tmp_path not in file.parents:  # the one of these tests, which is made beside them
+            return real(file)
         file.write_bytes(b"classes" * 1000)
         return ""
 
@@ -225,6 +230,64 @@ def test_archive_that_is_being_made_is_not_removed(
     assert list(folder.glob("*.lock")) == []
 
 
+MAKER = """
+import subprocess, sys
+from pathlib import Path
+from jetspark.spark import class_archive
+
+def train(file):
+    file.write_text("half")
+    wait = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    child = subprocess.Popen(wait, stdin=subprocess.PIPE, close_fds=False)
+    print(child.pid, flush=True)
+    return sys.stdin.read()
+
+class_archive._train = train
+class_archive.ClassArchive(Path(sys.argv[1]), Path("java"), "17").make()
+"""
+
+
+def test_archive_is_being_made_until_the_last_process_has_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(class_archive.VARIABLE, str(folder))
+    with python(MAKER, str(folder)) as maker:
+        child = int(first_line(maker))
+        os.kill(child, signal.SIGSTOP)
+        maker.kill()
+        maker.wait()
+        try:
+            assert class_archive.remove_archives() == (0, True)
+        finally:
+            os.kill(child, signal.SIGCONT)
+        wait_until_gone(child)
+        assert class_archive.remove_archives() == (1, False)
+    assert list(folder.iterdir()) == []
+
+
+def test_one_process_begins_and_the_others_do_not(
+    folder: Path, java: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    held = tmp_path / "held"
+    os.mkfifo(held)
+    code = f"import os, sys; open({str(held)!r}).read(); os.fstat(int(sys.argv[-1]))"
+    begun: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def begin(command: list[str], **options: Any) -> None:
+        begun.append(popen([command[0], "-c", code, command[-1]], **options))
+
+    monkeypatch.setattr(subprocess, "Popen", begin)
+    assert ClassArchive(folder, java, JAVA_VERSION).make_later()
+    archive = ClassArchive(folder, java, JAVA_VERSION)
+    assert not archive.make_later()
+    held.write_text("")
+    assert begun[0].wait(60) == 0
+    assert archive.make_later()
+    held.write_text("")
+    assert [one.wait(60) for one in begun] == [0, 0]
+
+
 def test_folder_in_the_place_of_an_archive_is_replaced(folder: Path, java: Path) -> None:
     archive = ClassArchive(folder, java, JAVA_VERSION)
     (archive.file / "below").mkdir(parents=True)
@@ -275,3 +338,26 @@ def test_training_ends_with_the_process_that_wants_it(tmp_path: Path) -> None:
     training.stdin.close()
     assert training.wait(60) == 1
     assert not (tmp_path / "file").exists()
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for the JVM in /proc")
+def test_nothing_goes_on_after_a_maker_that_was_killed(tmp_path: Path) -> None:
+    """As soon as there is a JVM: PySpark has no link to it yet."""
+    environment = {class_archive.VARIABLE: str(tmp_path / "archives"), "TMPDIR": str(tmp_path)}
+    command = "from jetspark.cli.main import main; main()"
+    with python(command, "warm-up", environment=environment) as maker:
+        eventually(lambda: any(map(_writes_archive, descendants(maker.pid))), within=60)
+        everything = descendants(maker.pid)
+        maker.kill()
+        for one in everything:
+            wait_until_gone(one)
+    (left,) = (tmp_path / "archives").iterdir()
+    assert left.suffix == ".lock"
+    assert not list(tmp_path.glob("jetspark-training-*"))
+
+
+def _writes_archive(pid: int) -> bool:
+    with suppress(OSError):
+        return b"ArchiveClassesAtExit" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False

@@ -53,6 +53,7 @@ class ClassArchive:
         self.file = folder / f"spark-{pyspark.__version__}-{_fingerprint(java, java_version)}.jsa"
         self._checksum = self.file.with_suffix(".crc32")
         self._failed = self.file.with_suffix(".failed")
+        self._lock_file = self.file.with_suffix(".lock")
         self._compared: tuple[str, int, int, int] | None = None
 
     def jvm_options(self) -> list[str]:
@@ -80,12 +81,12 @@ class ClassArchive:
         except OSError:
             return False
 
-    def make(self) -> bool:
+    def make(self, held: int | None = None) -> bool:
         """Create it if it does not exist, in about half a minute; returns whether it then exists.
 
-        Waits for another process that is creating it.
+        Waits for another process that is creating it. `held`: the lock, if `make_later` has it.
         """
-        with _lock(self.file.with_suffix(".lock")) as mine:
+        with _lock(self._lock_file, _MAKING_SECONDS, held) as mine:
             if not mine:
                 return False
             if self.sound():
@@ -112,20 +113,26 @@ class ClassArchive:
     def make_later(self) -> bool:
         """Create it in a separate process of lowest priority, which outlives this one.
 
-        Returns whether that was necessary.
+        Returns whether it does: not if that is unnecessary, or another process is creating it.
         """
         if self.sound() or self._failed_lately():
             return False
         with suppress(OSError):
-            subprocess.Popen(
-                [sys.executable, "-m", "jetspark.spark.class_archive"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                preexec_fn=lambda: os.nice(19),
-            )
-            return True
+            if (held := _acquired(self._lock_file, 0)) is None:
+                return False
+            try:
+                subprocess.Popen(  # noqa: S603
+                    [sys.executable, "-m", "jetspark.spark.class_archive", str(held)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    close_fds=False,
+                    start_new_session=True,
+                    preexec_fn=lambda: os.nice(19),
+                )
+                return True
+            finally:
+                os.close(held)  # the new process has it
         return False
 
     def failure(self) -> str:
@@ -231,7 +238,7 @@ def remove_archives() -> tuple[int, bool]:
                 busy = True
                 continue
             for file in folder.glob(f"{stem}.*"):
-                removed += file.suffix == ".jsa"
+                removed += file.suffix.startswith((".jsa", ".unfinished"))
                 _remove(file)
     return removed, busy
 
@@ -266,29 +273,45 @@ def _crc32(file: Path) -> str:
 
 
 @contextmanager
-def _lock(file: Path, seconds: float = _MAKING_SECONDS) -> Iterator[bool]:
-    """Whether no other process holds it, after time for one to finish. Who held it removes it."""
+def _lock(file: Path, seconds: float, held: int | None = None) -> Iterator[bool]:
+    """Whether no other process holds it, after time for one to finish. Who held it removes it.
+
+    `held`: it is held already, by this descriptor.
+    """
+    if held is None:
+        held = _acquired(file, seconds)
+    try:
+        yield held is not None
+    finally:
+        if held is not None:
+            file.unlink(missing_ok=True)
+            os.close(held)
+
+
+def _acquired(file: Path, seconds: float) -> int | None:
+    """The lock's descriptor; None if others hold it for so long.
+
+    Processes started with `close_fds=False` hold it, too: what a killed maker has started still
+    writes the archive.
+    """
     import fcntl
 
     deadline = time.monotonic() + seconds
     while True:
-        with file.open("w") as opened:
-            try:
-                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                pass
-            else:
-                if _is_at(opened.fileno(), file):  # not removed in the meantime, with the archive
-                    try:
-                        yield True
-                    finally:
-                        file.unlink(missing_ok=True)
-                    return
-                continue
-        if time.monotonic() >= deadline:
-            yield False
-            return
-        time.sleep(0.5)
+        held = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = _is_at(held, file)  # not removed in the meantime, with the archive
+        except BlockingIOError:
+            os.close(held)
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(0.5)
+        else:
+            if mine:
+                os.set_inheritable(held, True)
+                return held
+            os.close(held)
 
 
 def _is_at(descriptor: int, file: Path) -> bool:
@@ -305,6 +328,7 @@ def _train(file: Path) -> str:
         stdin=subprocess.PIPE,  # closed when this process ends: then the training ends, too
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        close_fds=False,  # it holds the lock, and so does its JVM
     )
     with training:
         assert training.stdin is not None  # noqa: S101
@@ -324,4 +348,4 @@ def _train(file: Path) -> str:
 if __name__ == "__main__":
     _archive = class_archive()
     if _archive is not None:
-        _archive.make()
+        _archive.make(int(sys.argv[1]))

@@ -7,6 +7,7 @@ no NATS server: a small Python source replaces JetStream.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -14,7 +15,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.functions import col, from_json
 
-from jetspark.spark.jvm import kill
+from jetspark.spark import jvm
 
 _ROWS = 1000
 _EXIT_SECONDS = 300.0
@@ -92,22 +92,25 @@ def train(spark: SparkSession, folder: Path) -> None:
     spark.createDataFrame([(1, "a")], "id INT, name STRING").write.json(str(folder / "json"))
 
 
-def end_with_parent() -> None:
-    """The archive is not needed when the process at the other end of our input is gone."""
+def end_with_parent(file: Path, folder: Path) -> None:
+    """The archive is not needed when the process at the other end of our input is gone.
+
+    A JVM that sees its Python end would still write it.
+    """
     os.read(0, 1)  # not sys.stdin: its lock would stop an orderly end
-    gateway: Any = SparkContext._gateway
-    jvm = getattr(gateway, "proc", None)
-    if jvm is not None:
-        kill(jvm)
+    if jvm.started is not None:
+        jvm.kill(jvm.started)
+    file.unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 
-def main(file: str) -> None:
+def main(file: Path) -> None:
     from jetspark.spark.session import close_session, local_session
 
-    threading.Thread(target=end_with_parent, daemon=True).start()
     with TemporaryDirectory(prefix="jetspark-training-") as name:
         folder = Path(name)
+        threading.Thread(target=end_with_parent, args=(file, folder), daemon=True).start()
         spark = local_session(
             "jetspark class archive",
             master="local[2]",
@@ -122,4 +125,4 @@ def main(file: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(Path(sys.argv[1]))

@@ -34,6 +34,10 @@ _LAST_WORDS = re.compile(
 )
 
 
+started: subprocess.Popen[bytes] | None = None
+"""The JVM that was started last, also while it starts or ends and PySpark has no link to it."""
+
+
 class WrongSettingError(SparkUnavailableError):
     """One of the caller's settings has prevented Spark's start."""
 
@@ -127,9 +131,11 @@ class SessionStart:
             ).strip()
         if os.name == "posix":
             options["process_group"] = 0
+        options["close_fds"] = False  # what Python does not inherit on purpose, nobody inherits
         jvm: subprocess.Popen[bytes] = subprocess.Popen(*arguments, **options)  # noqa: S603
+        global started
         with self._lock:
-            self._jvm = jvm
+            self._jvm = started = jvm
             unwanted = self._unwanted
         if unwanted:
             kill(jvm)
