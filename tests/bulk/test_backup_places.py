@@ -9,7 +9,7 @@ import pytest
 from tests.support import archives
 
 from jetspark import blocking
-from jetspark.archives.places import place_of, shown_folder
+from jetspark.archives.places import folder_to_write, place_of, shown_folder
 from jetspark.bulk.backup import open_backup
 from jetspark.bulk.backup_files import unreadable
 from jetspark.cli import app
@@ -96,11 +96,15 @@ def test_a_folder_in_messages(folder: str, shown: str) -> None:
         ("file:///a?b=c", "file:///a: a file URI is file:///path, without a host and options"),
         ("file:///a#b", "without a host and options"),
         ("file://host/a", "without a host and options"),
+        ("file:a/b", "file:a/b: a file URI is file:///path"),
+        ("s3://", "it names no folder: write s3://bucket/folder"),
     ],
 )
 def test_other_places_are_refused_with_what_to_write(place: str | Path, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         open_backup(place)
+    with pytest.raises(ConfigError):
+        folder_to_write(place)
 
 
 def test_a_file_uri_is_its_path(folder: Path) -> None:

@@ -17,7 +17,7 @@ from jetspark.errors import ConfigError
 from jetspark.subjects import nearest_name
 
 # Also with one slash: a Path of a URI has lost the other. One letter is a drive of Windows.
-_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)", re.DOTALL)
+_URI: Final = re.compile(r"((?i:file)(?=:)|[A-Za-z][A-Za-z0-9+.-]+(?=:/)):(.*)", re.DOTALL)
 _PARTS: Final = re.compile(r"/{1,2}([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 _STORES: Final = ("s3", "gs", "gcs", "hdfs", "viewfs")
 HIDDEN: Final = "…"
@@ -41,6 +41,8 @@ def place_of(folder: str | os.PathLike[str]) -> str:
         near = nearest_name(scheme, _STORES)
         known = "it must be a folder, or begin with s3://, gs://, hdfs:// or file:///"
         why = f"write {near}:// in place of {scheme}://" if near else known
+    elif not rest.strip("/"):
+        why = f"it names no folder: write {scheme}://bucket/folder"
     elif not rest.startswith("//"):
         why = f"write {scheme}:// with two slashes, in a text and not in a Path"
     else:

@@ -153,9 +153,7 @@ class BackupWriter:
     def discard(self) -> None:
         """Leave nothing behind, also when it was complete already."""
         with self._lock:
-            with contextlib.suppress(
-                OSError
-            ):  # it writes what it still has, to a disk that is full
+            with contextlib.suppress(OSError):  # it writes what it still has, to a full disk
                 self._file.close()
             self._remove()
 
