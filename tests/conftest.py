@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import threading
+import subprocess
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -227,12 +228,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     close_session(session)
 
 
+_archive = pytest.StashKey[subprocess.Popen[bytes]]()
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The archive of Spark's classes takes half a minute of one processor: it is made beside the
     tests before those with Spark."""
     first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
     if first and any(item.get_closest_marker("spark") for item in session.items):
-        threading.Thread(target=jvm_options, daemon=True).start()
+        make = "from tests.support.java import jvm_options; jvm_options()"
+        session.stash[_archive] = subprocess.Popen([sys.executable, "-c", make])
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _archive in session.stash:
+        session.stash[_archive].kill()
+        session.stash[_archive].wait()
 
 
 @pytest.hookimpl(tryfirst=True)

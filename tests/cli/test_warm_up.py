@@ -24,7 +24,9 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_archive_is_made_and_removed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    monkeypatch.setattr(class_archive, "_train", lambda file: file.write_text("classes") and "")
+    monkeypatch.setattr(
+        class_archive, "_train", lambda file, _lock: file.write_text("classes") and ""
+    )
     assert app.run(["warm-up"]) == app.DONE
     (archive,) = folder.glob("*.jsa")
     assert capsys.readouterr().out == f"Spark starts faster with {archive}.\n"
@@ -38,7 +40,7 @@ def test_remove_reports_an_archive_that_another_process_creates(
 ) -> None:
     codes = []
 
-    def train(file: Path) -> str:
+    def train(file: Path, _lock: int) -> str:
         codes.append(app.run(["warm-up", "--remove"]))
         return "" if file.write_text("classes") else "nothing written"
 
@@ -53,7 +55,7 @@ def test_remove_reports_an_archive_that_another_process_creates(
 def test_failure_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(class_archive, "_train", lambda _file: "Traceback\nno space left")
+    monkeypatch.setattr(class_archive, "_train", lambda _file, _lock: "Traceback\nno space left")
     assert app.run(["warm-up"]) == app.FAILED
     assert capsys.readouterr().err == "Spark does not start faster: no space left\n"
 

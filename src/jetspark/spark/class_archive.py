@@ -86,8 +86,8 @@ class ClassArchive:
 
         Waits for another process that is creating it. `held`: the lock, if `make_later` has it.
         """
-        with _lock(self._lock_file, _MAKING_SECONDS, held) as mine:
-            if not mine:
+        with _lock(self._lock_file, _MAKING_SECONDS, held) as lock:
+            if lock is None:
                 return False
             if self.sound():
                 return True
@@ -95,7 +95,7 @@ class ClassArchive:
             _remove_unfinished(self._folder, self.file.stem)
             unfinished = self.file.with_suffix(f".unfinished{os.getpid()}")
             try:
-                reason = _train(unfinished)
+                reason = _train(unfinished, lock)
                 if reason:
                     self._failed.write_text(reason)
                     logger.debug("No class archive: %s", reason)
@@ -126,7 +126,7 @@ class ClassArchive:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
-                    close_fds=False,
+                    pass_fds=(held,),
                     start_new_session=True,
                     preexec_fn=lambda: os.nice(19),
                 )
@@ -161,8 +161,8 @@ class ClassArchive:
             for file in self._folder.glob(f"spark-*.{kind}"):
                 stem = file.name.rpartition(".")[0]
                 if stem != self.file.stem:
-                    with _lock(self._folder / f"{stem}.lock", 0) as mine:
-                        if mine:
+                    with _lock(self._folder / f"{stem}.lock", 0) as lock:
+                        if lock is not None:
                             _remove_unfinished(self._folder, stem)
 
 
@@ -233,8 +233,8 @@ def remove_archives() -> tuple[int, bool]:
         return 0, False
     removed, busy = 0, False
     for stem in {file.name.rpartition(".")[0] for file in folder.glob("spark-*.*")}:
-        with _lock(folder / f"{stem}.lock", 0) as mine:
-            if not mine:
+        with _lock(folder / f"{stem}.lock", 0) as lock:
+            if lock is None:
                 busy = True
                 continue
             for file in folder.glob(f"{stem}.*"):
@@ -273,15 +273,15 @@ def _crc32(file: Path) -> str:
 
 
 @contextmanager
-def _lock(file: Path, seconds: float, held: int | None = None) -> Iterator[bool]:
-    """Whether no other process holds it, after time for one to finish. Who held it removes it.
+def _lock(file: Path, seconds: float, held: int | None = None) -> Iterator[int | None]:
+    """Its descriptor; None if others hold it after time for one to finish. Who held it removes it.
 
     `held`: it is held already, by this descriptor.
     """
     if held is None:
         held = _acquired(file, seconds)
     try:
-        yield held is not None
+        yield held
     finally:
         if held is not None:
             file.unlink(missing_ok=True)
@@ -291,8 +291,8 @@ def _lock(file: Path, seconds: float, held: int | None = None) -> Iterator[bool]
 def _acquired(file: Path, seconds: float) -> int | None:
     """The lock's descriptor; None if others hold it for so long.
 
-    Processes started with `close_fds=False` hold it, too: what a killed maker has started still
-    writes the archive.
+    Processes that it is passed to hold it, too: what a killed maker has started still writes the
+    archive.
     """
     import fcntl
 
@@ -309,7 +309,6 @@ def _acquired(file: Path, seconds: float) -> int | None:
             time.sleep(0.5)
         else:
             if mine:
-                os.set_inheritable(held, True)
                 return held
             os.close(held)
 
@@ -321,14 +320,17 @@ def _is_at(descriptor: int, file: Path) -> bool:
         return False
 
 
-def _train(file: Path) -> str:
-    """Run Spark with a typical job to create the archive; returns why it failed, or ""."""
+def _train(file: Path, lock: int) -> str:
+    """Run Spark with a typical job to create the archive; returns why it failed, or "".
+
+    The training and its JVM hold the lock, too.
+    """
     training = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "jetspark.spark.class_archive_training", str(file)],
+        [sys.executable, "-m", "jetspark.spark.class_archive_training", str(file), str(lock)],
         stdin=subprocess.PIPE,  # closed when this process ends: then the training ends, too
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        close_fds=False,  # it holds the lock, and so does its JVM
+        pass_fds=(lock,),
     )
     with training:
         assert training.stdin is not None  # noqa: S101

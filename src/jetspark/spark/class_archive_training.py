@@ -105,9 +105,10 @@ def end_with_parent(file: Path, folder: Path) -> None:
     os._exit(1)
 
 
-def main(file: Path) -> None:
+def main(file: Path, lock: int) -> None:
     from jetspark.spark.session import close_session, local_session
 
+    jvm.inherited = (lock,)
     with TemporaryDirectory(prefix="jetspark-training-") as name:
         folder = Path(name)
         threading.Thread(target=end_with_parent, args=(file, folder), daemon=True).start()
@@ -125,4 +126,4 @@ def main(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -37,6 +37,9 @@ _LAST_WORDS = re.compile(
 started: subprocess.Popen[bytes] | None = None
 """The JVM that was started last, also while it starts or ends and PySpark has no link to it."""
 
+inherited: tuple[int, ...] = ()
+"""Descriptors that the next JVM gets."""
+
 
 class WrongSettingError(SparkUnavailableError):
     """One of the caller's settings has prevented Spark's start."""
@@ -131,7 +134,7 @@ class SessionStart:
             ).strip()
         if os.name == "posix":
             options["process_group"] = 0
-        options["close_fds"] = False  # what Python does not inherit on purpose, nobody inherits
+        options["pass_fds"] = inherited
         jvm: subprocess.Popen[bytes] = subprocess.Popen(*arguments, **options)  # noqa: S603
         global started
         with self._lock:
