@@ -120,7 +120,8 @@ def test_mistakes_are_one_sentence(
             f"{folder} exists already: name a new folder for the backup."
         ),
         ("restore", folder, "--server", url): (
-            f'Stream "{orders}" exists already: delete it before it is restored.'
+            f'Stream "{orders}" exists already, and has all 3 messages of the backup: nothing '
+            "needs to be done."
         ),
         ("restore", str(tmp_path), "--server", url): (
             f"{tmp_path} is no backup of a stream: there is no backup.json in it."

@@ -22,6 +22,7 @@ from jetspark.spark.ingest import Ingest
 from jetspark.spark.options import parse_options
 from jetspark.spark.schema import BUCKET_SCHEMA
 from jetspark.spark.starting import begun
+from jetspark.spark.table_keeper import settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -124,6 +125,7 @@ def test_a_bucket_becomes_a_table_of_its_present_values(
         ingest.check()
         ingest.look_ahead()
         ingest.start(spark).awaitTermination()
+        settle()
         found = by_duckdb(format_, table, "SELECT key, revision, _corrupt_record FROM t")
         assert column(format_, table, "key") == Counter(key for key, _, _ in found)
         return set(found)

@@ -251,12 +251,13 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         strict = options.fail_on_data_loss
         advice = "Set failOnDataLoss to false to go on without them." if strict else ""
         server, found = "", list[DataLossError]()
-        try:
-            server, found = leaders(options).ask(
-                lambda api: (api.link.info.server_id, copies_found(api, offsets, advice))
-            )
-        except PermissionsError as error:
-            logger.info("Whether a stream was replaced by a copy is not known: %s", error)
+        if any(one.last is not None for one in offsets.values()):
+            try:
+                server, found = leaders(options).ask(
+                    lambda api: (api.link.info.server_id, copies_found(api, offsets, advice))
+                )
+            except PermissionsError as error:
+                logger.info("Whether a stream was replaced by a copy is not known: %s", error)
         for loss in found:
             if strict:
                 raise loss
