@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.streams import Admin, numbered
@@ -31,16 +31,16 @@ def test_a_trigger_is_planned_without_collecting(
     options = {"servers": shared_server.url, "stream": name, "startingOffsets": "earliest"}
     reader = JetStreamStreamReader(parse_options(options))
     seen = []
-    for function in ("next_offsets", "batch_ranges"):
-        planned = getattr(planning, function)
 
-        def look(*arguments: object, planned: Callable[..., object], **named: object) -> object:
+    def looking(planned: Callable[..., Any]) -> Callable[..., Any]:
+        def look(*arguments: Any, **named: Any) -> Any:
             seen.append(gc.isenabled())
             return planned(*arguments, **named)
 
-        monkeypatch.setattr(
-            planning, function, lambda *a, _planned=planned, **n: look(*a, planned=_planned, **n)
-        )
+        return look
+
+    for function in ("next_offsets", "batch_ranges"):
+        monkeypatch.setattr(planning, function, looking(getattr(planning, function)))
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     assert len(reader.partitions(start, end)) == 1
@@ -49,7 +49,7 @@ def test_a_trigger_is_planned_without_collecting(
 
 
 class Planner:
-    @without_collecting
+    @without_collecting()
     def plan(self, error: Exception | None) -> bool:
         if error is not None:
             raise error

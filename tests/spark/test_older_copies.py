@@ -67,11 +67,23 @@ def _query(disk: Disk, **options: str) -> DrivenQuery:
     return DrivenQuery(disk.server.url, "S", **options)
 
 
+def _begun(disk: Disk) -> None:
+    """Stream S has ten messages."""
+    with Admin(disk.server.url) as admin:
+        admin.create("S", "s")
+    disk.fill("s", count=10)
+
+
+def _copied(disk: Disk) -> None:
+    """The stream has five messages more than its copy."""
+    disk.save()
+    disk.fill("s", count=5)
+
+
 def _replaced(disk: Disk, query: DrivenQuery) -> None:
     """The query has read fifteen messages, and only ten of them are on the disk now."""
     disk.fill("s", count=10)
-    disk.save()
-    disk.fill("s", count=5)
+    _copied(disk)
     query.run()
     assert query.sequences == list(range(1, 16))
     disk.put_back()
@@ -123,11 +135,8 @@ def test_a_batch_that_was_planned_before_is_not_read_from_a_copy(
 
 
 def test_a_running_query_looks_again_when_the_server_was_started_anew(disk: Disk) -> None:
-    with Admin(disk.server.url) as admin:
-        admin.create("S", "s")
-    disk.fill("s", count=10)
-    disk.save()
-    disk.fill("s", count=5)
+    _begun(disk)
+    _copied(disk)
     reader = JetStreamStreamReader(parse_options(_query(disk).options))
     limit = reader.getDefaultReadLimit()
     end = reader.latestOffset(reader.initialOffset(), limit)
@@ -138,11 +147,8 @@ def test_a_running_query_looks_again_when_the_server_was_started_anew(disk: Disk
 
 
 def test_a_copy_that_lacks_only_what_was_not_read_yet_is_a_loss_too(disk: Disk) -> None:
-    with Admin(disk.server.url) as admin:
-        admin.create("S", "s")
-    disk.fill("s", count=10)
-    disk.save()
-    disk.fill("s", count=5)
+    _begun(disk)
+    _copied(disk)
     query = _query(disk)
     query.run(limit=12)
     disk.put_back()
@@ -196,9 +202,7 @@ def test_all_kinds_of_sources_look(
 
 
 def test_the_same_stream_goes_on_also_without_its_last_message(disk: Disk) -> None:
-    with Admin(disk.server.url) as admin:
-        admin.create("S", "s")
-    disk.fill("s", count=10)
+    _begun(disk)
     query = _query(disk)
     query.run()
     disk.server.stop()
@@ -213,9 +217,7 @@ def test_the_same_stream_goes_on_also_without_its_last_message(disk: Disk) -> No
 
 
 def test_checkpoints_of_before_are_read(disk: Disk) -> None:
-    with Admin(disk.server.url) as admin:
-        admin.create("S", "s")
-    disk.fill("s", count=10)
+    _begun(disk)
     query = _query(disk)
     query.run()
     assert query.checkpoint is not None

@@ -107,11 +107,10 @@ class DeadLetterCalls:
         await self._js.delete_stream(name)
 
     async def _is_there(self, stream: str) -> bool:
-        try:
-            await self._js.stream_info(stream)
-        except StreamNotFoundError:
-            return False
-        return True
+        with suppress(StreamNotFoundError):
+            await self._check_there(stream)
+            return True
+        return False
 
     async def _delete(self, streams: list[str], why: JetsparkError) -> None:
         """What a call has made that failed half-way; those that cannot be deleted are noted."""

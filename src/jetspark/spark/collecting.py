@@ -8,28 +8,17 @@ a trigger's time, with 1,000 a tenth.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from functools import wraps
-from typing import Concatenate, ParamSpec, TypeVar
-
-Self = TypeVar("Self")
-P = ParamSpec("P")
-T = TypeVar("T")
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
-def without_collecting(
-    method: Callable[Concatenate[Self, P], T],
-) -> Callable[Concatenate[Self, P], T]:
-    """Decorator for a method that Spark calls in a trigger."""
-
-    @wraps(method)
-    def call(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if not gc.isenabled():
-            return method(self, *args, **kwargs)
-        gc.disable()
-        try:
-            return method(self, *args, **kwargs)
-        finally:
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """For a block, or as a decorator of a method that Spark calls in a trigger."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
             gc.enable()
-
-    return call

@@ -99,14 +99,14 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     @without_traceback
-    @without_collecting
+    @without_collecting()
     def prepareForTriggerAvailableNow(self) -> None:
         """Determine where this run ends. Raises as `streams_facts`."""
         facts = streams_facts(self._options, running=True, sure=True)
         self._targets = {name: planning.tail(one) for name, one in facts.items()}
 
     @without_traceback
-    @without_collecting
+    @without_collecting()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; `start` itself, unchanged, when there is nothing to read.
 
@@ -170,7 +170,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
 
     @without_traceback
-    @without_collecting
+    @without_collecting()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The same partitions for the same offsets, however often Spark asks."""
         options = self._options
