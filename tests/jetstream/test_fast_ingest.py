@@ -28,7 +28,7 @@ from jetspark.errors import (
     WrongLastSequenceError,
 )
 from jetspark.full_client import JetStream, connect
-from jetspark.jetstream.batches.replies import Flow, Gap, Last, Refusal, parse_reply
+from jetspark.jetstream.batches.replies import Flow, Gap, Last, NoResponders, Refusal, parse_reply
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.events import MessageFrame
 
@@ -235,8 +235,45 @@ async def test_batch_to_a_subject_of_no_stream_raises(js: JetStream) -> None:
     with pytest.raises(PublishFailedError) as raised:
         async with js.fast_ingest() as ingest:
             await ingest.add("nobody.listens")
-    assert isinstance(raised.value.failures[0].error, NoStreamResponseError)
+    error = raised.value.failures[0].error
+    assert isinstance(error, NoStreamResponseError)
+    assert error.subject == "nobody.listens"
     assert (ingest.sent, ingest.acked) == (1, 0)
+
+
+@pytest.mark.parametrize("waiting", ["for space", "for the end"])
+async def test_the_first_message_is_repeated_while_no_stream_has_its_subject(
+    js: JetStream, nc: Client, unique: Callable[[str], str], waiting: str
+) -> None:
+    """As an ordinary publish: a server of a cluster may not know a new stream yet."""
+    name = unique("LATER")
+    told = nc.stats.in_msgs
+    async with js.fast_ingest() as ingest:
+        await ingest.add(name, b"0", headers={"a": "b"})
+        more = asyncio.create_task(
+            ingest.add(name, b"1") if waiting == "for space" else ingest.commit()
+        )
+
+        async def refused() -> bool:
+            return nc.stats.in_msgs > told
+
+        await eventually(refused)
+        await js.create_stream(name=name, subjects=[name], allow_batched=True)
+        await more
+    stored = await js.get_msg(name, 1)
+    assert stored.headers is not None
+    assert (stored.data, stored.headers["a"]) == (b"0", "b")
+    assert (ingest.acked, ingest.failed) == (2 if waiting == "for space" else 1, [])
+
+
+async def test_a_later_message_that_nobody_took_names_its_subject(js: JetStream, fast: str) -> None:
+    async with js.fast_ingest(gaps="ok") as ingest:
+        await ingest.add(f"{fast}.a")
+        await ingest.add("nobody.listens")
+        await ingest.commit()
+        [failure] = ingest.failed
+    assert isinstance(failure.error, NoStreamResponseError)
+    assert failure.error.subject == failure.subject == "nobody.listens"
 
 
 async def test_leaving_raises_failures_that_were_not_read(js: JetStream, fast: str) -> None:
@@ -338,21 +375,18 @@ async def test_fast_ingest_over_a_leader_change_reports_every_loss(
     async with connect(nats_cluster.urls) as nc:
         js = nc.jetstream(timeout=10)
         await js.create_stream(name=name, subjects=[name], num_replicas=3, allow_batched=True)
-        changed = asyncio.Event()
-
-        async def change() -> None:
-            await changed.wait()
-            await js.stream_leader_stepdown(name)
-
-        changing = asyncio.create_task(change())
+        # Our server of the cluster may not know the subject yet: this is repeated, a batch is not.
+        await js.publish(name, b"-1")
+        changing = None
         try:
             async with js.fast_ingest(gaps=gaps, ack_every=50) as ingest:
                 for number in range(5000):
                     await ingest.add(name, b"%d" % number)
                     if number == 1000:
-                        changed.set()
+                        changing = asyncio.create_task(js.stream_leader_stepdown(name))
         except JetStreamError:  # with gaps="fail" it may end there
             pass
+        assert changing is not None, ingest.failed
         await changing
         failed = {failure.index: failure.error for failure in ingest.failed}
         assert ingest.sent == ingest.acked + len(failed)
@@ -516,8 +550,7 @@ def test_replies_of_each_kind() -> None:
     assert isinstance(last, Last)
     assert (last.stored, last.ack.seq) == (5, 9)
     assert reply(b'{"stream":"S","seq":9}').stored is None
-    nobody = reply(b"", headers=b"NATS/1.0 503\r\n\r\n")
-    assert isinstance(nobody.error, NoStreamResponseError)
+    assert reply(b"", headers=b"NATS/1.0 503\r\n\r\n") == NoResponders(7, True)
 
 
 JSON = st.recursive(

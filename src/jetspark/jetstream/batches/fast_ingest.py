@@ -8,7 +8,8 @@ ends the batch, waits for its final ack, then raises PublishFailedError for fail
 
 `gaps="fail"`: the first message that is lost or refused ends the batch; all messages before it are
 stored, in order, and all after it fail with NotStoredError. `gaps="ok"`: the batch continues, and
-lost or refused messages are listed. Nothing is sent a second time. The server reports a refused
+lost or refused messages are listed. Nothing is sent a second time, except the first message while
+there are no responders for it (ADR-22). The server reports a refused
 message (an expectation, a limit of the stream) only once; its acks and the final ack count that
 message as the others. If the report is lost, the message counts as acknowledged, and no client can
 know. So "ok" is for messages that the stream will not refuse; the acks of "fail" are exact.

@@ -17,10 +17,11 @@ import math
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from jetspark.errors import NoStreamResponseError
 from jetspark.jetstream.publishing.results import PublishFailure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from jetspark.errors import JetsparkError
 
@@ -29,6 +30,7 @@ class IngestWindow:
     """`flow`: messages for one ack. `outstanding`: acks that may be missing. Closed at first."""
 
     __slots__ = (
+        "_doubted",
         "_failed_ahead",
         "_flow",
         "_lock",
@@ -58,8 +60,9 @@ class IngestWindow:
         self._flow = flow
         self._outstanding = outstanding
         self._subjects: list[str] = []  # of the messages after `done`
-        self._subject = ""  # of the last one that is `done` and was not refused by its subject
+        self._subject = ""  # of the last one that is `done`, as `_newest` chooses
         self._refused: set[str] = set()  # subjects that may not be published to
+        self._doubted: set[str] = set()  # subjects that nobody took a message of
         self._failed_ahead: set[int] = set()  # numbers after `done`
         self.closed = True
         """Whether no more messages are taken."""
@@ -124,7 +127,7 @@ class IngestWindow:
             number = min(number, self.sent)
             step = number - self.done
             if step > 0:
-                self._subject = next(self._not_refused(self._subjects[:step]), self._subject)
+                self._subject = self._newest([self._subject, *self._subjects[:step]]) or ""
                 del self._subjects[:step]
                 self.done = number
                 if self._failed_ahead:
@@ -157,7 +160,15 @@ class IngestWindow:
     def open_subject(self) -> str | None:
         """The subject of the newest message that may have been let through."""
         with self._lock:
-            return next(self._not_refused((self._subject, *self._subjects)), None)
+            return self._newest([self._subject, *self._subjects])
+
+    def nobody_took(self, number: int) -> None:
+        """There were no responders for this message: others' subjects serve better to ask."""
+        with self._lock:
+            at = number - self.done - 1
+            subject = self._subjects[at] if 0 <= at < len(self._subjects) else ""
+            self._doubted.add(subject)
+        self.failed((number,), NoStreamResponseError(subject))
 
     def refuse(self, subject: str) -> tuple[list[int], bool]:
         """The subject may not be published to: its messages, and whether that is news here."""
@@ -168,6 +179,10 @@ class IngestWindow:
             numbers = enumerate(self._subjects, self.done + 1)
             return [number for number, each in numbers if each == subject], news
 
-    def _not_refused(self, subjects: Sequence[str]) -> Iterator[str]:
-        """The newest first."""
-        return (each for each in reversed(subjects) if each and each not in self._refused)
+    def _newest(self, subjects: list[str]) -> str | None:
+        """The last that may be published to, if possible one that had responders."""
+        fitting = (each for each in reversed(subjects) if each and each not in self._refused)
+        if not self._doubted:
+            return next(fitting, None)
+        kept = [*fitting]
+        return next((each for each in kept if each not in self._doubted), kept[0] if kept else None)

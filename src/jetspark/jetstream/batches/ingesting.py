@@ -31,6 +31,7 @@ from jetspark.jetstream.batches.replies import (
     Flow,
     Gap,
     Last,
+    NoResponders,
     Refusal,
     asked,
     ended_after,
@@ -42,6 +43,7 @@ from jetspark.jetstream.batches.replies import (
     was_lost,
 )
 from jetspark.jetstream.batches.sending import BatchSending
+from jetspark.jetstream.publishing.pub_ack import PublishTries
 from jetspark.jetstream.publishing.results import (
     PublishFailure,
     link_lost,
@@ -84,6 +86,16 @@ class IngestOptions:
         check_whole("outstanding", self.outstanding)
 
 
+@dataclass(frozen=True, slots=True)
+class _First:
+    """The message that opens the batch, kept while it may have to be sent again."""
+
+    subject: str
+    payload: bytes
+    headers: Headers | None
+    tries: PublishTries
+
+
 class Ingesting(BatchSending):
     """Sends the messages of one batch and follows each to its ack or failure."""
 
@@ -102,6 +114,8 @@ class Ingesting(BatchSending):
         self._append = NumberedPublishes(publishing, b"").send
         self._looked_at = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._first: _First | None = None
+        self._repeating: asyncio.TimerHandle | None = None  # the first message is sent again then
         self._ending = False
         self._broken: JetsparkError | None = None  # a message that is missing ends the batch
         self._heard = 0.0
@@ -125,6 +139,8 @@ class Ingesting(BatchSending):
             if index:
                 self._append(index + 1, subject, payload, headers)
             else:
+                tries = PublishTries(subject, self.timeout)
+                self._first = _First(subject, payload, headers, tries)
                 self._control(START, 1, subject, payload, headers)
         except BaseException as error:
             if window.withdraw(index) or not isinstance(error, JetsparkError):
@@ -195,8 +211,9 @@ class Ingesting(BatchSending):
     def close(self) -> None:
         """Unsubscribe; pending messages fail."""
         self._stop_listening()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._repeating):
+            if timer is not None:
+                timer.cancel()
         self._end(JetStreamError("The batch was left before the ack came."))
 
     def _end(self, error: JetsparkError) -> None:
@@ -212,12 +229,19 @@ class Ingesting(BatchSending):
         if self.over is not None:
             return
         reply = parse_reply(frame, len(self._head))
-        if isinstance(reply, Refusal) and not reply.of_message:
-            self._on_refused_question(reply.error)
-            return
+        match reply:
+            case NoResponders(_, of_message=False):
+                return  # a ping, or the end: if it is lost, it is repeated later
+            case Refusal(_, error, of_message=False):
+                self._end(forgotten(error))
+                return
         window = self.window
         self._heard = self.client.loop.time()
+        if not isinstance(reply, NoResponders):
+            self._first = None
         match reply:
+            case NoResponders(number):
+                self._on_no_responders(number)
             case Flow(number, messages):
                 window.acked_up_to(number, messages)
             case Gap(first, last):
@@ -229,10 +253,35 @@ class Ingesting(BatchSending):
                 self._on_last_word(stored, ack)
         self.changed()
 
-    def _on_refused_question(self, error: JetsparkError) -> None:
-        """Send a ping, or the end. If it is lost, it is repeated later."""
-        if not isinstance(error, NoStreamResponseError):
-            self._end(forgotten(error))
+    def _on_no_responders(self, number: int) -> None:
+        """Nobody took a message. The first is sent again (ADR-22): no other one is on its way."""
+        if number == 1 and self._first is not None:
+            try:
+                pause = self._first.tries.pause()
+            except NoStreamResponseError as error:
+                self.window.failed((1,), error)
+                self._end(error)
+                return
+            self._repeating = self.client.loop.call_later(
+                pause, self._send_first_again, self._first
+            )
+        else:
+            self.window.nobody_took(number)
+            if self._ending:
+                self._ask()  # the end may have gone the same way
+
+    def _send_first_again(self, first: _First) -> None:
+        self._repeating = None
+        if self.over is not None:
+            return
+        try:
+            self._control(START, 1, first.subject, first.payload, first.headers)
+        except JetsparkError as error:
+            self.window.failed((1,), error)
+            self._end(error)
+            return
+        if self._ending:
+            self._ask()
 
     def _on_refusal(self, number: int, error: JetsparkError, *, goes_on: bool) -> None:
         window = self.window
@@ -293,7 +342,7 @@ class Ingesting(BatchSending):
     def _ask(self) -> None:
         """For the acks that are missing, or for the last word; asked again in time."""
         subject = self.window.open_subject()
-        if subject is not None:
+        if subject is not None and self._repeating is None:
             operation = END if self._ending else PING
             try:
                 self._control(operation, self.window.published + self._ending, subject)
@@ -315,7 +364,7 @@ class Ingesting(BatchSending):
     def _on_disconnect(self) -> None:
         # Asked about the first message, a server that has restarted would begin a new batch.
         window = self.window
-        if window.sent == window.pending == 1:
+        if window.sent == window.pending == 1 and self._repeating is None:
             self._end(link_lost(0, window.open_subject() or ""))
 
     def _on_reconnect(self) -> None:

@@ -11,7 +11,6 @@ from jetspark.errors import (
     BatchError,
     JetsparkError,
     JetStreamError,
-    NoStreamResponseError,
     NotStoredError,
     RequestTimeoutError,
 )
@@ -54,6 +53,13 @@ class Refusal(NamedTuple):
     """The server said that the batch knows of it, and may go on."""
 
 
+class NoResponders(NamedTuple):
+    """Nobody took message `number`, or a ping or end that had this number."""
+
+    number: int
+    of_message: bool
+
+
 class Last(NamedTuple):
     """The batch ended after `stored` messages; None: the server knows no such batches."""
 
@@ -61,7 +67,7 @@ class Last(NamedTuple):
     ack: PubAck
 
 
-Reply: TypeAlias = "Flow | Gap | Refusal | Last"
+Reply: TypeAlias = "Flow | Gap | Refusal | NoResponders | Last"
 
 
 def parse_reply(frame: MessageFrame, head: int) -> Reply:
@@ -70,7 +76,7 @@ def parse_reply(frame: MessageFrame, head: int) -> Reply:
     try:
         status = status_of(frame.headers)
         if status is not None and status.is_no_responders:
-            raise NoStreamResponseError("the batch's subject")
+            return NoResponders(number, of_message)
         return _parse(msgspec.json.decode(frame.payload, type=dict[str, Any]), frame.payload)
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError):
         text = f"A reply to the batch cannot be read: {frame.payload[:80]!r}."
