@@ -26,7 +26,7 @@ from jetspark import (
     OutboundBufferError,
     ServersDiscovered,
 )
-from jetspark.connection.events import TRANSITIONS
+from jetspark.connection.events import TRANSITIONS, Reconnected
 from jetspark.connection.options import make_options
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
@@ -538,6 +538,25 @@ async def test_closing_while_reconnecting_is_at_once(link: Link) -> None:
     await made.event(Disconnected)
     await asyncio.wait_for(made.client.close(), 0.5)
     assert made.client.status is ConnectionStatus.CLOSED
+
+
+async def test_what_fails_again_in_one_outage_is_a_warning_once(
+    server: ScriptedServer, link: Link, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "jetspark")
+    made = await link()
+    for _ in range(2):
+        caplog.clear()
+        made.peer.close()
+        for _ in range(3):
+            (await server.accept()).close()
+        made.peer = await server.accept()
+        await made.peer.shake_hands()
+        await made.event(Reconnected)
+        again = [r.levelname for r in caplog.records if "closed the connection" in r.getMessage()]
+        # The link's own end, and the first of the failures.
+        assert again == ["WARNING", "WARNING", "INFO", "INFO"]
+    assert made.errors.qsize() >= 6
 
 
 async def test_a_raising_callback_stops_neither_reading_nor_reconnecting(

@@ -29,7 +29,7 @@ class Connector:
         options: ConnectOptions,
         dial: Dial,
         make: Callable[[ServerURL], Session],
-        report: Callable[[JetsparkError], None],
+        report: Callable[[JetsparkError, int], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options
@@ -101,8 +101,10 @@ class Connector:
         """Try servers until one accepts; None when none is left. Failures are reported.
 
         `wake` ends a wait for a server early: another one may be due. `first`: raises ConfigError,
-        since files that cannot be read are the same for every server.
+        since files that cannot be read are the same for every server. What is reported again is
+        only information in the log: a long outage would fill it.
         """
+        said: set[str] = set()
         while (picked := self.pool.next()) is not None:
             server, delay = picked
             if delay > 0:
@@ -116,7 +118,8 @@ class Connector:
                 if first and isinstance(error, ConfigError):
                     raise
                 self._failure = error
-                self._report(error)
+                self._report(error, logging.INFO if str(error) in said else logging.WARNING)
+                said.add(str(error))
         return None
 
     def _ask_choice(self, servers: tuple[PoolServer, ...]) -> PoolServer | None:
@@ -126,7 +129,7 @@ class Connector:
             if chosen is not None and chosen not in servers:
                 raise ConfigError("choose_server must return one of the servers that it was given.")
         except Exception as error:
-            self._report(user_error("choose_server", error))
+            self._report(user_error("choose_server", error), logging.WARNING)
             return None
         return chosen
 
@@ -135,7 +138,7 @@ class Connector:
         try:
             return float(answer_of("reconnect_delay", self._options.reconnect_delay, attempts))
         except Exception as error:
-            self._report(user_error("reconnect_delay", error))
+            self._report(user_error("reconnect_delay", error), logging.WARNING)
             return self._options.reconnect_wait
 
 

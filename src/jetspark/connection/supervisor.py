@@ -113,10 +113,10 @@ class Supervisor:
         if self.status is ConnectionStatus.CLOSED:
             raise ConnectionClosedError from self.last_error
 
-    def report(self, error: JetsparkError) -> None:
+    def report(self, error: JetsparkError, level: int = logging.WARNING) -> None:
         """last_error, the log, the error callback."""
         self.last_error = error
-        logger.warning("%s", error)
+        logger.log(level, "%s", error)
         self.on_error(error)
 
     # -- connecting ----------------------------------------------------------------------------

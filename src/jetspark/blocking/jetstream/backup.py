@@ -68,8 +68,12 @@ class _Transfer(Generic[T]):
         return self._step
 
     async def result(self) -> T:
-        return await self._task
+        try:
+            return await self._task
+        finally:
+            del self._task  # in this thread: see `blocking.loop_thread`
 
     async def cancel(self) -> None:
         self._task.cancel()
         await asyncio.wait({self._task})
+        del self._task
