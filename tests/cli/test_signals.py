@@ -93,13 +93,14 @@ def test_one_while_the_connection_is_closed_does_not_hide_what_was_done(
 def test_one_while_the_loop_is_closed_prints_nothing(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The loop closes the pipe for signals first, and takes its handlers back then."""
+    """Also in between, and after asyncio has put handlers of its own back."""
     close = asyncio.SelectorEventLoop.close
 
     def close_slowly(self: asyncio.SelectorEventLoop) -> None:
         BaseSelectorEventLoop.close(self)
         os.kill(os.getpid(), signal.SIGTERM)
         close(self)
+        os.kill(os.getpid(), signal.SIGINT)
 
     async def work() -> str:
         return "done"

@@ -112,8 +112,13 @@ async def test_what_a_callback_raises_is_reported_and_the_next_call_comes(
     shared_server: NatsServer, unique: Callable[[str], str], begin: Begin
 ) -> None:
     """A CancelledError of its own, and GeneratorExit, ended delivery for ever and in silence."""
-    calls, last = 0, asyncio.Event()
+    calls, last, all_reported = 0, asyncio.Event(), asyncio.Event()
     reported: list[JetsparkError] = []
+
+    def report(error: JetsparkError) -> None:
+        reported.append(error)
+        if len(reported) == len(TROUBLE):
+            all_reported.set()
 
     def call(_: object) -> Awaitable[None] | None:
         nonlocal calls
@@ -126,12 +131,13 @@ async def test_what_a_callback_raises_is_reported_and_the_next_call_comes(
     name = unique("CALLS")
     async with (
         asyncio.timeout(60),
-        connect(shared_server.url, error_callback=reported.append) as nc,
+        connect(shared_server.url, error_callback=report) as nc,
         AsyncExitStack() as stack,
     ):
         try:
             await begin(nc, name, call, stack)
             await last.wait()
+            await all_reported.wait()
             told = reported.copy()  # deleting a stream is reported, too
         finally:
             await stack.aclose()

@@ -35,7 +35,10 @@ def main() -> None:
             if missing.name not in _EXTRA:
                 raise
             sys.exit(f"The command line needs {missing.name}: pip install 'jetspark[cli]'.")
-        sys.exit(run(sys.argv[1:]))
+        code = run(sys.argv[1:])
+        # There is nothing left to interrupt but Python's own end, which would print tracebacks.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.exit(code)
     except KeyboardInterrupt:  # during the imports
         sys.exit(130)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -62,27 +62,23 @@ class Stop:
 def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """`asyncio.run`, in which a signal to stop cancels the work; raises StopRequested then.
 
-    The work cleans up first, and further signals do not interrupt that. Notes that it adds to its
-    CancelledError, about what it could not clean up, are those of the StopRequested.
+    The work cleans up first, and further signals do not interrupt that. A signal that comes when it
+    is done changes nothing. Notes that it adds to its CancelledError, about what it could not clean
+    up, are those of the StopRequested.
     """
     import asyncio  # not for commands that do without it
 
     stop = Stop()
+    before = _handlers()
+    cancel: Callable[[], object] | None = None
 
     async def main() -> T:
-        loop = asyncio.get_running_loop()
+        nonlocal cancel
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
-
-        def request_stop(number: int) -> None:
-            if stop.requested is None:
-                stop.requested = number
-                task.cancel()
-
-        # An exception raised by a handler could be lost inside the event loop.
-        for number in () if sys.platform == "win32" else _handlers():
-            loop.add_signal_handler(number, request_stop, number)
+        cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
         try:
+            stop.check()
             return await work()
         except asyncio.CancelledError as cancelled:
             if stop.requested is None:
@@ -91,12 +87,22 @@ def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
             for note in getattr(cancelled, "__notes__", ()):
                 request.add_note(note)
             raise request from None
-        finally:
-            if sys.platform != "win32":
-                # The loop closes this descriptor before it takes its handlers back.
-                signal.set_wakeup_fd(-1)
 
-    return run_async(main())
+    def request_stop(number: int, _frame: object) -> None:
+        # An exception raised here could be lost inside the event loop, or while that is closed.
+        if stop.requested is None:
+            stop.requested = number
+            if cancel is not None:
+                with suppress(RuntimeError):  # the loop has ended
+                    cancel()
+
+    for number in before:
+        signal.signal(number, request_stop)
+    try:
+        return run_async(main())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
