@@ -129,6 +129,7 @@ def test_ingest_follow_runs_until_it_is_stopped(
     assert rows(spark, table) == once(150)
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("moment", ["jvm", "session", "batch"])
 def test_stopped_before_it_is_done_it_leaves_nothing_running_and_says_so(
@@ -239,6 +240,7 @@ def test_killed_and_no_row_lost_or_repeated(
         assert column(format_, table, "seq") == once(count)
 
 
+@pytest.mark.spark
 def test_a_table_keeps_its_format_and_columns_are_added_when_that_is_said(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -322,6 +324,7 @@ def test_fewer_columns_and_a_checkpoint_among_the_files_are_refused_before_spark
     assert not (table / "chk").exists()
 
 
+@pytest.mark.spark
 def test_a_followed_bucket_loses_the_keys_that_went_while_nobody_looked(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -420,6 +423,7 @@ def test_a_column_that_is_not_there_is_one_sentence(
     assert "Traceback" not in err
 
 
+@pytest.mark.spark
 def test_a_table_that_cannot_be_written_is_one_sentence(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
 ) -> None:

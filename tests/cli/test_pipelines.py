@@ -52,6 +52,7 @@ def stored(admin: Admin, stream: str) -> int:
     return sum((info["state"].get("subjects") or {}).values())
 
 
+@pytest.mark.spark
 def test_a_pipeline_runs_follows_and_stops(
     shared_server: NatsServer,
     admin: Admin,
@@ -97,6 +98,7 @@ def test_a_pipeline_runs_follows_and_stops(
     assert stored(admin, target) == 100
 
 
+@pytest.mark.spark
 def test_a_lost_checkpoint_of_an_exactly_once_sink_repeats_nothing(
     shared_server: NatsServer,
     admin: Admin,
@@ -175,6 +177,7 @@ def test_a_wrong_setting_of_spark_is_named_with_its_line(tmp_path: Path) -> None
     assert "--conf spark.driver.memory: Spark did not start: Invalid" in err
 
 
+@pytest.mark.spark
 def test_a_transaction_is_published_once_and_the_second_time_says_so(
     shared_server: NatsServer,
     admin: Admin,
@@ -207,6 +210,7 @@ def test_a_transaction_is_published_once_and_the_second_time_says_so(
         )
 
 
+@pytest.mark.spark
 def test_a_table_is_replayed(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -21,6 +21,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "archives"
 
 
+@pytest.mark.spark
 def test_archive_is_made_and_removed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
@@ -35,6 +36,7 @@ def test_archive_is_made_and_removed(
     assert not list(folder.iterdir())
 
 
+@pytest.mark.spark
 def test_remove_reports_an_archive_that_another_process_creates(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,6 +54,7 @@ def test_remove_reports_an_archive_that_another_process_creates(
     )
 
 
+@pytest.mark.spark
 def test_failure_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

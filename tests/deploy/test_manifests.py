@@ -155,6 +155,7 @@ def test_probes_find_a_healthy_server(make_server: MakeServer) -> None:
 # -- the pipeline ----------------------------------------------------------------------------
 
 
+@pytest.mark.spark
 def test_the_streams_are_made_and_the_pipeline_finds_them(
     make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

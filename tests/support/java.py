@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 from functools import cache
 
+from jetspark.errors import SparkUnavailableError
+
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -21,6 +23,9 @@ def jvm_options() -> str:
     """Of a JVM that PySpark starts by itself; the archive is made where it is missing."""
     from jetspark.spark.class_archive import class_archive
 
-    archive = class_archive()
+    try:
+        archive = class_archive()
+    except SparkUnavailableError:  # no Java: what starts Spark says so
+        return _OPTIONS
     with_archive = archive.jvm_options() if archive is not None and archive.make() else []
     return " ".join([_OPTIONS, *with_archive])
