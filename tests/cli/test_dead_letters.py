@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.blocking.eventually import eventually
-from tests.support.processes import end, jetspark
+from tests.support.processes import end, finish, jetspark
 
 from jetspark import blocking
 from jetspark.cli import app
@@ -111,6 +111,47 @@ def test_a_misspelt_stream_is_not_watched(
         assert f'Stream "{name}X" not found on' in said
         assert f'(did you mean "{name}"?)' in said
         js.delete_stream(name)
+
+
+def test_what_is_missing_or_cannot_be_taken_is_told_with_its_name(
+    nats_server: NatsServer, capsys: Capture
+) -> None:
+    def said(*arguments: str) -> str:
+        code = app.run(["dead-letters", *arguments, "--server", nats_server.url])
+        assert code == app.FAILED
+        return capsys.readouterr().err
+
+    with blocking.connect(nats_server.url) as nc:
+        js = nc.jetstream()
+        js.create_stream(name="ORDERS", subjects=["orders"])
+        js.create_dead_letters("DEAD", "ORDERS")
+        js.delete_stream("DEAD_ADVISORIES")
+        for run in (["run", "DEAD", "--once"], ["run", "DEAD"]):
+            assert said(*run) == (
+                'Stream "DEAD_ADVISORIES" not found: create_dead_letters, or `jetspark '
+                "dead-letters create DEAD --stream …`, makes it again.\n"
+            )
+        js.create_stream(name="DEAD_ADVISORIES", subjects=["x"])
+        assert said("create", "DEAD", "--stream", "ORDERS") == (
+            'Stream "DEAD_ADVISORIES" is not one of dead letters, and these would need it: '
+            "take another name.\n"
+        )
+        assert "cannot watch" in said("create", "D", "--stream", "ORDERS", "--stream", "D")
+
+
+def test_a_message_that_is_no_advisory_is_told_and_kept(nats_server: NatsServer) -> None:
+    with blocking.connect(nats_server.url) as nc:
+        js = nc.jetstream()
+        js.create_stream(name="ORDERS", subjects=["orders"])
+        js.create_dead_letters("DEAD", "ORDERS")
+        js.publish("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.ORDERS.c", b"hello")
+        # In a process of its own: pytest would take the log.
+        run = ("dead-letters", "run", "DEAD", "--once", "--server", nats_server.url)
+        with jetspark(*run) as process:
+            code, out, err = finish(process)
+        assert (code, out) == (app.DONE, "1 moved\n")
+        assert err.startswith('Message 1 of "DEAD_ADVISORIES" is no advisory')
+        assert [letter.data for letter in js.dead_letters("DEAD").letters()] == [b"hello"]
 
 
 @pytest.mark.parametrize("command", [["ls"], ["run"], ["run", "--once"], ["replay"]])

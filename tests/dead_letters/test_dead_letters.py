@@ -17,6 +17,7 @@ from tests.support.processes import first_line, python
 from jetspark.errors import (
     APIError,
     ConfigError,
+    ConsumerNotFoundError,
     JetsparkError,
     MessageNotFoundError,
     NoStreamResponseError,
@@ -224,18 +225,30 @@ async def test_what_fails_is_reported_and_tried_again(
     assert len(await orders.dead.letters().all()) == 1
 
 
-async def test_what_is_no_advisory_is_reported_and_taken_away(
+async def test_what_is_no_advisory_is_reported_and_becomes_a_letter_itself(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reports: list[JetsparkError] = []
     monkeypatch.setattr(orders.js.client, "report", reports.append)
     subject = f"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{orders.name}.worker"
-    for forged in (b"", b"{}", b'{"type": "x"}', b"\xff", b'{"stream": 1}'):
-        await orders.js.publish(subject, forged)
-    assert await orders.dead.move() == 0
-    await eventually(lambda: _none_waits(orders))
+    all_forged = [b"", b"{}", b'{"type": "x"}', b"\xff", b'{"stream": 1}']
+    for forged in all_forged:
+        await orders.js.publish(subject, forged, headers={"Trace": "1"})
+    assert await orders.dead.move() == 5
+    assert await orders.dead.waiting() == 0
+    place = f'Message 1 of "{orders.dead.advisories}" is no advisory, and is a letter itself now: '
+    assert str(reports[0]).startswith(place)
     assert len(reports) == 5
-    assert await orders.dead.letters().all() == []
+    letters = await orders.dead.letters(stream=orders.dead.advisories, consumer="worker").all()
+    assert [one.data for one in letters] == all_forged
+    for letter in letters:
+        assert (letter.reason, letter.subject) == ("terminated", subject)
+        assert letter.headers.to_dict() == {"Trace": ["1"]}
+    # A worker that can read it may have come.
+    assert await orders.dead.replay() == (5, 0)
+    assert await orders.dead.waiting() == 5
+    assert await orders.dead.move(remove_originals=True) == 5
+    assert [one.stream_seq for one in await orders.dead.letters().all()] == [6, 7, 8, 9, 10]
 
 
 _WORKER = """
@@ -342,20 +355,73 @@ async def test_a_stream_named_twice_is_watched_once(
     await js.delete_stream(name)
 
 
-async def test_what_cannot_be_made_whole_leaves_what_was_there(
-    js: JetStream, unique: Callable[[str], str]
+async def test_what_cannot_be_made_whole_leaves_nothing(
+    js: JetStream, unique: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = unique("S")
     await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
-    foreign = f"{name}_DEAD_ADVISORIES"  # whose retention the server does not change
-    await js.create_stream(name=foreign, subjects=[f"{name}_OTHER"], storage="memory")
-    with pytest.raises(APIError, match="workqueue"):
+
+    async def refused(*_: object, **__: object) -> None:
+        raise APIError(500, 10023, "insufficient resources")
+
+    monkeypatch.setattr(js, "create_or_update_consumer", refused)
+    with pytest.raises(APIError, match="insufficient"):
         await js.create_dead_letters(f"{name}_DEAD", name, storage="memory")
-    with pytest.raises(StreamNotFoundError):
-        await js.stream_info(f"{name}_DEAD")
-    assert (await js.stream_info(foreign)).config.subjects == [f"{name}_OTHER"]
-    await js.delete_stream(foreign)
+    for stream in (f"{name}_DEAD", f"{name}_DEAD_ADVISORIES"):
+        with pytest.raises(StreamNotFoundError):
+            await js.stream_info(stream)
     await js.delete_stream(name)
+
+
+@pytest.mark.parametrize(
+    ("retention", "subjects"),
+    [
+        ("workqueue", ["{}.a.b"]),
+        ("workqueue", ["{}"]),
+        ("limits", ["{}.a.b"]),
+        ("limits", ["$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{}.*"]),
+        ("workqueue", ["$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{}.*", "{}.a.b"]),
+    ],
+)
+async def test_another_stream_of_the_name_is_neither_taken_nor_deleted(
+    js: JetStream, orders: Orders, unique: Callable[[str], str], retention: str, subjects: list[str]
+) -> None:
+    name = unique("D")
+    foreign = {"name": f"{name}_ADVISORIES", "retention": retention, "storage": "memory"}
+    await js.create_stream(**foreign, subjects=[subject.format(name) for subject in subjects])
+    before = (await js.stream_info(f"{name}_ADVISORIES")).config
+    with pytest.raises(ConfigError, match=f'"{name}_ADVISORIES" is not one of dead letters'):
+        await js.create_dead_letters(name, orders.name, storage="memory")
+    assert (await js.stream_info(f"{name}_ADVISORIES")).config == before
+    with pytest.raises(StreamNotFoundError):
+        await js.stream_info(name)
+    # One that was made in place of the advisories.
+    await js.delete_stream(orders.dead.advisories)
+    await js.create_stream(**{**foreign, "name": orders.dead.advisories}, subjects=[f"{name}.c"])
+    await js.delete_dead_letters(orders.dead.name)
+    assert (await js.stream_info(orders.dead.advisories)).config.subjects == [f"{name}.c"]
+    for stream in (orders.dead.advisories, f"{name}_ADVISORIES"):
+        await js.delete_stream(stream)
+    await js.create_dead_letters(orders.dead.name, orders.name)  # for the fixture
+
+
+async def test_dead_letters_that_would_come_back_to_themselves_are_refused(
+    js: JetStream, orders: Orders, unique: Callable[[str], str]
+) -> None:
+    one, two, three = (unique("D") for _ in range(3))
+    for own in (one, f"{one}_ADVISORIES"):
+        with pytest.raises(ConfigError, match=f'"{one}" cannot watch stream "{own}"'):
+            await js.create_dead_letters(one, own)
+    with pytest.raises(StreamNotFoundError):
+        await js.stream_info(one)
+    first = orders.dead.name
+    await js.create_dead_letters(two, first, storage="memory")
+    await js.create_dead_letters(three, f"{two}_ADVISORIES", storage="memory")
+    for dead, watched in ((first, three), (two, three), (first, two)):
+        with pytest.raises(ConfigError, match=f'"{dead}" cannot watch stream "{watched}"'):
+            await js.create_dead_letters(dead, watched, storage="memory")
+    for name in (two, three):
+        await js.delete_dead_letters(name)
 
 
 async def test_another_stream_is_never_taken_for_dead_letters(
@@ -391,5 +457,12 @@ async def test_a_worker_whose_consumer_is_deleted_says_so(orders: Orders) -> Non
         await orders.js.delete_consumer(orders.dead.advisories, "worker")
         with pytest.raises(JetsparkError):
             await asyncio.wait_for(worker.wait(), 30)
+    dead, again = orders.dead, "create_dead_letters, or .*, makes it again"
+    with pytest.raises(ConsumerNotFoundError, match=f"{dead.advisories}.*: {again}"):
+        await dead.worker().__aenter__()
+    await orders.js.delete_stream(dead.advisories)
+    with pytest.raises(StreamNotFoundError, match=f"{dead.advisories}.*: {again}"):
+        await dead.move()
+    assert await (await orders.js.create_dead_letters(dead.name, orders.name)).move() == 0
     with pytest.raises(ConfigError, match="only once"):
         await worker.__aenter__()

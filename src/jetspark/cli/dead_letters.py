@@ -15,8 +15,8 @@ from jetspark.cli.log import show_refusals
 from jetspark.cli.messages import JsonOption, harmless, run_until_stopped
 from jetspark.cli.stream_session import check_replicas, moment, show_table, with_jetstream
 from jetspark.cli.where import where
-from jetspark.dead_letters.letter import ADVISORIES, as_json, letters_subject
-from jetspark.errors import ConfigError, JetsparkError, StreamNotFoundError
+from jetspark.dead_letters.letter import ADVISORIES, as_json, letters_subject, watched_streams
+from jetspark.errors import ConfigError, ConsumerNotFoundError, JetsparkError, StreamNotFoundError
 from jetspark.subjects import check_name
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ async def _watched(js: JetStream, name: str) -> set[str]:
     """The streams whose consumers these dead letters watch; none when there are none yet."""
     with suppress(StreamNotFoundError):
         info = await js.stream_info(f"{name}{ADVISORIES}")
-        return {subject.split(".")[-2] for subject in info.config.subjects or ()}
+        return watched_streams(info.config) or set()
     return set()
 
 
@@ -134,7 +134,12 @@ def run(
 
         async def move(js: JetStream) -> tuple[int, int]:
             dead = await _existing(js, name)
-            return await dead.move(remove_originals=remove_originals), await dead.waiting()
+            try:
+                moved = await dead.move(remove_originals=remove_originals)
+            except (StreamNotFoundError, ConsumerNotFoundError) as error:
+                # Not of the name that was typed, but of one of its parts.
+                raise ConfigError(str(error)) from None
+            return moved, await dead.waiting()
 
         moved, left = with_jetstream(server, context, move, stream=name)
         console.say(f"{moved:,} moved")

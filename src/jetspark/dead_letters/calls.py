@@ -13,7 +13,13 @@ from typing import Any, Final
 
 from jetspark.arguments import checked
 from jetspark.dead_letters.dead_letters import DeadLetters
-from jetspark.dead_letters.letter import ADVISORIES, KINDS, WORKER, letters_subject
+from jetspark.dead_letters.letter import (
+    ADVISORIES,
+    KINDS,
+    WORKER,
+    letters_subject,
+    watched_streams,
+)
 from jetspark.errors import ConfigError, JetsparkError, StreamNotFoundError
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.events.kinds import event_subjects
@@ -50,9 +56,10 @@ class DeadLetterCalls:
         StreamConfig for the stream of the letters, such as max_age; storage, num_replicas and
         placement count for both.
 
-        Raises ConfigError for an option that this call decides, and when another stream stores
-        these advisories already; StreamNotFoundError for one of `streams` that does not exist; and
-        as every API call (see `JetStream`).
+        Raises ConfigError for an option that this call decides, when one of both names is another
+        stream's, when another stream stores these advisories already, and when letters that are
+        given up would come back to these dead letters; StreamNotFoundError for one of `streams`
+        that does not exist; and as every API call (see `JetStream`).
         """
         if wrong := sorted(_OURS & options.keys()):
             raise ConfigError(f"create_dead_letters decides on {wrong[0]} itself.")
@@ -65,6 +72,7 @@ class DeadLetterCalls:
             for subject in event_subjects(KINDS, stream, consumer)
         ]
         await self._check_free(name, subjects)
+        await self._check_endless(name, watched)
         for stream in watched:
             await self._check_there(stream)
         both = {option: options[option] for option in _SHARED if option in options}
@@ -93,7 +101,7 @@ class DeadLetterCalls:
         """
         info = await self._js.stream_info(name)
         if info.config.subjects != [letters_subject(name)]:
-            raise ConfigError(f"Stream {name!r} is not one of dead letters.")
+            raise ConfigError(f'Stream "{name}" is not one of dead letters.')
         return DeadLetters(self._js, info)
 
     async def delete_dead_letters(self, name: str) -> None:
@@ -103,7 +111,8 @@ class DeadLetterCalls:
         """
         await self.dead_letters(name)
         with suppress(StreamNotFoundError):  # by a call that ended half-way
-            await self._js.delete_stream(f"{name}{ADVISORIES}")
+            if await self._watched_by(name) is not None:
+                await self._js.delete_stream(f"{name}{ADVISORIES}")
         await self._js.delete_stream(name)
 
     async def _is_there(self, stream: str) -> bool:
@@ -135,6 +144,11 @@ class DeadLetterCalls:
         """Raises ConfigError before anything is made: it would take something from others."""
         with suppress(StreamNotFoundError):
             await self.dead_letters(name)
+        if await self._watched_by(name) is None:
+            raise ConfigError(
+                f'Stream "{name}{ADVISORIES}" is not one of dead letters, and these would need it: '
+                "take another name."
+            )
         for subject in subjects:
             async for other in self._js.stream_names(subject):
                 if other != f"{name}{ADVISORIES}":
@@ -142,6 +156,30 @@ class DeadLetterCalls:
                         f"Stream {other!r} stores advisories on {subject!r} already, and only one "
                         "stream can: watch these consumers by the dead letters that are there."
                     )
+
+    async def _check_endless(self, name: str, streams: list[str]) -> None:
+        """Raises ConfigError: each letter that is given up would become another one."""
+        seen: set[str] = set()
+        waiting = [(stream, stream) for stream in streams]
+        while waiting:
+            stream, first = waiting.pop()
+            if stream in seen:
+                continue
+            seen.add(stream)
+            for dead in (stream, stream.removesuffix(ADVISORIES)):
+                if dead == name:
+                    raise ConfigError(
+                        f'Dead letters "{name}" cannot watch stream "{first}": letters that are '
+                        "given up would come back without end."
+                    )
+                waiting += [(one, first) for one in await self._watched_by(dead) or ()]
+
+    async def _watched_by(self, name: str) -> set[str] | None:
+        """The streams that dead letters watch, if there are such; None for another stream."""
+        try:
+            return watched_streams((await self._js.stream_info(f"{name}{ADVISORIES}")).config)
+        except StreamNotFoundError:
+            return set()
 
 
 def _names(kind: str, names: str | Iterable[str]) -> list[str]:

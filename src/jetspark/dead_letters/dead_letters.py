@@ -10,13 +10,12 @@ from jetspark.arguments import checked
 from jetspark.dead_letters.letter import (
     ADVISORIES,
     KINDS,
-    WORKER,
     DeadLetter,
     filter_subject,
     read_letter,
     replayed_headers,
 )
-from jetspark.dead_letters.worker import DeadLetterWorker, Mover
+from jetspark.dead_letters.worker import DeadLetterWorker, Mover, workers_consumer
 from jetspark.errors import ConfigError, MessageNotFoundError, shown
 from jetspark.jetstream.exact_times import text_of_time
 from jetspark.jetstream.listing import Listing
@@ -79,7 +78,7 @@ class DeadLetters:
         left to it; of one that was killed it is free after 30 seconds (see `waiting`).
         Raises as entering a worker.
         """
-        consumer = await self._js.consumer(self.advisories, WORKER)
+        consumer = await workers_consumer(self._js, self.name)
         mover = Mover(self._js, self.name, remove_originals=remove_originals)
         while advisories := await consumer.fetch(100):
             for advisory in advisories:

@@ -15,8 +15,9 @@ from typing import Final
 import msgspec
 
 from jetspark.errors import BadHeaderError, JetStreamError
-from jetspark.jetstream.documents import StoredMsg
+from jetspark.jetstream.documents import StoredMsg, StreamConfig
 from jetspark.jetstream.event_documents import MaxDeliverEvent, TerminatedEvent
+from jetspark.jetstream.events.kinds import event_subjects
 from jetspark.jetstream.exact_times import text_of_time, timestamp_of_text
 from jetspark.wire.headers import Headers, forwarded
 
@@ -25,6 +26,8 @@ ADVISORIES: Final = "_ADVISORIES"
 WORKER: Final = "worker"
 """The consumer of that stream, which all workers share."""
 KINDS: Final = ("max_deliver", "terminated")
+_WATCHED: Final = frozenset(subject.removesuffix(".*.*") for subject in event_subjects(KINDS))
+"""What the subjects of these advisories begin with, before stream and consumer."""
 
 _MARK: Final = "Dead-Letter-"
 _REASON: Final = f"{_MARK}Reason"
@@ -76,6 +79,14 @@ class DeadLetter:
     data: bytes = b""
     headers: Headers = field(default_factory=Headers)
     """The headers of the message."""
+
+
+def watched_streams(config: StreamConfig) -> set[str] | None:
+    """Whose consumers a stream of advisories watches; None for a stream that is none."""
+    subjects = [subject.rsplit(".", 2) for subject in config.subjects or ()]
+    if config.retention != "workqueue" or not subjects:
+        return None
+    return {one[-2] for one in subjects} if all(one[0] in _WATCHED for one in subjects) else None
 
 
 def letters_subject(name: str) -> str:

@@ -4,6 +4,7 @@ Contract
 - An advisory is removed only when its letter is stored, so a worker that is killed loses none. A
   letter is stored only while its subject has none, so an advisory that is handled again repeats
   none, whenever that is.
+- A message that is no advisory becomes a letter itself: replayed, it goes back to its own subject.
 - What fails is reported and tried again later, with growing pauses; the advisory waits meanwhile.
 - A message is "gone" only when the stream's leader has gone past it and does not have it, or when
   the sequence belongs to a message of another stream, younger than the advisory.
@@ -21,6 +22,7 @@ from jetspark.errors import (
     BadHeaderError,
     ConfigError,
     ConnectionClosedError,
+    ConsumerNotFoundError,
     JetsparkError,
     JetStreamError,
     MaxPayloadError,
@@ -28,16 +30,18 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
+from jetspark.jetstream.documents import StoredMsg
 from jetspark.jetstream.event_documents import MaxDeliverEvent, TerminatedEvent
 from jetspark.jetstream.events.kinds import parse_event
-from jetspark.jetstream.exact_times import text_of_time
+from jetspark.jetstream.exact_times import Timestamp, text_of_time
+from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
     from types import TracebackType
 
+    from jetspark.jetstream.consumers.pull import PullConsumer
     from jetspark.jetstream.context import JetStreamContext
-    from jetspark.jetstream.documents import StoredMsg
     from jetspark.jetstream.message import JsMsg
 
 _PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds
@@ -63,14 +67,7 @@ class Mover:
         Raises ConnectionClosedError only.
         """
         try:
-            death = _death(advisory.data)
-        except JetStreamError as error:
-            # Whoever may publish on the subjects of advisories can write anything there.
-            self._js.client.report(error)
-            await self._settle(advisory.term("not an advisory"))
-            return False
-        try:
-            await self._store(death)
+            await self._store(advisory)
         except ConnectionClosedError:
             raise
         except JetsparkError as error:
@@ -90,7 +87,18 @@ class Mover:
         except JetsparkError as error:
             self._js.client.report(error)  # it is delivered again, and finds its letter
 
-    async def _store(self, death: Death) -> None:
+    async def _store(self, advisory: JsMsg) -> None:
+        try:
+            death = _death(advisory.data)
+        except JetStreamError as error:
+            # Whoever may publish on the subjects of advisories can write anything there, and a
+            # newer server may write what only a newer worker can read.
+            self.moved += await self._send(*_itself(advisory, str(error)))
+            where = f'Message {advisory.metadata.stream_seq} of "{self.name}{ADVISORIES}"'
+            self._js.client.report(
+                JetStreamError(f"{where} is no advisory, and is a letter itself now: {error}")
+            )
+            return
         message = await self._message(death)
         if not await self._publish(death, message):
             return
@@ -158,8 +166,45 @@ def _death(data: bytes) -> Death:
     return event
 
 
+def _itself(advisory: JsMsg, why: str) -> tuple[Death, StoredMsg]:
+    """What cannot be read, as a message that the worker has given up."""
+    place = advisory.metadata
+    death = TerminatedEvent(
+        type="terminated",
+        id=f"{place.stream_seq}-{place.timestamp_ns}",  # the stream may be made anew
+        stream=place.stream,
+        consumer=place.consumer,
+        stream_seq=place.stream_seq,
+        consumer_seq=place.consumer_seq,
+        deliveries=place.deliveries,
+        reason=why,
+    )
+    return death, StoredMsg(
+        subject=advisory.subject,
+        seq=place.stream_seq,
+        time=Timestamp.from_ns(place.timestamp_ns),
+        data=advisory.data,
+        hdrs=frame_of(advisory).headers,
+    )
+
+
 def _identity(death: Death, message: StoredMsg) -> str:
     return f"{death.stream}.{death.consumer}.{death.stream_seq}.{text_of_time(message.time)}"
+
+
+async def workers_consumer(js: JetStreamContext, name: str) -> PullConsumer:
+    """Raises StreamNotFoundError, ConsumerNotFoundError with the way to have it again."""
+    try:
+        return await js.consumer(f"{name}{ADVISORIES}", WORKER)
+    except (StreamNotFoundError, ConsumerNotFoundError) as error:
+        what = f'Stream "{name}{ADVISORIES}"'
+        if isinstance(error, ConsumerNotFoundError):
+            what = f'Consumer "{WORKER}" of stream "{name}{ADVISORIES}"'
+        sentence = (
+            f"{what} not found: create_dead_letters, or `jetspark dead-letters create {name} "
+            "--stream …`, makes it again."
+        )
+        raise type(error)(error.code, error.err_code, error.description, sentence) from None
 
 
 class DeadLetterWorker:
@@ -199,7 +244,7 @@ class DeadLetterWorker:
         if self._task is not None:
             raise ConfigError("A worker can be entered only once.")
         # Before the task, so that what is missing is raised here.
-        consumer = await self._js.consumer(f"{self._mover.name}{ADVISORIES}", WORKER)
+        consumer = await workers_consumer(self._js, self._mover.name)
         messages = consumer.consume(max_messages=_AHEAD)
 
         async def work() -> None:

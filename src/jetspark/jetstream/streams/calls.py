@@ -56,7 +56,11 @@ class StreamCalls:
             with suppress(JetsparkError):  # who may not ask gets the error as it is
                 there = await self._api.call(js_api.STREAM_INFO, stream=name)
                 # The server's default.
-                wanted = wire if wire.get("mirror") else {"subjects": [name], **wire}
+                wanted = (
+                    wire
+                    if wire.get("mirror") or wire.get("sources")
+                    else {"subjects": [name], **wire}
+                )
                 error = with_differences(error, differing(there["config"], wanted))
             raise error from None
 

@@ -36,9 +36,10 @@ class GeneratedDeadLetterCalls:
         StreamConfig for the stream of the letters, such as max_age; storage, num_replicas and
         placement count for both.
 
-        Raises ConfigError for an option that this call decides, and when another stream stores
-        these advisories already; StreamNotFoundError for one of `streams` that does not exist; and
-        as every API call (see `JetStream`).
+        Raises ConfigError for an option that this call decides, when one of both names is another
+        stream's, when another stream stores these advisories already, and when letters that are
+        given up would come back to these dead letters; StreamNotFoundError for one of `streams`
+        that does not exist; and as every API call (see `JetStream`).
         """
         return DeadLetters(
             self._thread,
