@@ -115,7 +115,8 @@ class Supervisor:
 
     def report(self, error: JetsparkError, level: int = logging.WARNING) -> None:
         """last_error, the log, the error callback."""
-        self.last_error = error
+        if self.status is not ConnectionStatus.CLOSED:  # then it says why that was closed
+            self.last_error = error
         logger.log(level, "%s", error)
         self.on_error(error)
 

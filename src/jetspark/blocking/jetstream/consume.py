@@ -30,8 +30,14 @@ class ConsumerMessages(GeneratedConsumerMessages):
         consume: Callable[[AsyncJsMsgCallback | None], AsyncConsumerMessages],
         callback: JsMsgCallback | None,
     ) -> None:
+
+        def begin(callback: AsyncJsMsgCallback | None) -> AsyncConsumerMessages:
+            inner = consume(callback)
+            inner.ahead = self._taken
+            return inner
+
         super().__init__(
-            client, f"jetspark-consume-{name}", f"consumer {name!r}", JsMsg, consume, callback
+            client, f"jetspark-consume-{name}", f"consumer {name!r}", JsMsg, begin, callback
         )
 
     def __iter__(self) -> Iterator[JsMsg]:

@@ -5,7 +5,9 @@ Contract
   calls it for one message after the other; an exception of the callback is reported, and the next
   message follows.
 - Nothing is acknowledged automatically. Messages discarded by `stop` or lost with a link were not
-  acknowledged: the server delivers them again after the consumer's ack_wait.
+  acknowledged: the server delivers them again after the consumer's ack_wait. Without acks they are
+  lost. How many `stop` or the client's end has discarded is reported as SequenceMismatchError,
+  with those on their way; `drain` discards none.
 - It survives reconnects, leader changes and server restarts. Errors that do not end it are reported
   (log, last_error, error callback): MissedHeartbeatError after twice the interval, and PullError
   for a refused request; then it sends a new one.
@@ -23,7 +25,9 @@ Contract
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jetspark.arguments import checked_but
@@ -35,11 +39,13 @@ from jetspark.errors import (
     ConsumerNotFoundError,
     JetsparkError,
     PullError,
+    SequenceMismatchError,
     StreamNotFoundError,
 )
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pulling.continuous_pull import ContinuousPull
 from jetspark.jetstream.pulling.gap_detection import not_come
+from jetspark.jetstream.pulling.giving_back import lost_at_end
 from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT, wait_for_leader
 from jetspark.jetstream.pulling.stop_reason import StopReason
 from jetspark.timestamps import Seconds, in_seconds
@@ -92,6 +98,10 @@ class ConsumerMessages(FrameReader[JsMsg]):
         if callback is not None:
             callback = client.hooking.callback(callback)
         self._acks = acks
+        self._loses = not (acks or alone)
+        """Whether what is discarded is lost, and that was not told yet."""
+        self.ahead: deque[MessageFrame] = deque()
+        """Of `take_queued`, and not used yet: discarded with what is buffered here."""
         self._heartbeat = limits.heartbeat
         self._missing = 0
         self._look: asyncio.Task[None] | None = None
@@ -220,11 +230,26 @@ class ConsumerMessages(FrameReader[JsMsg]):
         if self._ended:
             return
         self._ended = True
-        self._pull.stop()
+        if closed_on_purpose(error) and self._callback is None:
+            self._tell_left()
+        if not self._draining:  # else that stops it, when the last messages have come
+            self._pull.stop()
         self._cancel_retry()
         if self._look is not None:
             self._look.cancel()
         self._end_reading(None if closed_on_purpose(error) else error)
+
+    def _tell_left(self) -> None:
+        """The client was closed. What a callback would have got is discarded then, and told."""
+        left = len(self._frames) + len(self.ahead)
+        if self._loses and left:
+            self._loses = False
+            self._client.report(
+                SequenceMismatchError(
+                    f"The connection was closed, and {left} of the messages of {self._source()} "
+                    "were not taken: without acks they are lost if they are not taken now."
+                )
+            )
 
     # -- taking messages -----------------------------------------------------------------------
 
@@ -273,11 +298,39 @@ class ConsumerMessages(FrameReader[JsMsg]):
     def stop(self) -> None:
         """End it now. May be called again.
 
-        Discards messages not taken: with acks the server delivers them again after ack_wait. A
-        running callback finishes.
+        Discards messages not taken: with acks the server delivers them again after ack_wait,
+        without acks they are lost, which is reported. A running callback finishes.
         """
-        self._frames.clear()
+        if not (self._loses or self._ended):
+            self._pull.stop()
+        self._discard()
         self._end(None)
+
+    def _discard(self) -> None:
+        if self._loses:
+            self._give_up()
+        self._frames.clear()
+
+    def _give_up(self) -> None:
+        """Without acks: tell how many messages are lost, when those on their way have come."""
+        self._loses = False
+        lost = self._pull.set_aside()
+        with suppress(IndexError):  # one by one: another thread may be taking some
+            while True:
+                lost.append(self.ahead.popleft())
+        if self._ended or not self._client.is_connected:
+            self._tell_lost(lost, known=self._draining)
+            return
+        self._draining = True
+        coming = background(self._pull.drain(), f"Ending {self._source()}", _ignore)
+        coming.add_done_callback(
+            lambda task: self._tell_lost(lost, known=not (task.cancelled() or task.exception()))
+        )
+
+    def _tell_lost(self, lost: deque[MessageFrame], *, known: bool) -> None:
+        if lost:
+            what = f"Consuming of {self._source()} was stopped"
+            self._client.report(lost_at_end(what, len(lost), "" if known else "at least "))
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         """Request no more, and take the messages on their way.
@@ -304,5 +357,5 @@ class ConsumerMessages(FrameReader[JsMsg]):
         return f"ConsumerMessages({self._names['consumer']!r}, {state}, {self.pending_msgs} here)"
 
 
-def _ignore(missing: int) -> None:
+def _ignore(_: object) -> None:
     pass

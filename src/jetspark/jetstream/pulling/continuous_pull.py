@@ -150,6 +150,13 @@ class ContinuousPull:
         finally:
             self.stop()
 
+    def set_aside(self) -> deque[MessageFrame]:
+        """What is buffered, and what will still come: no longer in the `frames` of the reader."""
+        rest = self.frames.copy()
+        self.frames.clear()
+        self.frames = rest
+        return rest
+
     def take(self) -> MessageFrame:
         """The next frame, of which there must be one. May send a request."""
         frame = self.frames.popleft()

@@ -1,5 +1,6 @@
 """What was delivered to a fetch that was cancelled goes back to its consumer, which would otherwise
-deliver it again after its ack_wait only. Without acks it is lost, which is reported."""
+deliver it again after its ack_wait only. Without acks it is lost, which is reported, as is what
+consuming had buffered when it was stopped."""
 
 from __future__ import annotations
 
@@ -42,12 +43,16 @@ async def report_lost(
     except JetsparkError:
         pass  # without a link no more will come
     if messages:
-        client.report(
-            SequenceMismatchError(
-                f"A fetch from consumer {consumer!r} was cancelled: what was delivered to it is "
-                f"lost without acks ({len(messages)} messages)."
-            )
-        )
+        what = f"A fetch from consumer {consumer!r} was cancelled"
+        client.report(lost_at_end(what, len(messages)))
+
+
+def lost_at_end(what: str, count: int, least: str = "") -> SequenceMismatchError:
+    """The error for deliveries that nobody takes any more. `what` has ended."""
+    return SequenceMismatchError(
+        f"{what}: what was delivered to it and not taken is lost without acks "
+        f"({least}{count} message{'' if count == 1 else 's'})."
+    )
 
 
 @asynccontextmanager
