@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jetspark.errors import BadSubscriptionError, BucketNotFoundError, ConfigError
+from jetspark.errors import (
+    BadSubscriptionError,
+    BucketNotFoundError,
+    ConfigError,
+    JetsparkError,
+    RequestTimeoutError,
+)
+from jetspark.kv.lock import Lock
 
 if TYPE_CHECKING:
-    from jetspark.full_client import JetStream
+    from jetspark.full_client import Client, JetStream
     from jetspark.kv import Bucket, ElectionState
 
 
@@ -63,3 +70,22 @@ async def test_a_candidate_is_told_when_there_is_no_election_any_more(
         with pytest.raises(BucketNotFoundError):
             await anext(election)
     assert isinstance(election.error, BucketNotFoundError)
+
+
+async def test_a_failure_to_resign_does_not_take_the_place_of_what_ends_the_block(
+    bucket: Bucket, nc: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = RequestTimeoutError("no answer")
+    reported: list[JetsparkError] = []
+    monkeypatch.setattr(nc, "report", reported.append)
+
+    async def unanswered(_: Lock) -> None:
+        raise failure
+
+    monkeypatch.setattr(Lock, "release", unanswered)
+    with pytest.raises(asyncio.CancelledError):
+        async with bucket.election("leader", lease=1) as election:
+            while not (await anext(election)).leading:
+                pass
+            raise asyncio.CancelledError
+    assert reported == [failure]

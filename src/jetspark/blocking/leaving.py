@@ -85,7 +85,7 @@ class Entering:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._thread.run(self._inner.__aexit__, kind, error, trace)
+        self._thread.leave(error, self._inner.__aexit__, kind, error, trace)
 
 
 class EnteringInTurn(Entering):

@@ -33,9 +33,10 @@ class Listing(GeneratedListing[ItemT]):
             while lot := self._thread.run(take_lot, items, _LOT):
                 yield from lot
         finally:
+            # Not waited for: after an interrupt it may still be running, and ends itself.
             close = getattr(items, "aclose", None)
             if close is not None and not self._thread.is_over:
-                self._thread.run(close)
+                self._thread.spawn(close)
 
 
 async def take_lot(items: AsyncIterator[ItemT], limit: int) -> list[ItemT]:

@@ -7,6 +7,8 @@ Contract
 - `run` in the loop's thread itself would deadlock and raises ConfigError.
 - An interrupted wait (KeyboardInterrupt, or what a signal handler raises) returns at once; the
   coroutine is cancelled and cleans up in the loop.
+- What an interrupt leaves (`leave`) waits for its clean-up, at a server that may not answer, for
+  LEAVE_TIMEOUT only.
 - A forked child does not have the thread. Objects made before the fork raise ConnectionClosedError
   there, and the next `current()` starts a new thread.
 - At interpreter exit the open clients send what is buffered and are closed, within EXIT_TIMEOUT.
@@ -18,19 +20,25 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from jetspark.errors import ConfigError, ConnectionClosedError
+from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
+logger = logging.getLogger("jetspark")
+
 EXIT_TIMEOUT = 3.0
 """Seconds that open clients have to close at interpreter exit."""
+
+LEAVE_TIMEOUT = 0.5
+"""Seconds that an interrupt waits for the clean-up, which goes on in the loop afterwards."""
 
 LOOK_EVERY = 1.0
 """Seconds between two wake-ups of a waiting thread. A signal that arrives just before the wait does
@@ -123,6 +131,13 @@ class _Call(Wait):
                 self._thread.calls.discard(self)
 
 
+async def _clean_up(function: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await function()
+    except JetsparkError as failure:
+        logger.warning("Cleaning up after an interrupt: %s", failure)
+
+
 def _new_event_loop() -> asyncio.AbstractEventLoop:
     """uvloop's where it is installed: it needs half the time to pass a call between threads."""
     try:
@@ -192,6 +207,26 @@ class LoopThread:
             finally:
                 del wait  # else a cycle: the traceback refers to this frame
         return wait.value
+
+    def leave(
+        self,
+        error: BaseException | None,
+        function: Callable[P, Awaitable[object]],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """As `run`, for the clean-up of what is left by `error`.
+
+        After an interrupt (no Exception) it takes LEAVE_TIMEOUT at most, and its failures are in
+        the log only, so that the interrupt comes out.
+        """
+        if error is None or isinstance(error, Exception):
+            self.run(function, *args, **kwargs)
+            return
+        self.check_may_wait()
+        cleaning = _Call(self, partial(_clean_up, partial(function, *args, **kwargs)))
+        self.post(cleaning.start)
+        cleaning.ended.acquire(timeout=LEAVE_TIMEOUT)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """As `run`, for a plain function."""

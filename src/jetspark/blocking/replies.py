@@ -35,7 +35,8 @@ class Replies(Leaving):
                     return
                 yield Message(self._client, frame_of(reply))
         finally:
-            # Leaving the loop ends the request. Not waited for: the garbage collector may run this.
+            # Leaving the loop ends the request. Not waited for: the garbage collector may run this,
+            # and after an interrupt it may still be running.
             if not thread.is_over:
                 thread.spawn(self._inner.aclose)
 
@@ -45,7 +46,7 @@ class Replies(Leaving):
 
     def _finish(self) -> None:
         if not self._client.thread.is_over:
-            self.close()
+            self._client.thread.spawn(self._inner.aclose)  # as above
 
 
 def judging(

@@ -157,7 +157,12 @@ class Election:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.resign()
+        try:
+            await self.resign()
+        except JetsparkError as error:
+            if exc is None:
+                raise
+            self._js.client.report(error)
 
     async def resign(self) -> None:
         """End the candidacy, and let another one lead. Raises as `Lock.release`."""

@@ -33,8 +33,8 @@ def transfer(
     try:
         while (step := thread.run(transfer.next)) is not None:
             progress(step)
-    except BaseException:
-        thread.run(transfer.cancel)
+    except BaseException as error:
+        thread.leave(error, transfer.cancel)
         raise
     return thread.run(transfer.result)
 

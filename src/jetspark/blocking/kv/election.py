@@ -66,5 +66,5 @@ class Election(GeneratedElection):
         traceback: TracebackType | None,
     ) -> None:
         if not self._thread.is_over:
-            self._thread.run(self._inner.__aexit__, exc_type, exc, traceback)
+            self._thread.leave(exc, self._inner.__aexit__, exc_type, exc, traceback)
             self._thread.post(self._worker.stop)

@@ -65,5 +65,5 @@ class LiveBucket(GeneratedLiveBucket):
         traceback: TracebackType | None,
     ) -> None:
         if not self._thread.is_over:
-            self._thread.run(self._inner.__aexit__, None, None, None)
+            self._thread.leave(exc, self._inner.__aexit__, None, None, None)
             self._thread.post(self._worker.stop)

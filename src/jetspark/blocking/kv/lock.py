@@ -36,4 +36,4 @@ class Lock(GeneratedLock):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._thread.run(self._inner.__aexit__, exc_type, exc, traceback)
+        self._thread.leave(exc, self._inner.__aexit__, exc_type, exc, traceback)

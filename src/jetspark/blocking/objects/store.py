@@ -54,8 +54,8 @@ class ObjectStore(GeneratedObjectStore):
                 for block in source:
                     run(writer.write, block)
             return run(writer.finish)
-        except BaseException:
-            run(writer.discard)
+        except BaseException as error:
+            self._thread.leave(error, writer.discard)
             raise
 
     @spelt
