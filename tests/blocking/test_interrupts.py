@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import MakeServer
 
-    from jetspark.blocking import ObjectStore
     from jetspark.blocking.kv import Bucket
+    from jetspark.blocking.objects import ObjectStore
 
 
 def test_a_listing_that_still_cleans_up_does_not_hide_an_interrupt(
@@ -90,7 +90,7 @@ def test_a_server_that_does_not_answer_does_not_keep_an_interrupt(
 
     def stop() -> None:
         nonlocal since
-        server.suspend()
+        server.pause()
         since = time.monotonic()
         raise KeyboardInterrupt
 
