@@ -12,7 +12,15 @@ import pytest
 
 from jetspark.errors import CodecError, ConfigError
 from jetspark.groups import ElasticConfig, MemberMapping, PartitioningFilter, StaticConfig
-from jetspark.groups.documents import Place, checked_config, encode, filters_of, partitions_of
+from jetspark.groups.documents import (
+    Place,
+    checked_config,
+    encode,
+    filters_of,
+    is_group_stream,
+    partitions_of,
+)
+from jetspark.jetstream.documents import Source, StreamConfig, SubjectTransform
 
 ELASTIC = Place("ORDERS", "cg", elastic=True)
 STATIC = Place("ORDERS", "cg", elastic=False)
@@ -140,3 +148,24 @@ def test_impossible_configurations_are_refused(config: ElasticConfig | StaticCon
 def test_a_filter_of_another_kind_is_refused_in_a_sentence(arguments: tuple[Any, ...]) -> None:
     with pytest.raises(ConfigError, match=r"^(filter|partitioning_wildcards) is a .*\.$"):
         PartitioningFilter(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("retention", "source", "dests", "is_one"),
+    [
+        ("workqueue", "ORDERS", ["{{Partition(6,1)}}.orders.{{Wildcard(1)}}"], True),
+        ("workqueue", "ORDERS", ["{{partition(6)}}.>", "{{Partition(6)}}.a.>"], True),
+        ("limits", "ORDERS", ["{{Partition(6)}}.>"], False),
+        ("workqueue", "OTHER", ["{{Partition(6)}}.>"], False),
+        ("workqueue", "ORDERS", ["{{Partition(6)}}.>", "mine.>"], False),
+        ("workqueue", "ORDERS", None, False),
+        ("workqueue", None, None, False),
+    ],
+)
+def test_a_groups_stream_is_known_by_its_source(
+    retention: str, source: str | None, dests: list[str] | None, is_one: bool
+) -> None:
+    transforms = [SubjectTransform(src=">", dest=dest) for dest in dests or ()]
+    sources = source and [Source(name=source, subject_transforms=transforms or None)]
+    stream = StreamConfig(name="ORDERS-cg", retention=retention, sources=sources or None)
+    assert is_group_stream(ELASTIC, stream) is is_one

@@ -16,6 +16,7 @@ from jetspark.errors import (
     ConfigError,
     ConsumerGroupNotFoundError,
     ConsumerNotFoundError,
+    NameInUseError,
     StreamNotFoundError,
 )
 from jetspark.groups import ElasticConfig, PartitioningFilter
@@ -383,6 +384,38 @@ async def test_members_end_when_their_group_is_deleted(
         await elastic.add_members("m2")
     with pytest.raises(StreamNotFoundError):
         await js.stream_info(f"{elastic.stream}-cg")
+
+
+async def test_a_refused_group_leaves_nothing_and_a_stream_of_its_name_is_not_deleted(
+    js: JetStream, elastic: ElasticGroup
+) -> None:
+    stream, foreign = elastic.stream, f"{elastic.stream}-other"
+    filters = [PartitioningFilter(f"{stream}.*", [1])]
+    await js.create_stream(
+        name=foreign, subjects=[foreign], retention="workqueue", storage="memory"
+    )
+    await js.publish(foreign, b"precious")
+    with pytest.raises(NameInUseError, match=f'"{foreign}" exists'):
+        await js.create_elastic_group(stream, "other", max_members=6, filters=filters)
+    assert await js.elastic_group_names(stream).all() == ["cg"]
+    with pytest.raises(APIError):
+        # More than the server has.
+        await js.create_elastic_group(stream, "huge", max_members=6, max_buffered_bytes=1 << 60)
+    assert await js.elastic_group_names(stream).all() == ["cg"]
+    # A group whose stream was deleted, and its name taken.
+    await js.delete_stream(f"{stream}-cg")
+    await js.create_stream(
+        name=f"{stream}-cg",
+        retention="workqueue",
+        storage="memory",
+        sources=[{"name": stream, "subject_transforms": [{"src": ">", "dest": "mine.>"}]}],
+    )
+    with pytest.raises(NameInUseError):
+        await js.create_elastic_group(stream, "cg", max_members=6, filters=filters)
+    assert await js.elastic_group_names(stream).all() == ["cg"]  # it was there before
+    await elastic.delete()
+    for name in (foreign, f"{stream}-cg"):
+        await js.delete_stream(name)
 
 
 async def test_a_failure_of_the_server_itself_is_reported_and_tried_again_while_the_group_exists(

@@ -7,11 +7,14 @@ from functools import partial
 
 from jetspark.arguments import check_whole, checked
 from jetspark.errors import (
+    APIError,
     BucketNotFoundError,
     ConfigError,
     ConsumerGroupNotFoundError,
+    JetsparkError,
     KeyExistsError,
     KeyNotFoundError,
+    WrongLastSequenceError,
 )
 from jetspark.groups.documents import (
     ElasticConfig,
@@ -69,8 +72,9 @@ class GroupCalls:
         its own, `<stream>-<name>`, which may have `max_buffered_msgs` messages and
         `max_buffered_bytes` bytes (0: no limit). It has no members yet. Raises ConfigError, also
         when the group exists with other options and for a filter that fits none of the stream's
-        subjects, StreamNotFoundError, UnsupportedByServerError, and
-        as every API call (see `JetStream`).
+        subjects, NameInUseError when another stream has the name of the group's,
+        StreamNotFoundError, UnsupportedByServerError, and as every API call (see `JetStream`). A
+        refused group leaves nothing behind.
         """
         place = Place(stream, name, elastic=True).check()
         check_whole("max_buffered_msgs", max_buffered_msgs, 0)
@@ -80,24 +84,27 @@ class GroupCalls:
         info = await self._begin(place, config)
         _check_filters(config, info)
         bucket = await self._group_bucket(place, info)
-        found = await _create_key(bucket, place, config)
-        if found.fixed != config.fixed:
-            raise _other_options(place)
+        found, revision = await _create_key(bucket, place, config)
         transforms = [
             SubjectTransform(src=one.filter, dest=one.destination(max_members))
             for one in wanted or [PartitioningFilter(">")]
         ]
-        await self._js.create_stream(
-            name=place.source,
-            retention="workqueue",
-            num_replicas=info.config.num_replicas,
-            storage=info.config.storage,
-            max_msgs=max_buffered_msgs or -1,
-            max_bytes=max_buffered_bytes or -1,
-            discard="new",
-            sources=[Source(name=stream, subject_transforms=transforms)],
-            allow_direct=True,
-        )
+        try:
+            await self._js.create_stream(
+                name=place.source,
+                retention="workqueue",
+                num_replicas=info.config.num_replicas,
+                storage=info.config.storage,
+                max_msgs=max_buffered_msgs or -1,
+                max_bytes=max_buffered_bytes or -1,
+                discard="new",
+                sources=[Source(name=stream, subject_transforms=transforms)],
+                allow_direct=True,
+            )
+        except APIError as refused:
+            if revision is not None:
+                await _delete_key(bucket, place, revision, refused)
+            raise
         return ElasticGroup(self._js, bucket, place, found)
 
     async def create_static_group(
@@ -128,9 +135,7 @@ class GroupCalls:
             raise ConfigError("A static group has members, or mappings: nobody is added later.")
         info = await self._begin(place, config)
         bucket = await self._group_bucket(place, info)
-        found = await _create_key(bucket, place, config)
-        if found.fixed != config.fixed:
-            raise _other_options(place)
+        found, _ = await _create_key(bucket, place, config)
         return StaticGroup(self._js, bucket, place, found)
 
     async def elastic_group(self, stream: str, name: str) -> ElasticGroup:
@@ -188,13 +193,33 @@ class GroupCalls:
             raise ConsumerGroupNotFoundError(place.stream, place.group) from None
 
 
-async def _create_key(bucket: Bucket, place: Place, config: GroupConfig) -> GroupConfig:
-    """The configuration that is stored then: this one, or that of who was first."""
+async def _create_key(
+    bucket: Bucket, place: Place, config: GroupConfig
+) -> tuple[GroupConfig, int | None]:
+    """The configuration that is stored then, and the revision if it is not that of who was first.
+
+    Raises ConfigError when theirs has other options.
+    """
     try:
-        await bucket.create(place.key, encode(config))
+        return config, await bucket.create(place.key, encode(config))
     except KeyExistsError:
-        return place.decode(await bucket.get_value(place.key, leader=True))
-    return config
+        found = place.decode(await bucket.get_value(place.key, leader=True))
+    if found.fixed != config.fixed:
+        raise ConfigError(
+            f'Consumer group "{place.group}" of stream "{place.stream}" exists with other options: '
+            "delete it first."
+        )
+    return found, None
+
+
+async def _delete_key(bucket: Bucket, place: Place, revision: int, refused: APIError) -> None:
+    """Of a group whose stream was refused, unless somebody has changed it."""
+    try:
+        await bucket.delete(place.key, revision)
+    except WrongLastSequenceError:
+        pass
+    except JetsparkError as error:
+        refused.add_note(f'Consumer group "{place.group}" is left: delete it ({error})')
 
 
 def _check_filters(config: ElasticConfig, info: StreamInfo) -> None:
@@ -208,10 +233,3 @@ def _check_filters(config: ElasticConfig, info: StreamInfo) -> None:
                 f'Partitioning filter "{one}" fits none of the subjects of stream '
                 f'"{stream.name}": {", ".join(subjects)}.'
             )
-
-
-def _other_options(place: Place) -> ConfigError:
-    return ConfigError(
-        f'Consumer group "{place.group}" of stream "{place.stream}" exists with other options: '
-        "delete it first."
-    )

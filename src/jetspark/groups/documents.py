@@ -14,6 +14,7 @@ import msgspec
 
 from jetspark.arguments import check_whole, checked_value
 from jetspark.errors import CodecError, ConfigError
+from jetspark.jetstream.documents import StreamConfig
 from jetspark.kinds import Kind, kind_of
 from jetspark.kv_rules import check_key
 from jetspark.subjects import check_name, nearest_name
@@ -22,6 +23,7 @@ from jetspark.wire.documents import encode_document
 ELASTIC_BUCKET: Final = "elastic-consumer-groups"
 STATIC_BUCKET: Final = "static-consumer-groups"
 PRIORITY_GROUP: Final = "PCG"
+_PARTITION: Final = "{{Partition("
 
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -68,7 +70,7 @@ class PartitioningFilter(msgspec.Struct, frozen=True):
             stars += token == "*"
             tokens.append(f"{{{{Wildcard({stars})}}}}" if token == "*" else token)
         of = "".join(f",{one}" for one in self.partitioning_wildcards or [])
-        return f"{{{{Partition({partitions}{of})}}}}.{'.'.join(tokens)}"
+        return f"{_PARTITION}{partitions}{of})}}}}.{'.'.join(tokens)}"
 
 
 class MemberMapping(msgspec.Struct, frozen=True):
@@ -257,6 +259,18 @@ class Place(NamedTuple):
                 f"configuration: {error}"
             ) from None
         return config
+
+
+def is_group_stream(place: Place, stream: StreamConfig) -> bool:
+    """Whether a stream of the group's name is what clients make for one, wherever it is from."""
+    return stream.retention == "workqueue" and any(
+        source.name == place.stream
+        and source.subject_transforms
+        and all(
+            one.dest.lower().startswith(_PARTITION.lower()) for one in source.subject_transforms
+        )
+        for source in stream.sources or ()
+    )
 
 
 def encode(config: GroupConfig) -> bytes:

@@ -29,6 +29,7 @@ from jetspark.groups.documents import (
     check_member,
     checked_config,
     encode,
+    is_group_stream,
     mappings_of,
     members_of,
     partitions_of,
@@ -225,10 +226,15 @@ class ElasticGroup(ConsumerGroup):
         await self._change(lambda config: msgspec.structs.replace(config, member_mappings=None))
 
     async def delete(self) -> None:
-        """Delete the group, its stream and what waits there; its members end."""
+        """Delete the group, its stream and what waits there; its members end.
+
+        Another stream that has the name of the group's is left alone.
+        """
         await self._delete_key()
         with suppress(StreamNotFoundError):
-            await self._js.delete_stream(self._place.source)
+            info = await self._js.stream_info(self._place.source)
+            if is_group_stream(self._place, info.config):
+                await self._js.delete_stream(self._place.source)
 
     async def _change(self, change: Callable[[ElasticConfig], ElasticConfig]) -> ElasticConfig:
         while True:

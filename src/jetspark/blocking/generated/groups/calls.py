@@ -39,8 +39,9 @@ class GeneratedGroupCalls:
         its own, `<stream>-<name>`, which may have `max_buffered_msgs` messages and
         `max_buffered_bytes` bytes (0: no limit). It has no members yet. Raises ConfigError, also
         when the group exists with other options and for a filter that fits none of the stream's
-        subjects, StreamNotFoundError, UnsupportedByServerError, and
-        as every API call (see `JetStream`).
+        subjects, NameInUseError when another stream has the name of the group's,
+        StreamNotFoundError, UnsupportedByServerError, and as every API call (see `JetStream`). A
+        refused group leaves nothing behind.
         """
         return ElasticGroup(
             self._caller,

@@ -142,5 +142,8 @@ class GeneratedElasticGroup:
         self._client.thread.run(self._inner.delete_mappings)
 
     def delete(self) -> None:
-        """Delete the group, its stream and what waits there; its members end."""
+        """Delete the group, its stream and what waits there; its members end.
+
+        Another stream that has the name of the group's is left alone.
+        """
         self._client.thread.run(self._inner.delete)
