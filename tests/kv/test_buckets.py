@@ -153,6 +153,26 @@ async def test_creating_a_bucket_twice_binds_or_raises(js: JetStream, name: str)
         await js.create_bucket(name, history=4)
 
 
+@pytest.mark.parametrize("history", [-1, 3])
+async def test_a_stream_that_is_no_bucket_is_neither_taken_nor_changed(
+    js: JetStream, name: str, history: int
+) -> None:
+    stream = f"KV_{name}"
+    await js.create_stream(name=stream, subjects=[f"{name}.x"], max_msgs_per_subject=history)
+    await js.publish(f"{name}.x", b"precious")
+    before = await js.stream_info(stream)
+    for create in (js.create_bucket, js.create_or_update_bucket):
+        with pytest.raises(NameInUseError, match=f'Bucket "{name}" exists'):
+            await create(name, ttl=timedelta(hours=1))
+    for call in (js.bucket, js.update_bucket, js.empty_bucket, js.delete_bucket):
+        with pytest.raises(BucketNotFoundError):
+            await call(name)
+    assert name not in [one.bucket async for one in js.buckets()]
+    after = await js.stream_info(stream)
+    assert (after.config, after.state.messages) == (before.config, 1)
+    await js.delete_stream(stream)
+
+
 async def test_update_bucket_keeps_options_not_given(js: JetStream, name: str) -> None:
     with pytest.raises(BucketNotFoundError):
         await js.update_bucket(name, history=2)

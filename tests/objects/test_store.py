@@ -99,6 +99,25 @@ async def test_the_stream_of_a_store_follows_adr_20(
             await call()
 
 
+async def test_a_stream_that_is_no_store_is_neither_taken_nor_changed(
+    js: JetStream, unique: Callable[[str], str]
+) -> None:
+    name = unique("F")
+    await js.create_stream(name=f"OBJ_{name}", subjects=[f"{name}.x"], storage="memory")
+    before = (await js.stream_info(f"OBJ_{name}")).config
+    with pytest.raises(NameInUseError, match=f'Object store "{name}" exists'):
+        await js.create_object_store(name)
+    for call in (
+        js.object_store(name),
+        js.update_object_store(name, ttl=timedelta(hours=1)),
+        js.delete_object_store(name),
+    ):
+        with pytest.raises(ObjectStoreNotFoundError):
+            await call
+    assert (await js.stream_info(f"OBJ_{name}")).config == before
+    await js.delete_stream(f"OBJ_{name}")
+
+
 async def test_compression_and_metadata_are_kept(
     js: JetStream, unique: Callable[[str], str], needs_server: Callable[[str], None]
 ) -> None:

@@ -7,6 +7,7 @@ where keyword arguments win. Names and options are checked before anything is se
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from typing import Any
 
 from jetspark.arguments import checked
@@ -28,6 +29,7 @@ from jetspark.kv.config import (
     BucketConfig,
     Origin,
     bucket_config,
+    is_bucket,
     stream_options,
 )
 from jetspark.kv.encoding import BucketEncoding
@@ -70,7 +72,7 @@ class BucketCalls:
         if wanted.mirror_name is not None:
             raise ConfigError("A bucket that exists cannot become a mirror.")
         await self._check_markers(wanted)
-        stream = STREAM_PREFIX + check_bucket(name)
+        stream = (await self._bucket_info(name)).name
         try:
             info = await self._js.update_stream(name=stream, **stream_options(wanted))
         except StreamNotFoundError:
@@ -89,8 +91,11 @@ class BucketCalls:
                 pass
         try:
             return await self.create_bucket(name, wanted)
-        except NameInUseError:  # created in between
-            return await self.update_bucket(name, wanted)
+        except NameInUseError as error:
+            try:
+                return await self.update_bucket(name, wanted)  # created in between
+            except BucketNotFoundError:
+                raise error from None  # another stream has its name
 
     async def create_bucket_aggregate(
         self,
@@ -142,18 +147,12 @@ class BucketCalls:
 
         Raises BucketNotFoundError, and as every API call (see `JetStream`).
         """
-        try:
-            info = await self._js.stream_info(STREAM_PREFIX + check_bucket(name))
-        except StreamNotFoundError:
-            raise BucketNotFoundError(name) from None
-        if (info.config.max_msgs_per_subject or 0) < 1:
-            raise BucketNotFoundError(name)
-        return self._bound(info)
+        return self._bound(await self._bucket_info(name))
 
     async def delete_bucket(self, name: str) -> None:
         """Delete a bucket and its entries. Raises as `bucket`."""
         try:
-            await self._js.delete_stream(STREAM_PREFIX + check_bucket(name))
+            await self._js.delete_stream((await self._bucket_info(name)).name)
         except StreamNotFoundError:
             raise BucketNotFoundError(name) from None
 
@@ -163,7 +162,7 @@ class BucketCalls:
         Revisions continue. Watchers are not told. Raises as `bucket`.
         """
         try:
-            return await self._js.purge_stream(STREAM_PREFIX + check_bucket(name))
+            return await self._js.purge_stream((await self._bucket_info(name)).name)
         except StreamNotFoundError:
             raise BucketNotFoundError(name) from None
 
@@ -183,9 +182,16 @@ class BucketCalls:
 
     async def _buckets(self) -> AsyncIterator[BucketStatus]:
         async for info in self._js.streams():
-            is_bucket = (info.config.max_msgs_per_subject or 0) > 0
-            if is_bucket and info.name.startswith(STREAM_PREFIX):
+            if info.name.startswith(STREAM_PREFIX) and is_bucket(info.config):
                 yield BucketStatus(info)
+
+    async def _bucket_info(self, name: str) -> StreamInfo:
+        """Of the bucket's stream. Raises BucketNotFoundError, also for a stream that is none."""
+        with suppress(StreamNotFoundError):
+            info = await self._js.stream_info(STREAM_PREFIX + check_bucket(name))
+            if is_bucket(info.config):
+                return info
+        raise BucketNotFoundError(name)
 
     def _bound(self, info: StreamInfo) -> Bucket:
         return Bucket(self._js, BucketEncoding(info.config, self._js.api_prefix))

@@ -28,6 +28,7 @@ from jetspark.jetstream.streams.backing import (
     backed_options_of,
     check_backed,
     stream_options_of,
+    takes_in,
 )
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter
 from jetspark.timestamps import ns_from_now
@@ -187,6 +188,16 @@ def config_of(stream: StreamConfig) -> BucketConfig:
         mirror_domain=None if mirror is None else domain_of(mirror),
         **backed_options_of(stream),
     )
+
+
+def is_bucket(stream: StreamConfig) -> bool:
+    """Whether a stream whose name is a bucket's is one."""
+    name = stream.name or ""
+    # A mirror that was promoted may have none but the server's default.
+    ours = stream.subjects == [name] or takes_in(
+        stream, f"$KV.{name.removeprefix(STREAM_PREFIX)}.>"
+    )
+    return ours and (stream.max_msgs_per_subject or 0) > 0
 
 
 def domain_of(source: Source) -> str | None:

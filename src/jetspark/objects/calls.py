@@ -7,6 +7,7 @@ both, where keyword arguments win. Names and options are checked before anything
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 from jetspark.arguments import checked
@@ -14,7 +15,7 @@ from jetspark.errors import NameInUseError, StreamNotFoundError
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.differences import known_as
 from jetspark.jetstream.listing import Listing
-from jetspark.jetstream.streams.backing import STREAM_FIELDS
+from jetspark.jetstream.streams.backing import STREAM_FIELDS, takes_in
 from jetspark.objects.config import ObjectStoreConfig, new_store, store_config, stream_options
 from jetspark.objects.info import ObjectStoreStatus
 from jetspark.objects.meta import no_store
@@ -57,8 +58,8 @@ class ObjectStoreCalls:
         call (see `JetStream`).
         """
         wanted = store_config(config, options)
-        stream = STREAM_PREFIX + check_store(name)
         try:
+            stream = await self._store_stream(name)
             await self._js.update_stream(name=stream, **stream_options(wanted))
         except StreamNotFoundError:
             raise no_store(name) from None
@@ -69,18 +70,23 @@ class ObjectStoreCalls:
 
         Raises ObjectStoreNotFoundError, and as every API call (see `JetStream`).
         """
-        try:
-            await self._js.stream_info(STREAM_PREFIX + check_store(name))
-        except StreamNotFoundError:
-            raise no_store(name) from None
+        await self._store_stream(name)
         return ObjectStore(self._js, name)
 
     async def delete_object_store(self, name: str) -> None:
         """Delete an object store and its objects. Raises as `object_store`."""
         try:
-            await self._js.delete_stream(STREAM_PREFIX + check_store(name))
+            await self._js.delete_stream(await self._store_stream(name))
         except StreamNotFoundError:
             raise no_store(name) from None
+
+    async def _store_stream(self, name: str) -> str:
+        """Its stream. Raises ObjectStoreNotFoundError, also for a stream that is none."""
+        stream = STREAM_PREFIX + check_store(name)
+        with suppress(StreamNotFoundError):
+            if takes_in((await self._js.stream_info(stream)).config, f"$O.{name}.M.>"):
+                return stream
+        raise no_store(name)
 
     def object_store_names(self) -> Listing[str]:
         """The names of all object stores. Iterating raises as every API call (see `JetStream`)."""

@@ -10,6 +10,7 @@ from jetspark.errors import ConfigError
 from jetspark.jetstream.documents.configuration import GivenDocument
 from jetspark.jetstream.documents.document import Span
 from jetspark.jetstream.documents.streams import Placement, StorageType, StreamConfig, StreamInfo
+from jetspark.subjects import subjects_overlap
 
 _DUPLICATES: Final = timedelta(minutes=2)
 
@@ -77,6 +78,16 @@ def backed_options_of(stream: StreamConfig) -> dict[str, Any]:
         "compression": is_compressed(stream),
         "metadata": stream.metadata,
     }
+
+
+def takes_in(stream: StreamConfig, subjects: str) -> bool:
+    """Whether a stream can have messages on these subjects; what comes from elsewhere may be any.
+
+    A stream of one's own may have the name that a bucket or store would need.
+    """
+    if stream.mirror or stream.sources or stream.subject_transform:
+        return True
+    return any(subjects_overlap(subjects, own) for own in stream.subjects or ())
 
 
 def is_compressed(stream: StreamConfig) -> bool:
