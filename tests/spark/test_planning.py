@@ -194,7 +194,23 @@ def test_a_stream_that_is_gone_stops_the_query_unless_allowed() -> None:
     with pytest.raises(StreamNotFoundError, match='"A" is gone'):
         planning.next_offsets(facts, offsets)
     ends = planning.next_offsets(facts, offsets, fail_on_data_loss=False)
-    assert (ends["A"], ends["B"].next) == (offsets["A"], 11)
+    assert (ends["A"], ends["B"].next) == (dataclasses.replace(offsets["A"], gone=True), 11)
+
+
+def test_what_was_accepted_as_gone_stays_so_and_is_not_read_again_when_it_comes_back() -> None:
+    offsets = {"A": StreamOffset(CREATED, 5, 1)}
+    assert planning.in_doubt({}, offsets)
+    ends = from_json(to_json(planning.next_offsets({}, offsets, fail_on_data_loss=False)))
+    assert not planning.in_doubt({}, ends)
+    assert planning.next_offsets({}, ends) == ends
+    assert planning.batch_range("A", offsets["A"], ends["A"]).start == 5
+    back = planning.next_offsets({"A": stream(1, 4, name="A")}, ends)
+    assert back == offsets
+    with pytest.raises(StreamNotFoundError, match="if anything"):
+        planning.next_offsets({}, back)
+    assert planning.next_offsets({"A": stream(1, 9, name="A")}, ends)["A"].next == 10
+    with pytest.raises(StreamRecreatedError):
+        planning.next_offsets({"A": stream(1, 9, created="2031-01-01T00:00:00Z", name="A")}, ends)
 
 
 def test_a_stream_that_comes_after_the_freeze_waits_for_the_next_run() -> None:

@@ -45,6 +45,11 @@ class StreamOffset:
     """Just resolved, and not in Spark's log yet."""
     last: LastMessage | None = None
     """The stream's last message when this offset was planned; None in a checkpoint of before."""
+    gone: bool = False
+    """The stream was gone, and the query was told to go on without it (`failOnDataLoss=false`).
+
+    The offset stays, so that a stream that was only out of reach is not read again.
+    """
 
     @property
     def known(self) -> int:
@@ -63,6 +68,8 @@ def _one_to_json(offset: StreamOffset) -> dict[str, Any]:
     document: dict[str, Any] = {"created": offset.created}
     if offset.earliest:
         document["earliest"] = True
+    if offset.gone:
+        document["gone"] = True
     if offset.initial:
         document["initial"] = True
     if offset.last is not None:
@@ -86,6 +93,7 @@ def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
                 earliest=bool(one.get("earliest", False)),
                 initial=bool(one.get("initial", False)),
                 last=LastMessage(*map(int, one["last"])) if "last" in one else None,
+                gone=bool(one.get("gone", False)),
             )
             for name, one in document["streams"].items()
         }

@@ -81,6 +81,7 @@ def reach(
     With `fail_on_data_loss` it raises StreamRecreatedError or DataLossError; otherwise lost
     messages are left out.
     """
+    offset = replace(offset, gone=False)
     if facts.created != offset.created:
         if fail_on_data_loss:
             raise facts.another_than(
@@ -127,6 +128,10 @@ def _shorter(facts: StreamFacts, offset: StreamOffset) -> str:
     )
 
 
+def _gone(stream: str) -> str:
+    return f'Stream "{stream}" is gone, with what was not read of it, if anything'
+
+
 def check_same(
     facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset], advice: str
 ) -> None:
@@ -139,9 +144,7 @@ def check_same(
 def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | None:
     """A sentence about what a query with `failOnDataLoss=false` skips; None for nothing."""
     if facts is None:
-        return (
-            f"Stream {stream!r} is gone, with its unread messages; the query continues without it."
-        )
+        return f"{_gone(stream)}; the query continues without it."
     if facts.created != offset.created:
         said = facts.another_than(
             offset.created,
@@ -157,13 +160,13 @@ def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | 
 def in_doubt(facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset]) -> bool:
     """Whether the facts may come from a leader that was replaced, and look like a loss.
 
-    That is so for a stream that is gone, or another one, or shorter than it was. A head that has
-    moved is true in any case.
+    That is so for a stream that is gone (unless the query goes on without it already), or another
+    one, or shorter than it was. A head that has moved is true in any case.
     """
     return any(
-        name not in facts
-        or facts[name].created != offset.created
-        or facts[name].last_seq < offset.known
+        not offset.gone
+        if name not in facts
+        else facts[name].created != offset.created or facts[name].last_seq < offset.known
         for name, offset in offsets.items()
     )
 
@@ -188,7 +191,8 @@ def next_offsets(
     what each has; bytes are estimated from the average message. With fewer than `min_offsets` in
     all there is nothing to read. A stream that is new since the query began is read from its
     earliest message; with `targets`, the end of an AvailableNow run, it waits for the next run
-    unless it is among them. Raises as `reach`, and StreamNotFoundError for a stream that is gone.
+    unless it is among them. A stream that is gone is marked so, which no later run asks about
+    again. Raises as `reach`, and StreamNotFoundError for a stream that is gone without the mark.
     """
     reaches: dict[str, Reach] = {}
     gone: dict[str, StreamOffset] = {}
@@ -198,17 +202,15 @@ def next_offsets(
             reaches[name] = reach(
                 facts[name], offset, target=target, fail_on_data_loss=fail_on_data_loss
             )
-        elif fail_on_data_loss:
+        elif fail_on_data_loss and not offset.gone:
             raise StreamNotFoundError(
                 404,
                 STREAM_NOT_FOUND,
                 "stream not found",
-                f'Stream "{name}" is gone, with its unread messages. Set failOnDataLoss to '
-                "false to continue without it, and to read it from its first message if it comes "
-                "back.",
+                f"{_gone(name)}. Set failOnDataLoss to false for one run to continue without it.",
             )
         else:
-            gone[name] = offset
+            gone[name] = replace(offset, gone=True)
     for name in facts.keys() - offsets.keys():
         if targets is None or name in targets:
             fresh = initial_offset(facts[name], "earliest")
