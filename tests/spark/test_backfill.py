@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,7 @@ from tests.support.server_lines import server_of
 from tests.support.streams import Admin, numbered
 
 from jetspark.errors import ConfigError
+from jetspark.spark.batch import JetStreamBatchReader
 from jetspark.spark.offsets import StreamOffset, to_json
 from jetspark.spark.options import parse_options
 from jetspark.spark.starting import begun
@@ -32,9 +34,11 @@ def _newest(needs_server: Callable[[str], None]) -> None:
 
 @pytest.fixture
 def stream(admin: Admin, unique: Callable[[str], str]) -> str:
+    """Long enough for a snapshot, though most of its messages gave way to later ones."""
     name = unique("BACKLOG")
-    admin.create(name, f"{name}.*")
+    admin.create(name, f"{name}.*", max_msgs_per_subject=500)
     admin.fill([(f"{name}.{number % 10}", b"%d" % number) for number in range(1, 5001)])
+    admin.fill(numbered(f"{name}.latest", 60_000))
     admin.delete_messages(name, 77, 4000)
     return name
 
@@ -51,10 +55,26 @@ def test_a_batch_read_has_the_same_rows_in_one_partition(
     assert sorted(map(tuple, two.collect())) == expected
     assert two.rdd.getNumPartitions() == 2
     part = load(
-        spark, url, stream, backfill="snapshot", startingOffsets="50", endingOffsets="100",
+        spark, url, stream, backfill="snapshot", startingOffsets="50", endingOffsets="65000",
         subjects=f"{stream}.3",
     )  # fmt: skip
-    assert sequences(part) == list(range(53, 100, 10))
+    assert sequences(part) == list(range(53, 5_000, 10))
+
+
+def test_streams_that_are_too_small_for_a_snapshot_share_partitions(
+    shared_server: NatsServer, stream: str, admin: Admin
+) -> None:
+    for number in range(5):
+        admin.create(f"{stream}_{number}", f"{stream}_{number}")
+        admin.fill(numbered(f"{stream}_{number}", 10))
+    options = {"servers": shared_server.url, "streamPattern": f"{stream}.*", "backfill": "snapshot"}
+    planned = JetStreamBatchReader(parse_options(options)).partitions()
+    assert [[one.snapshot for one in part.ranges] for part in planned] == [[True], [False] * 5]
+    options["endingOffsets"] = json.dumps(
+        {stream: 63_000, **{f"{stream}_{number}": 11 for number in range(5)}}
+    )
+    planned = JetStreamBatchReader(parse_options(options)).partitions()
+    assert not any(one.snapshot for part in planned for one in part.ranges)
 
 
 def test_the_first_batch_of_a_query_comes_through_a_snapshot_and_later_ones_do_not(
@@ -64,7 +84,7 @@ def test_the_first_batch_of_a_query_comes_through_a_snapshot_and_later_ones_do_n
         query = begun(
             spark.readStream.format("jetstream")
             .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
-            .options(backfill="snapshot", maxOffsetsPerTrigger="2000")
+            .options(backfill="snapshot", maxOffsetsPerTrigger="64000")
             .load()
             .writeStream.format("parquet")
             .option("path", str(tmp_path / "table"))
@@ -78,7 +98,7 @@ def test_the_first_batch_of_a_query_comes_through_a_snapshot_and_later_ones_do_n
     admin.fill(numbered(f"{stream}.new", 100))
     run()
     found = sequences(spark.read.parquet(str(tmp_path / "table")))
-    assert found == [number for number in range(1, 5101) if number not in (77, 4000)]
+    assert found == [*({*range(1, 5001)} - {77, 4000}), *range(64_501, 65_101)]
 
 
 def test_only_the_first_batch_is_planned_with_a_snapshot() -> None:

@@ -265,8 +265,9 @@ def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangeP
 
 
 def backfilled(options: SourceOptions, wanted: SequenceRange) -> SequenceRange:
-    """The range, through a snapshot if the options say so."""
-    return replace(wanted, snapshot=options.by_snapshot, blocking=options.blocks_deletes)
+    """The range, through a snapshot if the options say so and it is long enough to gain by it."""
+    worth = options.by_snapshot and len(wanted) >= planning.TASK_COST
+    return replace(wanted, snapshot=worth, blocking=worth and options.blocks_deletes)
 
 
 def snapshot(options: SourceOptions, facts: StreamFacts) -> RangePartition:
