@@ -870,8 +870,14 @@ async def test_a_restore_into_a_stream_that_exists_says_what_it_has_of_the_backu
     )
     await elsewhere.delete_stream(filled)
     await elsewhere.create_stream(name=filled, subjects=[f"{filled}.*"], description="old")
-    assert "has 0 of the backup's 299 messages: it may be left of a restore" in await said()
+    assert "has 0 of the backup's 299 messages: if no restore into it is run" in await said()
     await elsewhere.publish(f"{filled}.0", b"another stream")
+    assert await said() == ": delete it before it is restored."
+    await elsewhere.delete_stream(filled)
+    await restore_again(elsewhere, folder)
+    for _ in range(5):
+        await elsewhere.publish(f"{filled}.0", b"since")
+    await elsewhere.purge_stream(filled)
     assert await said() == ": delete it before it is restored."
 
 
@@ -982,8 +988,9 @@ async def test_a_restore_after_one_that_was_killed_says_what_is_there(
         await restore.wait()
         with pytest.raises(
             NameInUseError,
-            match=rf'"{name}" exists already, and has [123]?\d of the backup\'s 40 messages: it '
-            r"may be left of a restore that was interrupted; delete it then, and restore again\.$",
+            match=rf'"{name}" exists already, and has [123]?\d of the backup\'s 40 messages: if '
+            r"no restore into it is running, it may be left of one that was interrupted; delete it "
+            r"then, and restore again\.$",
         ):
             await there.restore_stream(tmp_path / "b")
         await there.delete_stream(name)

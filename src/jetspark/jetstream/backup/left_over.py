@@ -80,11 +80,11 @@ class LeftOver:
             return f"all {total:,} messages of the backup: nothing needs to be done."
         if same_end:  # what is left of a restore has no end
             return f"{has:,} of the backup's {total:,} messages: the others were removed from it."
-        if there.messages and (later or not same_start):
+        if later or (there.messages and not same_start):
             return None
         return (
-            f"{has:,} of the backup's {total:,} messages: it may be left of a restore that was "
-            "interrupted; delete it then, and restore again."
+            f"{has:,} of the backup's {total:,} messages: if no restore into it is running, it "
+            "may be left of one that was interrupted; delete it then, and restore again."
         )
 
     async def whole(self) -> str | None:
