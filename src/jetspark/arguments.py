@@ -24,6 +24,9 @@ from jetspark.subjects import nearest_name
 
 CheckedT = TypeVar("CheckedT", bound=Callable[..., Any])
 
+_LONGEST_NAME: Final = 255
+_LONGEST_PATH: Final = 4096
+
 MOST: Final = 2**63 - 1
 """The greatest number that the server has a place for, where it is no sequence."""
 
@@ -206,11 +209,15 @@ def _kind_said(owner: Any, annotation: Any) -> Kind | None:
 def path_of(name: str, value: str | os.PathLike[str]) -> Path:
     """The path. Raises ConfigError for a text that no file can have as its name."""
     try:
-        usable = b"\0" not in os.fsencode(value)
+        raw = os.fsencode(value)
     except UnicodeEncodeError:
-        usable = False
-    if not usable:
+        raw = b"\0"
+    if b"\0" in raw:
         raise ConfigError(f"{name} is not a valid file path: {shown(value)}.")
+    if len(raw) >= _LONGEST_PATH or max(map(len, raw.split(b"/"))) > _LONGEST_NAME:
+        raise ConfigError(
+            f"{name} is too long: {shown(value)} (a name has {_LONGEST_NAME} bytes at most)."
+        )
     return Path(value)
 
 

@@ -47,6 +47,11 @@ class Hold:
             self._file.close()
 
 
+def beginning(name: str) -> str:
+    """So much of a file's name that a longer one can begin with it: 255 bytes are the limit."""
+    return os.fsencode(name)[:200].decode(errors="ignore")
+
+
 def remove_left(parent: Path, name: re.Pattern[str]) -> None:
     """Remove this user's folders of such names whose owner, on this host, does not live any more.
 

@@ -143,5 +143,7 @@ def test_limits_that_refuse_new_messages_remove_none(
 
 
 def test_silence_at_the_end_is_reported_once() -> None:
-    with pytest.raises(RequestTimeoutError, match=r"nats://nobody did not answer within 10 s\."):
+    with pytest.raises(
+        RequestTimeoutError, match=r"nats://nobody did not answer within 10 s: look"
+    ):
         names(SilentLink(9))

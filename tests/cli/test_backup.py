@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
+from tests.support.processes import first_document, python
 from tests.support.streams import Admin
 
 from jetspark import blocking
@@ -71,6 +72,30 @@ def test_a_range_is_extracted_to_parquet(
     assert link.is_symlink()
 
 
+def test_what_a_killed_extraction_has_left_is_removed_by_the_next(
+    folder: Path, tmp_path: Path
+) -> None:
+    """To a file whose name is as long as can be."""
+    into = tmp_path / "new"
+    into.mkdir()
+    file = into / f"{'x' * 247}.parquet"
+    stuck = (
+        "import sys; from jetspark.cli import app, backup\n"
+        "def wait(*_): print('{}', flush=True); sys.stdin.read()\n"
+        "backup._shown = wait\n"
+        "app.run(['backup', 'extract', *sys.argv[1:]])\n"
+    )
+    arguments = (str(folder), "--to", str(file))
+    with python(stuck, *arguments) as killed:
+        first_document(killed)
+        killed.kill()
+        killed.wait()
+    assert len(list(into.iterdir())) == 1
+    assert app.run(["backup", "extract", *arguments]) == 0
+    assert list(into.iterdir()) == [file]
+    assert pq.read_table(file).num_rows == 1000
+
+
 def test_mistakes_are_one_sentence_and_leave_no_file(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,6 +112,8 @@ def test_mistakes_are_one_sentence_and_leave_no_file(
         ("extract", str(folder), "--to", "p", "--end", "0"): "--end must be at least 1",
         ("extract", str(folder), "--to", ""): "--to is empty",
         ("extract", str(folder), "--to", "s3://a/b"): "--to is a file on this machine, not s3://",
+        ("extract", str(folder), "--to", "x" * 256): "(a name has 255 bytes at most).",
+        ("info", "x/" * 3000): "folder is too long: ",
         ("info", str(folder), "--subjects", "saved.*,saved.a"): "'saved.*' and 'saved.a' overlap",
         ("info", str(folder / "no")): "it does not exist",
         ("info", "hdfs://nowhere/b"): "Cannot read the backup hdfs://nowhere/b: ",

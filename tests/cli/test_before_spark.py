@@ -101,6 +101,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*REPLAY, "--guarantee", "exactly-once"], "give --transaction-id, a name of your own"),
         ([*REPLAY, "--prepare-stream"], "--prepare-stream is for guarantee exactly-once."),
         (["replay", "no/table", *REPLAY[2:]], "There is no no/table."),
+        (["replay", "x" * 256, *REPLAY[2:]], "table is too long: "),
         ([*REPLAY, "--master", "lokal"], "--master 'lokal': write local[*]"),
     ],
 )
@@ -199,6 +200,9 @@ def test_ingest_refuses_a_file_as_folder(
     arguments[arguments.index(flag) + 1] = str(file)
     assert app.run(arguments) == app.FAILED
     assert capsys.readouterr().err == f"{flag} {file} is a file: name a folder.\n"
+    arguments[arguments.index(str(file))] = "x" * 256
+    assert app.run(arguments) == app.FAILED
+    assert capsys.readouterr().err.startswith(f"{flag} is too long: ")
 
 
 @pytest.mark.parametrize(("to", "checkpoint"), [("shut/t", "chk"), ("t", "shut/c")])

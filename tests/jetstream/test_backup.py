@@ -631,6 +631,21 @@ async def test_what_a_killed_backup_has_left_is_removed_by_the_next_one_to_that_
     assert verify_backup(target).stream == filled
 
 
+async def test_of_two_backups_to_one_folder_the_later_one_says_that_it_exists(
+    js: JetStream, filled: str, tmp_path: Path
+) -> None:
+    target = tmp_path / ("b" * 255)
+
+    async def another(step: BackupProgress) -> None:
+        if step.done == step.total and not target.exists():
+            await js.backup_stream(filled, target)
+
+    with pytest.raises(ConfigError, match="b exists already: name a new folder"):
+        await js.backup_stream(filled, target, progress=another)
+    assert verify_backup(target).stream == filled
+    assert os.listdir(tmp_path) == [target.name]
+
+
 async def test_an_archive_that_was_damaged_on_its_way_is_told_with_what_to_do(
     js: JetStream, filled: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,12 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
 from jetspark.bulk.proof import leading
-from jetspark.errors import AuthError, ServerRefusedError, StreamNotFoundError
+from jetspark.errors import (
+    AuthError,
+    RequestTimeoutError,
+    ServerRefusedError,
+    StreamNotFoundError,
+)
 from jetspark.spark import reading
 from jetspark.spark.options import parse_options
 from jetspark.spark.reading import streams_facts
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from jetspark.bulk.stream_api import StreamAPI
     from jetspark.server import NatsServer
 
 
@@ -113,6 +119,19 @@ async def test_a_link_that_is_cut_is_no_wrong_address(nats_server: NatsServer, a
             assert facts["S"].last_seq == 3
             links.close_idle()
     assert fault.hit is not None
+
+
+def test_a_link_that_is_silent_is_no_wrong_address(nats_server: NatsServer) -> None:
+    asked: list[object] = []
+
+    def question(api: StreamAPI) -> int:
+        asked.append(api.link)
+        if len(asked) < 3:
+            raise RequestTimeoutError("JetStream did not answer.")
+        return api.stream("S").last_seq
+
+    assert reading.leaders(parse_options(_filled(nats_server))).ask(question) == 3
+    assert len(set(asked)) == 3
 
 
 def test_a_query_waits_for_a_server_that_its_process_has_never_reached(

@@ -11,7 +11,7 @@ from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.retry import Retry, attempt
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConnectionFailure
+from jetspark.errors import ConnectionFailure, RequestTimeoutError
 
 T = TypeVar("T")
 
@@ -39,8 +39,9 @@ class Leaders:
         """`within`: seconds for which a question is repeated; `timeout`: seconds for each call.
 
         `at_once_if_new`: servers that have never answered this process get one attempt only, unless
-        they accept a link and lose it. So a wrong address, or a server that was not started, is an
-        error at once, while a running query survives the restart of a server (see `expect`).
+        they accept a link and then lose it, or are silent. So a wrong address, or a server that was
+        not started, is an error at once, while a running query survives the restart of a server
+        (see `expect`).
         """
         self._options = options
         self._within = within
@@ -62,7 +63,8 @@ class Leaders:
             with links.borrowed(self._options) as link:
                 try:
                     return question(StreamAPI(link, self._timeout))
-                except ConnectionFailure:  # of a server that had accepted us: no wrong address
+                except (ConnectionFailure, RequestTimeoutError):
+                    # Of a server that had accepted us: no wrong address.
                     retry.within = self._within
                     raise
 

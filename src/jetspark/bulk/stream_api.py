@@ -328,7 +328,8 @@ class StreamAPI:
                 continue
             return js_api.parse_answer(call, frame.payload, names)
         raise RequestTimeoutError(
-            f"JetStream on {self.link.server} did not answer within {self._timeout:g} s."
+            f"JetStream on {self.link.server} did not answer within {self._timeout:g} s: look "
+            "whether the server is overloaded, or the network holds it back."
         )
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +19,10 @@ from jetspark.archives.places import shown_folder
 from jetspark.arguments import MOST_SEQUENCE, check_whole, path_of
 from jetspark.cli import console
 from jetspark.cli.commands import COMMANDS, examples
+from jetspark.cli.folders import temporary_folder
 from jetspark.cli.stream_session import JsonOption, moment, show_facts, show_json, show_table, size
 from jetspark.errors import BackupError, ConfigError
+from jetspark.left_folders import beginning
 from jetspark.subjects import check_disjoint, check_subscribe_subject
 
 if TYPE_CHECKING:
@@ -163,23 +164,16 @@ def extract(
     if start is not None and end is not None and end < start:
         raise ConfigError(f"--end {end} is before --start {start}.")
     opened = open_backup(folder)
-    hidden = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    schema, wanted = schema_of(COLUMNS), _subjects(subjects)
     rows = 0
-    try:
-        with (
-            _disk(target),
-            hidden.open("xb") as file,
-            pq.ParquetWriter(file, schema_of(COLUMNS)) as writer,
-        ):
-            wanted = _subjects(subjects)
+    # A folder, which the next command can tell from one of a process that lives.
+    with _disk(target), temporary_folder(f".{beginning(target.name)}.", target.parent) as hidden:
+        with (hidden / "part").open("xb") as file, pq.ParquetWriter(file, schema) as writer:
             for batch in _shown(opened, wanted, COLUMNS, f"writing {target}", start, end):
                 writer.write_batch(batch)
                 rows += batch.num_rows
-        with _disk(target):
-            hidden.replace(target)
-            written = target.stat().st_size
-    finally:
-        hidden.unlink(missing_ok=True)
+        (hidden / "part").replace(target)
+        written = target.stat().st_size
     if json:
         show_json(
             {"stream": opened.stream, "file": str(target), "messages": rows, "bytes": written}

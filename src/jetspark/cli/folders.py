@@ -14,13 +14,15 @@ from jetspark.left_folders import Hold, remove_left
 
 
 @contextmanager
-def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A new folder, removed at the end; those that killed processes left are removed, too.
+def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """A new folder, in the system's folder for such or in `parent`.
+
+    It is removed at the end; those that killed processes left are removed, too.
 
     Its name is chosen before it is created: a signal may raise its exception between any two steps,
     also after `mkdtemp` has created a folder and before its name is stored.
     """
-    parent = Path(tempfile.gettempdir())
+    parent = parent or Path(tempfile.gettempdir())
     with suppress(OSError):
         remove_left(parent, re.compile(rf"{re.escape(prefix)}[0-9a-f]{{16}}"))
     folder = parent / f"{prefix}{secrets.token_hex(8)}"

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Protocol, TypeAlias, runtime_checkable
 from jetspark.arguments import path_of
 from jetspark.client.background import in_thread
 from jetspark.errors import BadPayloadError, ConfigError
+from jetspark.left_folders import beginning
 from jetspark.payloads import Payload, byte_view, has_buffer
 
 BLOCK = 1024 * 1024
@@ -155,7 +156,8 @@ class NewFile:
                 raise ConfigError(
                     f"{path} is no regular file: open it, and give the open file as target."
                 )
-            self._part = self._path.with_name(f"{self._path.name}.{secrets.token_hex(4)}.part")
+            name = f"{beginning(self._path.name)}.{secrets.token_hex(4)}.part"
+            self._part = self._path.with_name(name)
             opener = partial(os.open, mode=0o666 if mode is None else 0o600)
             self._file = open(self._part, "xb", opener=opener)  # noqa: SIM115 - keep and drop
             if mode is not None:

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from jetspark.arguments import path_of
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, check_library, format_of
 from jetspark.lakehouse.places import in_catalog
@@ -108,7 +109,8 @@ class Ingest:
             if place is not None and not place.strip():
                 raise ConfigError(f"{flag} is empty: name a folder.")
         for flag, place in (("--to", self.to), ("--checkpoint", self.checkpoint_location)):
-            if Path(place.removeprefix("file:")).is_file():
+            folder = local_path(place)
+            if folder is not None and path_of(flag, folder).is_file():
                 raise ConfigError(f"{flag} {place} is a file: name a folder.")
         columns = list(self._columns())
         for name, expression in self._partitions():

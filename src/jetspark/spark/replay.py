@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
+from jetspark.arguments import path_of
 from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, format_of
@@ -59,6 +60,8 @@ class Replay:
 
     def check(self) -> None:
         """Check the options as far as possible before Spark is started. Raises ConfigError."""
+        if (folder := local_path(self.table)) is not None:
+            path_of("table", folder)
         own = lakehouse_format(self._format)
         if own is not None:
             parse_lakehouse_options(own, self._reading).for_reading()

@@ -11,6 +11,7 @@ block.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import secrets
@@ -31,7 +32,7 @@ from jetspark.errors import BackupError, ConfigError, JetStreamError
 from jetspark.jetstream.backup.archive import ArchiveScan
 from jetspark.jetstream.documents import StreamConfig, StreamState
 from jetspark.jetstream.documents.document import from_wire
-from jetspark.left_folders import Hold, remove_left
+from jetspark.left_folders import Hold, beginning, remove_left
 
 _OURS: Final = "archive"  # in backup.json, besides config and state
 _READ: Final = 1 << 20
@@ -97,9 +98,10 @@ class BackupWriter:
         if self.folder.is_symlink():  # it stays, and what it leads to is renamed
             self.folder = self.folder.resolve()
         if self.folder.exists() and not _is_empty_folder(self.folder):
-            raise ConfigError(f"{self.folder} exists already: name a new folder for the backup.")
+            raise self._in_use
         self.scan = ArchiveScan()
-        self._place = self.folder.with_name(f".{self.folder.name}.{secrets.token_hex(4)}.part")
+        self._hidden = f".{beginning(self.folder.name)}."
+        self._place = self.folder.with_name(f"{self._hidden}{secrets.token_hex(4)}.part")
         self._lock = threading.Lock()
         with self._disk():
             self._place.mkdir(parents=True, mode=0o700)
@@ -110,9 +112,13 @@ class BackupWriter:
                 self._remove()
                 raise
 
+    @property
+    def _in_use(self) -> ConfigError:
+        return ConfigError(f"{self.folder} exists already: name a new folder for the backup.")
+
     def remove_left(self) -> None:
         """Remove what killed processes have left of backups to this folder."""
-        hidden = re.compile(rf"\.{re.escape(self.folder.name)}\.[0-9a-f]{{8}}\.part")
+        hidden = re.compile(rf"{re.escape(self._hidden)}[0-9a-f]{{8}}\.part")
         with contextlib.suppress(OSError):
             remove_left(self.folder.parent, hidden)
 
@@ -177,6 +183,8 @@ class BackupWriter:
         try:
             yield
         except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another backup was quicker
+                raise self._in_use from error
             raise BackupError(
                 f"Cannot write the backup {self.folder}: {error.strerror or error}."
             ) from error
