@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from subprocess import CompletedProcess
 
     from tests.conftest import MakeServer
+    from tests.support.streams import Admin
 
     from jetspark.server import NatsServer
 
@@ -333,3 +334,30 @@ def test_the_server_may_be_named_by_the_environment(
     with jetspark("pub", "somewhere", "--server", "nats://a", "--context", "b") as command:
         code, _, error = finish(command)
     assert (code, error) == (1, "Give either --server or --context.\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["pub", "a", "--stdin"], "Standard input is closed: give --stdin a file or a pipe."),
+        (["request", "a", "--stdin"], "Standard input is closed: give --stdin a file or a pipe."),
+        (["trace", "a", "--stdin"], "Standard input is closed: give --stdin a file or a pipe."),
+        (["stream", "purge", "S"], "There is no terminal to ask on: confirm with --force."),
+        (["stream", "rm", "S"], "There is no terminal to ask on: confirm with --force."),
+    ],
+)
+def test_a_closed_standard_input_is_told_in_a_sentence(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    arguments: list[str],
+    sentence: str,
+) -> None:
+    name = unique("S")
+    admin.create(name, name)
+    arguments = [name if argument == "S" else argument for argument in arguments]
+    monkeypatch.setattr("sys.stdin", None)
+    assert app.run([*arguments, "--server", shared_server.url]) == app.FAILED
+    assert " ".join(capsys.readouterr().err.split()).endswith(sentence)

@@ -52,12 +52,14 @@ def read_headers(texts: list[str] | None) -> Headers | None:
 def read_payload(text: str, *, stdin: bool) -> bytes:
     """The bytes of the argument, or standard input to its end.
 
-    Raises ConfigError for both, and for more than any message has.
+    Raises ConfigError for both, without a standard input, and for more than any message has.
     """
     if not stdin:
         return text.encode("utf-8", "surrogateescape")  # the bytes of an argument that is not UTF-8
     if text:
         raise ConfigError("Give the payload either as an argument or with --stdin.")
+    if not sys.stdin:  # None, if whoever started us closed it
+        raise ConfigError("Standard input is closed: give --stdin a file or a pipe.")
     data = sys.stdin.buffer.read(_LARGEST + 1)
     if len(data) > _LARGEST:
         raise ConfigError("Standard input has more than 64 MiB, which is no message of NATS.")

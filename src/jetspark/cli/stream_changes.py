@@ -151,7 +151,7 @@ def _confirm(question: str, force: bool) -> None:
     """Raises ConfigError unless the user confirms."""
     if force:
         return
-    if not sys.stdin.isatty():
+    if not (sys.stdin and sys.stdin.isatty()):  # None, if whoever started us closed it
         raise ConfigError(f"{question} There is no terminal to ask on: confirm with --force.")
     console.err.print(f"{question} [y/N] ", end="", markup=False, soft_wrap=True)
     if sys.stdin.readline().strip().casefold() not in ("y", "yes"):

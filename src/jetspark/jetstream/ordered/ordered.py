@@ -150,7 +150,7 @@ class OrderedMessages(ConsumerMessages):
         )
 
     async def _make_consumer(self, *, first: bool) -> None:
-        wait = RETRY_WAIT
+        wait, behind = RETRY_WAIT, False
         timeout = self._api.timeout if first else min(_FIRST_TIMEOUT, self._api.timeout)
         while True:
             # Named here: it can be deleted even when the answer is lost.
@@ -172,7 +172,9 @@ class OrderedMessages(ConsumerMessages):
                 if self._same.never_again:
                     self._end(error)
                     return
-                self._tell(error)
+                if not behind:  # once: each attempt finds it again
+                    self._tell(error)
+                behind = True
             except JetsparkError as error:
                 if not isinstance(error, RequestTimeoutError):
                     self._names["consumer"] = ""  # refused: there is nothing to delete

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from jetspark.jetstream.api import Api
 
 LAG_SECONDS = 15.0
-"""So long a stream may end before what was delivered: a new leader may not have all of it yet."""
+"""So long a stream with replicas may end before what was delivered: a new leader may not have all
+of it yet. The only replica cannot be behind."""
 
 _EVER: Final = datetime.max.replace(tzinfo=UTC)
 
@@ -71,7 +72,8 @@ class SameStream:
         had = max(self.reached.seq, self.origin.last_seq if self.origin else 0)
         self.origin = StreamOrigin(info.created, max(had, info.state.last_seq))
         if info.state.last_seq < had:
-            self._behind_since = min(self._behind_since, time.monotonic())
+            alone = info.config.num_replicas == 1
+            self._behind_since = -math.inf if alone else min(self._behind_since, time.monotonic())
             raise DataLossError(
                 self._stream,
                 info.state.last_seq + 1,
