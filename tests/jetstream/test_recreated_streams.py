@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
 
     from jetspark.full_client import Client, JetStream
-    from jetspark.jetstream import StreamInfo
+    from jetspark.jetstream.documents import StreamInfo
 
 pytestmark = pytest.mark.server
 
