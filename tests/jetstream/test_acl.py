@@ -330,7 +330,7 @@ def link_of(guarded: Guarded) -> closing[BlockingLink]:
     return closing(connect_link(guarded.options()))
 
 
-def read_all(guarded: Guarded, *subjects: str, **how: bool) -> int:
+def read_all(guarded: Guarded, *subjects: str, **how: Any) -> int:
     """Rows of S, as a Spark query over all of it reads them."""
     with link_of(guarded) as link:
         facts = StreamAPI(link).stream("S")

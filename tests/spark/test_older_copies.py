@@ -15,6 +15,7 @@ from tests.support.streams import Admin, numbered
 from jetspark.blocking import connect
 from jetspark.bulk import links
 from jetspark.errors import DataLossError
+from jetspark.spark.batch import JetStreamBatchReader
 from jetspark.spark.options import parse_options
 from jetspark.spark.stream import JetStreamStreamReader
 
@@ -132,6 +133,34 @@ def test_a_batch_that_was_planned_before_is_not_read_from_a_copy(
     reader = JetStreamStreamReader(parse_options(query.options))
     with pytest.raises(DataLossError, match=REPLACED):
         reader.partitions(reader.initialOffset(), json.loads(query.checkpoint))
+
+
+@pytest.mark.parametrize("backfill", ["consumer", "snapshot"])
+def test_a_planned_batch_read_is_not_read_from_a_copy(
+    disk: Disk, backfill: str, needs_server: Callable[[str], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    needs_server("2.15")
+    _begun(disk)
+    if backfill == "snapshot":
+        disk.fill("s", count=64_000)
+    _copied(disk)
+    options = _query(disk).options | {"backfill": backfill}
+    reader = JetStreamBatchReader(parse_options(options))
+    planned = reader.partitions()
+    last = planned[-1].ranges[-1].end - 1
+
+    def read(reader: JetStreamBatchReader) -> list[int]:
+        batches = [batch for part in planned for batch in reader.read(part)]
+        return [seq for batch in batches for seq in batch.column("seq").to_pylist()]
+
+    assert read(reader) == list(range(1, last + 1))
+    disk.put_back()
+    disk.fill("s", count=9)
+    with pytest.raises(DataLossError, match=rf"'S' {REPLACED}.* load the DataFrame again"):
+        read(reader)
+    lenient = JetStreamBatchReader(parse_options(options | {"failOnDataLoss": "false"}))
+    assert read(lenient) == list(range(1, last + 1))
+    assert caplog.text.count(REPLACED) == 1
 
 
 def test_a_running_query_looks_again_when_the_server_was_started_anew(disk: Disk) -> None:

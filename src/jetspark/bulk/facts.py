@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jetspark.errors import StreamRecreatedError
-from jetspark.timestamps import NANOSECONDS, parse_isotime
+from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,22 @@ class Stored:
 
     def __add__(self, other: Stored) -> Stored:
         return Stored(self.messages + other.messages, self.size + other.size)
+
+
+class LastMessage(NamedTuple):
+    """The last message of a stream."""
+
+    seq: int
+    ns: int
+    """When it was stored, in nanoseconds since the epoch."""
+
+    def replaced(self, stream: str, now: int) -> str:
+        """The beginning of a sentence: the message with this sequence has another time now."""
+        return (
+            f"Stream {stream!r} was replaced by an older copy of itself (a restored disk?): "
+            f"sequence {self.seq} was stored at {format_isotime(self.ns)} before and at "
+            f"{format_isotime(now)} now"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +82,11 @@ class StreamFacts:
     """It may store messages under other subjects: a mirror, sources, a subject transform."""
     asked: str = ""
     """The ID of the server that was asked; a server has another one after each start."""
+
+    @property
+    def last(self) -> LastMessage | None:
+        """The last message; None if there never was one."""
+        return LastMessage(self.last_seq, parse_isotime(self.newest)) if self.newest else None
 
     @property
     def removed_by(self) -> str:

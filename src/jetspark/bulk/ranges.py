@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from jetspark.bulk.facts import LastMessage
 from jetspark.errors import ConfigError
 
 
@@ -34,6 +35,8 @@ class SequenceRange:
     """Read through a snapshot of the stream, as far as the server sends it; the rest as usual."""
     blocking: bool = False
     """With `snapshot`: also from servers before 2.15, which refuse deletes while they send it."""
+    last: LastMessage | None = None
+    """The stream's last message when the range was planned; an older copy has another one there."""
 
     def __post_init__(self) -> None:
         if self.start < 1 or self.end < self.start:

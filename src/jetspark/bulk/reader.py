@@ -357,6 +357,24 @@ class _RangeReader:
         )
         self._lost(first, last, message)
 
+    def _check_copy(self) -> None:
+        """Whether the stream was replaced by a copy without the last message that was planned."""
+        rows, planned = self._rows, self._wanted.last
+        if planned is None or rows.last_sequence != planned.seq:
+            return
+        (now,) = rows.times(len(rows) - 1)
+        if now != planned.ns:
+            message = planned.replaced(self._name, now)
+            if self._strict:
+                raise DataLossError(
+                    self._name,
+                    planned.seq,
+                    planned.seq,
+                    f"{message}, after this read was planned: load the DataFrame again, or set "
+                    "failOnDataLoss to false to read what is there.",
+                )
+            logger.warning("%s; what is there is read.", message)
+
     def _lost(self, first: int, last: int, message: str) -> None:
         if self._strict:
             hint = " Set failOnDataLoss to false to continue without them."
@@ -373,6 +391,7 @@ class _RangeReader:
     def _flush(self) -> Generator[pa.RecordBatch, None, None]:
         if not len(self._rows):
             return
+        self._check_copy()
         yield from batches(self._name, self._rows.take(), self._choice, self._columns, self._limits)
         # The time that the caller spent on these batches is not silence of the link.
         self._retry.since = time.monotonic()

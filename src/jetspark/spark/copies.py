@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jetspark.bulk.facts import LastMessage
 from jetspark.bulk.many_streams import times_of
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import DataLossError, StreamNotFoundError
-from jetspark.spark.offsets import LastMessage, StreamOffset
-from jetspark.timestamps import format_isotime
+from jetspark.spark.offsets import StreamOffset
 
 
 def copies_found(
@@ -42,8 +42,7 @@ def _is_same(api: StreamAPI, name: str, created: str) -> bool:
 
 def _error(name: str, begin: int, last: LastMessage, now: int, advice: str) -> DataLossError:
     sentence = (
-        f"Stream {name!r} was replaced by an older copy of itself (a restored disk?): sequence "
-        f"{last.seq} was stored at {format_isotime(last.ns)} before and at {format_isotime(now)} "
-        f"now, so messages before sequence {begin} may never have been read. {advice}"
+        f"{last.replaced(name, now)}, so messages before sequence {begin} may never have been "
+        f"read. {advice}"
     )
     return DataLossError(name, last.seq, last.seq, sentence.strip())

@@ -15,19 +15,12 @@ Spark compares offsets as JSON text, so the keys have one canonical order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+from jetspark.bulk.facts import LastMessage
 from jetspark.errors import ConfigError
 
 _VERSION = 1
-
-
-class LastMessage(NamedTuple):
-    """The last message of a stream."""
-
-    seq: int
-    ns: int
-    """When it was stored, in nanoseconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)

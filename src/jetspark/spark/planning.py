@@ -9,9 +9,8 @@ from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.err_codes import STREAM_NOT_FOUND
 from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError
-from jetspark.spark.offsets import LastMessage, StreamOffset
+from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.positions import Position, if_time
-from jetspark.timestamps import parse_isotime
 
 
 def head(facts: StreamFacts) -> int:
@@ -116,8 +115,7 @@ def reach(
     end = tail(facts) if target is None else min(tail(facts), max(target, offset.next))
     if end == offset.next and not offset.initial:
         return Reach(offset, begin, offset)
-    last = LastMessage(facts.last_seq, parse_isotime(facts.newest)) if facts.newest else None
-    return Reach(offset, begin, replace(offset, next=end, initial=False, last=last))
+    return Reach(offset, begin, replace(offset, next=end, initial=False, last=facts.last))
 
 
 def _shorter(facts: StreamFacts, offset: StreamOffset) -> str:
@@ -323,6 +321,7 @@ def fixed_range(
         created=facts.created,
         subjects=subjects,
         from_earliest=first.earliest,
+        last=facts.last,
     )
 
 
