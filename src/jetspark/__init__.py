@@ -14,10 +14,14 @@ The names (`jetspark.public_names`) are imported when one of them is first used:
 Spark starts import parts of jetspark, and none of them needs the client.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+from importlib import import_module
+
+TYPE_CHECKING = False  # as type checkers know it: importing `typing` takes most of the time
 if TYPE_CHECKING:
+    from typing import Any
+
     from jetspark.public_names import *  # noqa: F403
 
 

@@ -275,10 +275,19 @@ def test_without_spark_one_sentence_says_which_extra_brings_it(arguments: list[s
         assert finish(process) == (1, "", sentence)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_while_it_imports_ends_it_without_a_word(number: int, code: int) -> None:
+@pytest.mark.parametrize(
+    ("module", "number", "code"),
+    [
+        ("jetspark.cli.app", signal.SIGTERM, 143),
+        ("jetspark.cli.app", signal.SIGINT, 130),
+        ("json", signal.SIGINT, 130),  # one of the first
+    ],
+)
+def test_a_signal_while_it_imports_ends_it_without_a_word(
+    module: str, number: int, code: int
+) -> None:
     slow = WITHOUT.replace("raise ", "import time; print('importing', flush=True); time.sleep(60)#")
-    with python(slow, "jetspark.cli.app") as process:
+    with python(slow, module) as process:
         assert first_line(process) == "importing"
         assert end(process, number) == (code, "", "")
 

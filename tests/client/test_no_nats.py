@@ -82,6 +82,16 @@ def test_connecting_to_a_web_server_suggests_a_wrong_port() -> None:
             )
 
 
+def test_bytes_without_the_end_of_a_line_are_not_taken_for_silence() -> None:
+    with speaking(bytes(100_000)) as url:
+        for error in refusals(url, 0.5):
+            assert isinstance(error, ConnectionFailure)
+            assert str(error) == (
+                f"{url} accepted the connection and sent 100,000 bytes but no whole line within "
+                "0.5 s: a NATS server begins with one, so is this its client port?"
+            )
+
+
 @pytest.mark.parametrize("greeting", [b"220 mail.example ESMTP\r\n", b"SSH-2.0-OpenSSH_9.0\r\n"])
 def test_another_protocol_is_shown(greeting: bytes) -> None:
     with speaking(greeting) as url:

@@ -115,7 +115,8 @@ class BlockingLink:
             return info
         except RequestTimeoutError:
             greeted = greeted or options.tls_first  # then the client speaks first
-            raise no_answer(str(server), self._timeout, greeted=greeted) from None
+            waited, received = self._timeout, self._buffer.pending
+            raise no_answer(str(server), waited, greeted=greeted, received=received) from None
         except ProtocolError as error:
             if greeted:
                 raise

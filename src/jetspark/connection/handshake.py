@@ -49,13 +49,20 @@ class StartTLS:
 Step: TypeAlias = Receive | Send | StartTLS
 
 
-def no_answer(server: str, seconds: float, *, greeted: bool) -> ConnectTimeoutError:
-    """For silence; before the greeting there may be something else than a NATS server."""
+def no_answer(
+    server: str, seconds: float, *, greeted: bool, received: int = 0
+) -> ConnectTimeoutError:
+    """For silence; before the greeting there may be something else than a NATS server.
+
+    `received`: bytes of a line that has not ended.
+    """
     if greeted:
         return ConnectTimeoutError(f"{server} did not answer within {seconds:g} s.", server=server)
+    sent = f"{received:,} bytes but no whole line" if received else "nothing"
+    begins = "begins with one" if received else "speaks first"
     return ConnectTimeoutError(
-        f"{server} accepted the connection and sent nothing within {seconds:g} s: a NATS server "
-        "speaks first, so is this its client port?",
+        f"{server} accepted the connection and sent {sent} within {seconds:g} s: a NATS server "
+        f"{begins}, so is this its client port?",
         server=server,
     )
 

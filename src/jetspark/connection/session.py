@@ -110,7 +110,8 @@ class Session:
                 raise ServerRefusedError(f"{server}: {reason_of(error)}.", server=server) from error
             # With tls_first the client speaks first.
             greeted = self._greeted or self._transport is None or self._options.tls_first
-            raise no_answer(server, self._options.connect_timeout, greeted=greeted) from None
+            waited, received = self._options.connect_timeout, self._parser.pending
+            raise no_answer(server, waited, greeted=greeted, received=received) from None
         except ProtocolError as error:
             self.abort()
             if self._greeted:
