@@ -1,4 +1,4 @@
-"""Replaces the names of Spark options in errors by the flags that the user gave."""
+"""Flags in place of Spark options: in errors, and for options that a command sets itself."""
 
 from __future__ import annotations
 
@@ -12,6 +12,17 @@ _SWITCHED_ON = re.compile(r"\b([Ss])et (?:the )?option '(\w+)' to true")
 _SET = re.compile(r"\b([Ss])et ([a-z]+[A-Z]\w*) to (\w+)")
 _NAMED = re.compile(r"\b(?:the )?option '(\w+)'", re.IGNORECASE)
 _QUOTED = re.compile(r"'([a-z]+[A-Z]\w*)'")  # no value looks like this
+
+
+def refuse_own(option: str, given: Mapping[str, str], flags: Mapping[str, str]) -> None:
+    """Raise ConfigError for an option that the command sets from a flag. Spark ignores case.
+
+    `option`: the flag with which options are given by their own name.
+    """
+    folded = {name.casefold(): flag for name, flag in flags.items()}
+    for name in given:
+        if flag := folded.get(name.casefold()):
+            raise ConfigError(f"Give {flag} in place of {option} {name}.")
 
 
 @contextmanager

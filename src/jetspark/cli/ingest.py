@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from jetspark.cli import console
-from jetspark.cli.flags import options_as_flags
+from jetspark.cli.flags import options_as_flags, refuse_own
 from jetspark.cli.outcome import JsonOutputFlag, Outcome, QuietOption
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import Watch, quiet_spark
@@ -34,6 +34,25 @@ _FLAGS = {
     "startingTimestamp": "--start",
     "maxOffsetsPerTrigger": "--max-offsets-per-trigger",
     "path": "--to",
+    "partitionBy": "--partition-by",
+    "mergeSchema": "--merge-schema",
+    "adoptTable": "--adopt",
+}
+_OF_SOURCE = {
+    "stream": "the argument STREAM",
+    "streams": "the argument STREAM",
+    "streamPattern": "the argument STREAM",
+    "bucket": "the argument STREAM and --bucket",
+    "presentValues": "--bucket",
+    "servers": "--server",
+    "context": "--context",
+    "subjects": "--subjects",
+    "jsonSchema": "--json",
+    "maxOffsetsPerTrigger": "--max-offsets-per-trigger",
+}
+_OF_TABLE = {
+    **dict.fromkeys(("path", "catalog", "table"), "--to"),
+    "checkpointLocation": "--checkpoint",
     "partitionBy": "--partition-by",
     "mergeSchema": "--merge-schema",
     "adoptTable": "--adopt",
@@ -105,13 +124,16 @@ def ingest(
     """
     outcome = Outcome(quiet, json_output)
     further = pairs("--option", option)
+    table_options = pairs("--table-option", table_option)
+    refuse_own("--option", further, _OF_SOURCE)
+    refuse_own("--table-option", table_options, _OF_TABLE)
     own_start = next((name for name in further if name.casefold() in _STARTS), None)
     if start is not None and own_start is not None:
         raise ConfigError(f"Give either --start or --option {own_start}.")
     if interval is not None and not follow:
         raise ConfigError("--interval is for --follow: give that, too, or leave it out.")
     with options_as_flags(_FLAGS, further):
-        source = spark_where(server, context) | {
+        source = spark_where(server, context, further) | {
             "bucket" if bucket else "stream": stream,
             **({} if own_start else starting(start or "earliest")),
             "maxOffsetsPerTrigger": str(max_offsets_per_trigger),
@@ -136,7 +158,7 @@ def ingest(
             adopt=adopt,
             format=format,
             merge_schema=merge_schema,
-            table_options=pairs("--table-option", table_option),
+            table_options=table_options,
         )
         job.check()
         stored = check_source(source, is_new=job.is_new)

@@ -7,12 +7,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from jetspark.cli import console
-from jetspark.cli.flags import options_as_flags
+from jetspark.cli.flags import options_as_flags, refuse_own
 from jetspark.cli.outcome import JsonOutputOption, Outcome, QuietOption
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import quiet_spark, spinner
 from jetspark.cli.spark_settings import spark_settings
 from jetspark.cli.where import pairs, spark_where
+from jetspark.errors import ConfigError
 
 _REPEATED = Parameter(negative="")
 _FLAGS = {
@@ -24,6 +25,8 @@ _FLAGS = {
     "transactionId": "--transaction-id",
     "prepareStream": "--prepare-stream",
 }
+_OF_SINK = {name: flag for name, flag in _FLAGS.items() if name != "subject"}
+_OF_TABLE = dict.fromkeys(("path", "catalog", "table"), "the argument TABLE")
 
 
 def replay(
@@ -81,9 +84,15 @@ def replay(
     """
     outcome = Outcome(quiet, json_output)
     further = pairs("--option", option)
+    table_options = pairs("--table-option", table_option)
+    own_subject = next((name for name in further if name.casefold() == "subject"), None)
+    if subject is not None and own_subject is not None:
+        raise ConfigError(f"Give either --subject or --option {own_subject}.")
+    refuse_own("--option", further, _OF_SINK)
+    refuse_own("--table-option", table_options, _OF_TABLE)
     facts = {"table": table, "stream": to, "transaction": transaction_id}
     with options_as_flags(_FLAGS, further):
-        sink = spark_where(server, context) | {"stream": to, "guarantee": guarantee}
+        sink = spark_where(server, context, further) | {"stream": to, "guarantee": guarantee}
         if transaction_id is not None:
             sink["transactionId"] = transaction_id
         if prepare_stream:
@@ -105,7 +114,7 @@ def replay(
             msg_id=msg_id,
             where=rows,
             order_by=order_by,
-            table_options=pairs("--table-option", table_option),
+            table_options=table_options,
         )
         job.check()
         # Errors in the options or the stream are reported before Spark is started.

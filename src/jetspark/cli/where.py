@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -26,10 +27,13 @@ def where(server: str | None, context: str | None) -> dict[str, Any]:
     return {} if server is None else {"servers": server}
 
 
-def spark_where(server: str | None, context: str | None) -> dict[str, str]:
+def spark_where(
+    server: str | None, context: str | None, further: Iterable[str] = ()
+) -> dict[str, str]:
     """The options of Spark's format; a user or token in the URL becomes one of its own.
 
-    Raises ConfigError for both, and for URLs with different credentials.
+    Raises ConfigError for both, for URLs with different credentials, and for credentials that the
+    `further` options are, too.
     """
     options = where(server, context)
     if "servers" not in options:
@@ -39,7 +43,13 @@ def spark_where(server: str | None, context: str | None) -> dict[str, str]:
     if len(credentials) > 1:
         raise ConfigError("All servers need the same user and password, or token.")
     given = zip(("user", "password", "token"), credentials.pop(), strict=True)
-    return {"servers": ",".join(map(str, urls))} | {k: v for k, v in given if v is not None}
+    logins = {name: value for name, value in given if value is not None}
+    for name in further:
+        if name.casefold() in logins:
+            raise ConfigError(
+                f"Give the {name.casefold()} either in --server or as --option {name}."
+            )
+    return {"servers": ",".join(map(str, urls))} | logins
 
 
 def starting(text: str) -> dict[str, str]:

@@ -96,6 +96,11 @@ class Replay:
             return {"path": self.table, **self.table_options}
         return {"catalog": found[0], "table": found[1], **self.table_options}
 
+    @property
+    def _one_subject(self) -> bool:
+        """Whether an option has the subject of all rows."""
+        return any(name.casefold() == "subject" for name in self.options)
+
     def already(self) -> int | None:
         """Number of rows of this transaction if it was published before; else None."""
         options = parse_sink_options(self.options).for_batch()
@@ -137,7 +142,7 @@ class Replay:
         if self.subject is not None:
             subject = _expression(table, "--subject", self.subject)
             columns.append(subject.cast("string").alias("subject"))
-        elif "subject" in table.columns and "subject" not in self.options:
+        elif "subject" in table.columns and not self._one_subject:
             columns.append(F.col("subject"))
         if "headers" in table.columns:
             columns.append(F.col("headers"))
