@@ -32,6 +32,7 @@ from jetspark.arguments import checked
 from jetspark.bulk.arrow import COLUMNS, batches
 from jetspark.bulk.backup_files import opened, unreadable
 from jetspark.bulk.facts import StreamFacts, facts_of
+from jetspark.bulk.losses import Loss, left_out
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.bulk.subject_choice import SubjectChoice
 from jetspark.errors import BackupError, ConfigError, DataLossError
@@ -125,7 +126,7 @@ class Backup:
         if fail:
             hint = " Set failOnDataLoss (fail_on_data_loss) to false to read the others."
             raise DataLossError(self.stream, facts.first_seq, facts.last_seq, message + hint)
-        logger.warning("%s", message)
+        left_out(logger, message, Loss(self.stream, message))
 
     def read(
         self,

@@ -34,6 +34,7 @@ from jetspark.bulk.direct import DirectBatches
 from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.head import Head
 from jetspark.bulk.link import BlockingLink
+from jetspark.bulk.losses import Loss, left_out
 from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.pull import OverlappingPull
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
@@ -302,12 +303,9 @@ class _RangeReader:
                     "Set failOnDataLoss to false to continue without unread messages of the old "
                     "one.",
                 )
-            logger.warning(
-                "%s",
-                facts.another_than(
-                    self._wanted.created, "The unread messages of the old one are left out."
-                ),
-            )
+            advice = "The unread messages of the old one are left out."
+            told = facts.another_than(self._wanted.created, advice)
+            self._left_out(str(told), f"made {facts.created}")
             return False
         self._inactive = min(_INACTIVE_SECONDS, facts.longest_inactive or _INACTIVE_SECONDS)
         self._check_head(facts)
@@ -319,6 +317,7 @@ class _RangeReader:
                 self._end - 1,
                 f"Stream {self._name!r} ends at sequence {facts.last_seq}, and it had "
                 f"{self._end - 1} before: the server has lost acknowledged messages.",
+                "lost by the server, which had acknowledged them",
             )
             self._end = max(facts.last_seq + 1, self._next)
         return True
@@ -335,7 +334,7 @@ class _RangeReader:
             # Rows are left out for this, so it must not be the answer of an isolated leader.
             api.stream(self._name, not_found_for=CUT_OFF_SECONDS)
         except StreamNotFoundError:
-            logger.warning("%s Its messages are left out.", error)
+            self._left_out(f"{error} Its messages are left out.", f"gone {self._wanted.created}")
             return False
         raise MissedHeartbeatError(f"the stream was not found for a moment: {error}") from error
 
@@ -355,7 +354,7 @@ class _RangeReader:
             f"{last} were removed {facts.removed_by}, before they were read"
             f"{' completely' if self._next > self._wanted.start else ''}."
         )
-        self._lost(first, last, message)
+        self._lost(first, last, message, f"removed {facts.removed_by}, before they were read")
 
     def _check_copy(self) -> None:
         """Whether the stream was replaced by a copy without the last message that was planned."""
@@ -366,20 +365,22 @@ class _RangeReader:
         if now != planned.ns:
             message = planned.replaced(self._name, now)
             if self._strict:
-                raise DataLossError(
-                    self._name,
-                    planned.seq,
-                    planned.seq,
-                    f"{message}, after this read was planned: load the DataFrame again, or set "
-                    "failOnDataLoss to false to read what is there.",
+                hint = (
+                    ", after this read was planned: load the DataFrame again, or set "
+                    "failOnDataLoss to false to read what is there."
                 )
-            logger.warning("%s; what is there is read.", message)
+                raise DataLossError(self._name, planned.seq, planned.seq, message + hint)
+            self._left_out(f"{message}; what is there is read.", "")
 
-    def _lost(self, first: int, last: int, message: str) -> None:
+    def _left_out(self, sentence: str, key: str) -> None:
+        left_out(logger, sentence, Loss(self._name, sentence, key))
+
+    def _lost(self, first: int, last: int, message: str, how: str) -> None:
         if self._strict:
             hint = " Set failOnDataLoss to false to continue without them."
             raise DataLossError(self._name, first, last, message + hint)
-        logger.warning("%s They are left out.", message)
+        loss = Loss(self._name, how, self._wanted.created, first, last)
+        left_out(logger, f"{message} They are left out.", loss)
 
     # -- batches ---------------------------------------------------------------------------
 

@@ -175,6 +175,7 @@ def ingest(
         try:
             with (
                 stop_on_signals() as stop,
+                watch.losses.gathered(),
                 quiet_spark(
                     f"jetspark ingest {to}",
                     master,
@@ -203,6 +204,7 @@ def ingest(
         rows=rows,
         removed=removed,
         lag=watch.lag,
+        losses=watch.losses.sentences,
         stopped_by=stopped and stopped.name,
         seconds=round(time.monotonic() - began, 3),
     )

@@ -82,6 +82,7 @@ def run(
     try:
         with (
             stop_on_signals() as stop,
+            watch.losses.gathered(),
             quiet_spark(
                 f"jetspark {pipeline.name}",
                 master,
@@ -124,6 +125,7 @@ def run(
         file=str(file),
         rows=watch.rows,
         lag=watch.lag,
+        losses=watch.losses.sentences,
         stopped_by=stopped and stopped.name,
         seconds=round(time.monotonic() - began, 3),
     )

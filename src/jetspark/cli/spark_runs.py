@@ -14,6 +14,7 @@ from rich.text import Text
 
 from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
+from jetspark.cli.losses import Losses
 from jetspark.cli.signals import signals_held
 from jetspark.cli.stream_session import size
 from jetspark.errors import ConfigError, PipelineError, SparkUnavailableError
@@ -184,6 +185,7 @@ class Watch:
         self._outcome = outcome
         self._counted = counted
         self._stored = stored
+        self.losses = Losses()
         self._under_way: dict[StreamingQuery, RowsUnderWay] = {}
         self._began = time.monotonic()
         self._next_line = self._began + _LINE_SECONDS
@@ -235,6 +237,7 @@ class Watch:
                     active := [one for one in queries.values() if one.isActive]
                 ):
                     stop.check()
+                    self.losses.look()
                     for name, query in queries.items():
                         self.done[name].update(query)
                         failure = failure or query.exception()

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from jetspark.bulk.backup import Backup, Part, open_backup
+from jetspark.bulk.losses import Loss, left_out
 from jetspark.errors import DataLossError
 from jetspark.spark import planning
 from jetspark.spark.options import SourceOptions
@@ -79,7 +80,7 @@ class JetStreamBackupReader(DataSourceReader):
         if self._options.fail_on_data_loss:
             hint = " Set failOnDataLoss to false to begin there."
             raise DataLossError(facts.name, first, facts.first_seq - 1, message + hint)
-        logger.warning("%s", message)
+        left_out(logger, message, Loss(facts.name, message))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs on an executor; Spark sends a placeholder when nothing was planned."""

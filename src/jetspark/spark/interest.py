@@ -16,6 +16,7 @@ import logging
 from collections.abc import Mapping
 
 from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.losses import Loss, left_out
 from jetspark.bulk.standing_consumer import StandingConsumer
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError, DataLossError, RequestTimeoutError
@@ -55,6 +56,8 @@ def hold(
                 one.last_seq,
                 f"{lost} Set failOnDataLoss to false to go on with what there is.",
             )
+        if lost is not None:
+            left_out(logger, lost, Loss(stream, lost))
         if position is None:
             _check_lasting(one)
             consumer.make()

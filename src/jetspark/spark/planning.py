@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.losses import Loss
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.err_codes import STREAM_NOT_FOUND
 from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError
@@ -139,19 +140,21 @@ def check_same(
             raise facts[name].another_than(offset.created, advice)
 
 
-def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> str | None:
-    """A sentence about what a query with `failOnDataLoss=false` skips; None for nothing."""
+def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> Loss | None:
+    """What a query with `failOnDataLoss=false` skips; None for nothing."""
     if facts is None:
-        return f"{_gone(stream)}; the query continues without it."
+        sentence = f"{_gone(stream)}; the query continues without it."
+        return None if offset.gone else Loss(stream, sentence, f"gone {offset.created}")
     if facts.created != offset.created:
         said = facts.another_than(
             offset.created,
             "It is read from its first message, without what was not read of the old one.",
         )
-        return str(said)
+        return Loss(stream, str(said), f"made {facts.created}")
     if facts.last_seq < offset.known:
         until = f"What is stored meanwhile up to sequence {offset.next - 1} is not read."
-        return f"{_shorter(facts, offset)} {until}"
+        # The end is another one each time, while the stream grows.
+        return Loss(stream, f"{_shorter(facts, offset)} {until}", f"short of {offset.known}")
     return None  # the reader reports a missing head, since it knows how far it has read
 
 

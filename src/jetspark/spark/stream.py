@@ -28,6 +28,7 @@ from pyspark.sql.streaming.datasource import (
 
 from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.leaders import expect
+from jetspark.bulk.losses import Loss, left_out
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError, DataLossError, PermissionsError
 from jetspark.spark import interest, planning
@@ -265,7 +266,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         for loss in found:
             if strict:
                 raise loss
-            logger.warning("%s", loss)
+            left_out(logger, str(loss), Loss(loss.stream, str(loss)))
         self._compared_on = asked or server
 
     def _check_subjects(
@@ -285,9 +286,9 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             if (loss := planning.loss(name, facts.get(name), offset))
         }
         for name, loss in losses.items():
-            if self._told.get(name) != loss:
-                logger.warning("%s", loss)
-        self._told = losses
+            if self._told.get(name) != loss.key:
+                left_out(logger, loss.said, loss)
+        self._told = {name: loss.key for name, loss in losses.items()}
 
     # -- documents -------------------------------------------------------------------------
 
