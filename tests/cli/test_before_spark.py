@@ -441,6 +441,8 @@ def test_start_accepts_a_position_a_time_or_an_age() -> None:
     for bare in ("earliest", "Latest", "17", '{"A": 5}'):
         assert starting(bare) == {"startingOffsets": bare}
     assert starting("2026-01-31T12:00:00Z")["startingTimestamp"] == "2026-01-31T12:00:00Z"
+    assert starting("2026-01-31T12:00:00Z")["startingOffsetsByTimestampStrategy"] == "latest"
+    assert starting("9026-01-31T12:00:00Z") == {"startingTimestamp": "9026-01-31T12:00:00Z"}
     assert starting("2026-01-31 12:00:00+02:00")["startingTimestamp"] == "2026-01-31T10:00:00Z"
     here = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.mktime((2026, 1, 31) + (0,) * 6)))
     assert starting("2026-01-31")["startingTimestamp"] == here
@@ -476,6 +478,41 @@ def test_a_start_behind_the_end_is_told_before_spark_is_started(
     assert "ends at sequence" not in told("4")
     (tmp_path / "new").mkdir()  # something may have been read: the checkpoint decides
     assert "ends at sequence" not in told("5")
+
+
+@pytest.mark.parametrize("messages", [0, 3])
+def test_a_time_after_the_last_message_is_told_before_spark_is_started(
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    messages: int,
+) -> None:
+    name = unique("START")
+    admin.create(name, name)
+    if messages:
+        admin.fill(numbered(name, messages))
+    command = ["ingest", name, "--to", str(tmp_path / "new"), "--server", shared_server.url]
+
+    def told(*more: str) -> str:
+        assert app.run([*command, *more]) == app.FAILED
+        assert not (tmp_path / "new").exists()
+        return capsys.readouterr().err
+
+    future, past = "9026-01-31T12:00:00Z", "2020-01-01T00:00:00Z"
+    says = (
+        f"Stream {name!r} has no message at or after {future}; give --option "
+        "startingOffsetsByTimestampStrategy=latest to begin behind its last one.\n"
+    )
+    latest = ["--option", "startingOffsetsByTimestampStrategy=latest"]
+    spark = "Java"  # is missing here: Spark was to be started
+    for way in (["--start", future], ["--option", f"startingTimestamp={future}"]):
+        assert told(*way) == says
+        assert spark in told(*way, *latest)
+    assert spark in told("--start", past)  # all that comes is later
+    own = told("--option", f"startingTimestamp={past}")
+    assert spark in own if messages else own == says.replace(future, past)
 
 
 def test_a_start_with_a_hyphen_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:

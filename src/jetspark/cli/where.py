@@ -70,9 +70,12 @@ def starting(text: str) -> dict[str, str]:
 
 
 def _from(ns: int) -> dict[str, str]:
-    # Without messages since then, reading begins at the end of the stream.
-    strategy = {"startingOffsetsByTimestampStrategy": "latest"}
-    return {"startingTimestamp": format_isotime(ns)} | strategy
+    start = {"startingTimestamp": format_isotime(ns)}
+    if ns <= time.time_ns():
+        # Without messages since then, all that come are later than that: begin at the end. Before
+        # a time to come there may be others first.
+        start["startingOffsetsByTimestampStrategy"] = "latest"
+    return start
 
 
 def _moment(text: str) -> int:

@@ -227,12 +227,11 @@ def resolve_positions(
 
 
 def check_start(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> None:
-    """Raise ConfigError where a streaming query would begin behind the end of a stream.
-
-    Starts by time are not looked up.
-    """
+    """Raise ConfigError where a streaming query would begin behind the end of a stream."""
     start = options.starting_positions("latest")
     start.check(facts)
+    if any(isinstance(one, AtTime) for one in start.all()):
+        resolve_positions(options, start, facts, end=False)
     wanted = {name: one for name in facts if isinstance(one := start.of(name), int)}
     sure = streams_facts(options, sure=True) if wanted else {}
     for name, sequence in wanted.items():
