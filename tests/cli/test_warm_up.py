@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +62,30 @@ def test_failure_is_one_sentence(
     monkeypatch.setattr(class_archive, "_train", lambda _file, _lock: "Traceback\nno space left")
     assert app.run(["warm-up"]) == app.FAILED
     assert capsys.readouterr().err == "Spark does not start faster: no space left\n"
+
+
+@pytest.mark.spark
+def test_a_full_disk_is_told_with_its_folder_and_no_archive_is_begun(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    monkeypatch.setattr(class_archive, "_train", lambda _file, _lock: pytest.fail("begun"))
+    free = SimpleNamespace(free=50_331_648)
+    monkeypatch.setattr("shutil.disk_usage", lambda place: free if place == folder else None)
+    assert app.run(["warm-up"]) == app.FAILED
+    assert capsys.readouterr().err == (
+        f"Spark does not start faster: the disk of {folder} has 50 MB free, and an archive needs "
+        "about 200: free some, or set JETSPARK_CLASS_ARCHIVES to a folder on another disk.\n"
+    )
+    archive = class_archive.class_archive()
+    assert archive is not None
+    monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("begun"))
+    assert not archive.make_later()
+    assert not list(folder.iterdir())
+    free.free = 10**9  # the user has freed some
+    monkeypatch.setattr(
+        class_archive, "_train", lambda file, _lock: file.write_text("classes") and ""
+    )
+    assert app.run(["warm-up"]) == app.DONE
 
 
 def test_switched_off_it_says_so(

@@ -37,6 +37,8 @@ VARIABLE = "JETSPARK_CLASS_ARCHIVES"
 not set."""
 
 _KEPT = 4
+_SIZE = 200_000_000
+"""About what an archive needs, in bytes."""
 _MAKING_SECONDS = 600.0
 _AFTER_FAILURE_SECONDS = 86_400.0
 _BLOCK = 1 << 20
@@ -93,6 +95,8 @@ class ClassArchive:
                 return True
             self._failed.unlink(missing_ok=True)
             _remove_unfinished(self._folder, self.file.stem)
+            if self._lacking_room():  # not for a day: there may be room at any time
+                return False
             unfinished = self.file.with_suffix(f".unfinished{os.getpid()}")
             try:
                 reason = _train(unfinished, lock)
@@ -113,9 +117,10 @@ class ClassArchive:
     def make_later(self) -> bool:
         """Create it in a separate process of lowest priority, which outlives this one.
 
-        Returns whether it does: not if that is unnecessary, or another process is creating it.
+        Returns whether it does: not if that is unnecessary, without the room for it, or if another
+        process is creating it.
         """
-        if self.sound() or self._failed_lately():
+        if self.sound() or self._failed_lately() or self._lacking_room():
             return False
         with suppress(OSError):
             if (held := _acquired(self._lock_file, 0)) is None:
@@ -137,10 +142,25 @@ class ClassArchive:
 
     def failure(self) -> str:
         """Why the last `make` failed."""
+        if lacking := self._lacking_room():
+            return lacking
         try:
             return self._failed.read_text().strip().rpartition("\n")[2]
         except OSError:
             return "another process makes the archive, and is not done."
+
+    def _lacking_room(self) -> str:
+        """A sentence if the disk is too full for it; Java would only write nothing."""
+        try:
+            free = shutil.disk_usage(self._folder).free
+        except OSError:
+            return ""
+        if free >= _SIZE:
+            return ""
+        return (
+            f"the disk of {self._folder} has {free // 10**6} MB free, and an archive needs about "
+            f"{_SIZE // 10**6}: free some, or set {VARIABLE} to a folder on another disk."
+        )
 
     def _failed_lately(self) -> bool:
         try:
