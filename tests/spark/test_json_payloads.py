@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql.functions import unix_date, unix_micros
+from pyspark.sql.functions import col, from_json, unix_date, unix_micros
 from tests.support.json_payloads import FIELDS, payload
 
 from jetspark.errors import ConfigError
@@ -44,6 +44,39 @@ def test_rows_are_those_of_sparks_parser(
     pairs = zip(_rows(found), _rows(expected), strict=True)
     different = [(repr(one), repr(other)) for one, other in pairs if repr(one) != repr(other)]
     assert not different[:5]
+
+
+def test_bytes_that_are_not_utf_8_are_replaced_as_sparks_parser_does_it(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    name = unique("JSON")
+    rng = random.Random(11)
+    wrong = [
+        *(b"\xed\xa0\x80", b"\xed\xa0\x80\xed\xb0\x80", b"\xc0\x80", b"\xc3", b"\xff", b"\x80"),
+        *(b"\xe0\x80\x80", b"\xe2\x82", b"\xf4\x90\x80\x80", b"\xf0\x9f\x98", b"\xfe\xff"),
+    ]
+    texts = [rng.choice(wrong) + rng.choice((b"", b"x", b"\xc3\xa9")) for _ in range(200)]
+    forms = (b'{"a": "%s", "n": 1}', b'{"n": 1, "b%s": 2, "a": "y"}', b'{"a": "x", "n": %s}')
+    payloads = [rng.choice(forms) % (rng.choice((b"", b"z")) + text) for text in texts]
+    payloads += [b'{"a": "x"}%s' % one for one in wrong] + [b'%s{"a": "x"}' % one for one in wrong]
+    payloads += [b'{"a": "\xf0"} x }']
+    admin.create(name, name)
+    admin.fill([(name, one) for one in payloads])
+    options = {"servers": shared_server.url, "stream": name}
+    ddl = "a STRING, n INT"
+    more = parsing(spark, options, ddl, "json")
+    rows = spark.read.format("jetstream").options(**options).load()
+    parsed = from_json(col("data").cast("string"), ddl)
+    expected = rows.select("seq", parsed.alias("_")).select("seq", "_.*").orderBy("seq").collect()
+    assert "\ufffd" in str(expected)
+    for given in ({}, more):
+        source = spark.read.format("jetstream").options(**options, **given).load()
+        fields = with_json_fields(source, ddl, "json", parsed=bool(given)).orderBy("seq")
+        assert fields.select("seq", "a", "n").collect() == expected
+        for row in fields.select("seq", "_corrupt_record").collect():
+            kept = payloads[row.seq - 1].decode("utf-8", "replace")
+            damaged = row.seq > len(texts)
+            assert row["_corrupt_record"] in ((kept,) if damaged else (None, kept))
 
 
 @pytest.mark.parametrize("kind", ["STRING", "STRUCT<a: INT>"])

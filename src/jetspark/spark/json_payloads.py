@@ -70,7 +70,8 @@ def parsing(spark: SparkSession, options: Mapping[str, str], ddl: str, said: str
 def with_json_fields(source: DataFrame, ddl: str, said: str, *, parsed: bool = False) -> DataFrame:
     """The source's rows with the fields of a schema (Spark DDL) instead of the payload.
 
-    Bytes that are not UTF-8 become U+FFFD, as in headers: no reader of a table takes them as text.
+    Bytes that are not UTF-8 become U+FFFD: in the fields as Spark's parser replaces them, in what
+    is kept as in headers, since no reader of a table takes them as text.
 
     `said`: the name of the schema's option, for messages. `parsed`: the source was loaded with the
     options of `parsing`, which were not empty. Raises ConfigError.
@@ -80,8 +81,11 @@ def with_json_fields(source: DataFrame, ddl: str, said: str, *, parsed: bool = F
     columns = [name for name in source.columns if name not in fields]
     payload, kept = _divided(columns, said)
     json_columns(ddl, said, columns)
-    text = F.make_valid_utf8(F.col(payload).cast("string"))
-    corrupt = F.coalesce(F.col(_WHOLE).getField(CORRUPT), _more_than_an_object(text))
+    text = F.col(payload).cast("string")
+    corrupt = F.coalesce(
+        F.make_valid_utf8(F.col(_WHOLE).getField(CORRUPT)),
+        _more_than_an_object(F.make_valid_utf8(text)),
+    )
     whole = F.from_json(
         text,
         StructType([*schema, StructField(CORRUPT, StringType())]),
