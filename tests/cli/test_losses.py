@@ -24,6 +24,7 @@ LENIENT = ("--option", "failOnDataLoss=false")
 logger = logging.getLogger("jetspark.of_spark")
 
 
+@pytest.mark.spark
 def test_ingest_warns_of_messages_that_were_removed_unread(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
@@ -47,6 +48,7 @@ def test_ingest_warns_of_messages_that_were_removed_unread(
     assert (told["rows"], told["losses"]) == (50, [sentence])
 
 
+@pytest.mark.spark
 def test_a_pipeline_warns_of_what_its_planning_and_its_partitions_leave_out(
     shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
