@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.processes import finish, jetspark
@@ -12,6 +13,9 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.bulk.losses import Loss, left_out
 from jetspark.cli.losses import Losses
+from jetspark.cli.outcome import Outcome
+from jetspark.cli.signals import stop_on_signals
+from jetspark.cli.spark_runs import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,3 +108,29 @@ def test_each_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     left_out(logger, "nobody asks", Loss("S", "nobody asks"))
     losses.look(now=True)
     assert len(losses.sentences) == 2
+
+
+def test_a_loss_is_told_while_the_query_runs(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jetspark.cli.losses._GATHER_SECONDS", 0.0)
+    watch = Watch(Outcome())
+    told: list[bool] = []
+
+    def wait(_: float) -> None:
+        told.append("S is gone" in [record.message for record in caplog.records])
+        left_out(logger, "a batch", Loss("S", "S is gone"))
+        query.isActive = len(told) < 2
+
+    query: Any = SimpleNamespace(
+        recentProgress=[],
+        lastProgress=None,
+        isActive=True,
+        stop=lambda: None,
+        exception=lambda: None,
+        awaitTermination=wait,
+    )
+    query.status = {"message": "Processing new data"}
+    with stop_on_signals() as stop, watch.losses.gathered():
+        watch.run({"t": query}, stop)
+    assert told == [False, True]
