@@ -143,14 +143,12 @@ def check_same(
 def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> Loss | None:
     """What a query with `failOnDataLoss=false` skips; None for nothing."""
     if facts is None:
-        sentence = f"{_gone(stream)}; the query continues without it."
-        return None if offset.gone else Loss(stream, sentence, f"gone {offset.created}")
+        said = f"{_gone(stream)}; the query continues without it."
+        return None if offset.gone else Loss(stream, said, f"gone {offset.created}")
     if facts.created != offset.created:
-        said = facts.another_than(
-            offset.created,
-            "It is read from its first message, without what was not read of the old one.",
-        )
-        return Loss(stream, str(said), f"made {facts.created}")
+        advice = "It is read from its first message, without what was not read of the old one."
+        said = str(facts.another_than(offset.created, advice))
+        return Loss(stream, said, f"made {facts.created}")
     if facts.last_seq < offset.known:
         until = f"What is stored meanwhile up to sequence {offset.next - 1} is not read."
         # The end is another one each time, while the stream grows.
