@@ -120,7 +120,10 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*REPLAY, "--guarantee", "once"], "--guarantee must be at-least-once, "),
         ([*REPLAY, "--guarantee", "exactly-once"], "give --transaction-id, a name of your own"),
         ([*REPLAY, "--prepare-stream"], "--prepare-stream is for guarantee exactly-once."),
-        (["replay", "no/table", *REPLAY[2:]], "There is no no/table."),
+        (
+            ["replay", "no/table", *REPLAY[2:]],
+            f"There is no file or folder {Path.cwd()}/no/table: ",
+        ),
         (["replay", "x" * 256, *REPLAY[2:]], "table is too long: "),
         ([*REPLAY, "--master", "lokal"], "--master 'lokal': write local[*]"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from tests.support.raw_client import RawClient
 
 from jetspark import blocking
 from jetspark.cli import app
+from jetspark.full_client import connect
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +54,29 @@ def test_what_pub_publishes_sub_shows(
     assert capsys.readouterr().out == (
         f"1 published to {subject}, 9 bytes each.\n2 published to {subject}, 0 bytes each.\n"
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_pub_that_is_stopped_tells_how_many_it_published(
+    number: int, shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    subject, url = unique("cli"), shared_server.url
+    came, seen = asyncio.Event(), 0
+
+    def count(_: object) -> None:
+        nonlocal seen
+        seen += 1
+        came.set()
+
+    async with connect(url) as nc:
+        nc.listen(subject, count)
+        await nc.flush()
+        with jetspark("pub", subject, "x", "--count", "50000000", "--server", url) as command:
+            await asyncio.wait_for(came.wait(), 20)
+            code, out, err = await asyncio.to_thread(end, command, number)
+        await nc.flush()  # the server has received all before the command ended
+    assert (code, out) == (128 + number, "")
+    assert err == f"Stopped: {seen:,} of 50,000,000 published to {subject}.\n"
 
 
 def test_sub_prints_lines_of_json(shared_server: NatsServer, unique: Callable[[str], str]) -> None:

@@ -56,6 +56,8 @@ async def test_many_keys_have_no_entries_without_a_value(filled: Bucket) -> None
     assert {key: entry.value for key, entry in snapshot.items()} == {"a.1": b"4", "b": b"3"}
     assert snapshot.revision == 5
     assert set(await filled.get_many("a.*")) == {"a.1"}
+    nothing = await filled.get_many(["none"])
+    assert (len(nothing), nothing.revision) == (0, 0)
     assert await filled.get_many(["c"]) == {}
     last = await filled.put("x", b"0")
     assert (await filled.get_many(["c"], leader=True)).revision == last

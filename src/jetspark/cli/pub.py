@@ -15,7 +15,9 @@ from jetspark.cli.messages import (
 )
 from jetspark.cli.signals import run_until_signal
 from jetspark.cli.where import where
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, JetsparkError
+
+_LAST_FLUSH = 2.0  # seconds, after Ctrl-C
 
 
 def pub(
@@ -53,10 +55,23 @@ def pub(
     data = read_payload(payload or "", stdin=stdin)
 
     async def publish() -> None:
+        import asyncio
+
         async with jetspark.connect(**options) as nc:
-            for _ in range(count):
-                await nc.publish(subject, data, reply=reply, headers=headers)
-            await nc.flush()
+            sent = 0
+            try:
+                while sent < count:
+                    await nc.publish(subject, data, reply=reply, headers=headers)
+                    sent += 1
+                await nc.flush()
+            except asyncio.CancelledError as stopped:
+                most = ""
+                try:
+                    await nc.flush(_LAST_FLUSH)
+                except JetsparkError:
+                    most = "at most "  # the server may not have all of them
+                stopped.add_note(f"Stopped: {most}{sent:,} of {count:,} published to {subject}.")
+                raise
             # The server reports a refused subject before it answers the flush.
             if isinstance(nc.last_error, jetspark.PermissionsError):
                 raise nc.last_error

@@ -47,8 +47,8 @@ class Snapshot(Mapping[str, Entry]):
     def __init__(self, entries: dict[str, Entry], revision: int) -> None:
         self._entries = entries
         self.revision = revision
-        """Every entry up to this one is taken into account, and none after it; 0 when there are
-        no entries and `leader` was not asked for."""
+        """Every entry up to this one is taken into account, and none after it. 0 when no key had
+        an entry and `leader` was not asked for: a server's answer names no revision then."""
 
     def __getitem__(self, key: str) -> Entry:
         return self._entries[key]

@@ -95,8 +95,9 @@ class ReadOnlyBucket:
         """The entries of many keys, all as they were at one revision of the bucket.
 
         `keys`: keys or filters; one without a value is left out. `leader`: not before the last
-        write that was acknowledged when it was called. At most 1,024 keys and 32 MiB: otherwise
-        DirectGetError. Needs server 2.11, and a bucket with direct gets. Raises
+        write that was acknowledged when it was called. `revision` of the result is 0 when no key
+        has an entry and `leader` is not set: a server does not tell it then. At most 1,024 keys and
+        32 MiB: otherwise DirectGetError. Needs server 2.11, and a bucket with direct gets. Raises
         RequestTimeoutError when other writers never paused long enough, UnsupportedByServerError,
         and as every call of a bucket (see `Bucket`).
         """

@@ -69,7 +69,10 @@ class Replay:
         path = Path(self.table.removeprefix("file:"))
         if self._format.casefold() in _FILES and named:
             if not path.exists():
-                raise ConfigError(f"There is no {self.table}.")
+                raise ConfigError(
+                    f"There is no file or folder {path.absolute()}: give the folder or URI of a "
+                    "table, or catalog:namespace.table of an Iceberg catalog."
+                )
             if (found := format_of(path)) is not None:
                 raise ConfigError(
                     f"{self.table} is a table in {found}, whose folder also has files that are not "
