@@ -151,6 +151,14 @@ def test_a_mistake_is_reported_with_its_line(
     assert str(caught.value).startswith(f"{tmp_path / 'p.toml'}:{line}: ")
 
 
+def test_adopting_is_of_one_run_and_no_key(tmp_path: Path) -> None:
+    text = GOOD.replace(
+        'format = "parquet"\npath = "lake/orders"', 'format = "jetspark-delta"\npath = "x"'
+    )
+    with pytest.raises(ConfigError, match="give jetspark run --adopt once in place of adopttable"):
+        read(tmp_path, text.replace('path = "x"', 'path = "x"\nadopttable = "true"'))
+
+
 EXACTLY = """
 [sinks.a]
 format = "jetstream"

@@ -214,6 +214,8 @@ class _Reader:
                     f"write checkpoint at the top of the file in place of {key}: each sink has its "
                     "folder there.",
                 )
+            if key.casefold() == "adopttable" and lakehouse_format(kind) is not None:
+                self._fail((*where, key), f"give jetspark run --adopt once in place of {key}.")
         self._check_path(where, kind, table)
         self._check_own_keys(where, kind, table, _OF_SINKS)
         options = self._texts(where, table)
