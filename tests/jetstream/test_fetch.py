@@ -296,7 +296,7 @@ async def test_what_a_cancelled_fetch_without_acks_has_received_is_reported(
         with pytest.raises(asyncio.CancelledError):
             await waiting
         error = await asyncio.wait_for(reported.get(), 10)
-        assert "'n' was cancelled: what was delivered to it is lost" in str(error)
+        assert "'n' was cancelled: what was delivered to it and not taken" in str(error)
         assert reported.empty()
 
 
