@@ -49,6 +49,7 @@ def make_proxy(request: pytest.FixtureRequest) -> Iterator[MakeProxy]:
 
 async def refusals(url: str, **options: Any) -> list[JetsparkError]:
     """The errors of the asyncio client, the blocking one and a bulk link."""
+    options = {"connect_timeout": WITHIN} | options
     errors: list[JetsparkError] = []
     with pytest.raises(JetsparkError) as raised:
         await jetspark.connect(url, **options)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,8 +91,10 @@ def is_alive(pid: int) -> bool:
 
 def descendants(pid: int) -> list[int]:
     """Children of a process, their children, and so on (Linux)."""
-    children = Path(f"/proc/{pid}/task").glob("*/children")
-    found = [int(child) for one in children for child in one.read_text().split()]
+    found: list[int] = []
+    with suppress(OSError):  # it, or one of its threads, has ended
+        for one in Path(f"/proc/{pid}/task").glob("*/children"):
+            found += map(int, one.read_text().split())
     return [*found, *(later for child in found for later in descendants(child))]
 
 
