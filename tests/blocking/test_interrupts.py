@@ -8,10 +8,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.blocking.interrupted import interrupt_next_wait
 
 from jetspark.blocking import connect
 from jetspark.blocking.listing import Listing
-from jetspark.blocking.loop_thread import _Call, current
+from jetspark.blocking.loop_thread import current
 from jetspark.jetstream.listing import Listing as AsyncListing
 
 if TYPE_CHECKING:
@@ -38,23 +39,7 @@ def test_a_listing_that_still_cleans_up_does_not_hide_an_interrupt(
             await go_on.wait()
             ended.set()
 
-    class Interrupted:
-        """A lock whose first waiter gets a Ctrl-C."""
-
-        def acquire(self, timeout: float) -> bool:
-            assert begun.wait(30)
-            monkeypatch.undo()
-            raise KeyboardInterrupt
-
-        def release(self) -> None: ...
-
-    create = _Call.__init__
-
-    def make(self: _Call, *args: object) -> None:
-        create(self, *args)  # type: ignore[arg-type]
-        self.ended = Interrupted()  # type: ignore[assignment]
-
-    monkeypatch.setattr(_Call, "__init__", make)
+    interrupt_next_wait(monkeypatch, begun)
     with pytest.raises(KeyboardInterrupt):
         list(Listing(thread, AsyncListing(read)))
     thread.call(go_on.set)

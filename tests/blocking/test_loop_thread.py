@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+from tests.blocking.interrupted import interrupt_next_wait
 
 from jetspark import errors
 from jetspark.blocking.caller_side import drive
@@ -74,25 +75,9 @@ def test_an_interrupted_wait_cancels_its_coroutine(monkeypatch: pytest.MonkeyPat
         finally:
             ended.set()
 
-    class Interrupted:
-        """A lock whose waiter gets a Ctrl-C."""
-
-        def acquire(self, timeout: float) -> bool:
-            assert begun.wait(30)
-            raise KeyboardInterrupt
-
-        def release(self) -> None: ...
-
-    create = _Call.__init__
-
-    def make(self: _Call, *args: object) -> None:
-        create(self, *args)  # type: ignore[arg-type]
-        self.ended = Interrupted()  # type: ignore[assignment]
-
-    monkeypatch.setattr(_Call, "__init__", make)
+    interrupt_next_wait(monkeypatch, begun)
     with pytest.raises(KeyboardInterrupt):
         thread.run(wait)
-    monkeypatch.undo()
     assert ended.wait(30)
     thread.run(asyncio.sleep, 0)
     assert thread.calls == set()

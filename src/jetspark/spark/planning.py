@@ -81,7 +81,8 @@ def reach(
     With `fail_on_data_loss` it raises StreamRecreatedError or DataLossError; otherwise lost
     messages are left out.
     """
-    offset = replace(offset, gone=False)
+    if offset.gone:
+        offset = replace(offset, gone=False)
     if facts.created != offset.created:
         if fail_on_data_loss:
             raise facts.another_than(
