@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -164,6 +165,28 @@ def test_version_names_the_package_and_the_kernel(capsys: pytest.CaptureFixture[
     assert app.run(["--version"]) == app.DONE
     kernel = {"c": "C", "python": "plain-Python"}[IMPLEMENTATION]
     assert capsys.readouterr().out == f"jetspark {__version__} ({kernel} kernel)\n"
+
+
+def test_version_says_that_the_c_kernel_could_have_been_built(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def told() -> str:
+        app.run(["--version"])
+        return " ".join(capsys.readouterr().out.split())
+
+    monkeypatch.setattr("jetspark.wire.kernel.IMPLEMENTATION", "python")
+    monkeypatch.delenv("JETSPARK_KERNEL", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    alone = f"jetspark {__version__} (plain-Python kernel)"
+    assert told() == alone
+    compiler = tmp_path / "clang"
+    compiler.touch(0o755)
+    assert told() == (
+        f"{alone} The faster C kernel was not built, or cannot be loaded, although there is a "
+        "compiler (clang): install jetspark again with `pip install -v`, which shows why."
+    )
+    monkeypatch.setenv("JETSPARK_KERNEL", "python")
+    assert told() == alone
 
 
 def test_options_before_the_command_are_told_to_follow_it(

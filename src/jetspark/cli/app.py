@@ -8,6 +8,9 @@ something is wrong.
 
 from __future__ import annotations
 
+import os
+import shutil
+import sysconfig
 from typing import TYPE_CHECKING
 
 from cyclopts import App, CycloptsError, CycloptsPanel, UnknownCommandError
@@ -39,6 +42,7 @@ def make_app(called: str = "") -> App:
         name="jetspark",
         help="Move events between NATS JetStream and Apache Spark.",
         version=_version,
+        version_format="plaintext",
         console=console.out,
         error_console=console.err,
         exit_on_error=False,
@@ -108,5 +112,20 @@ def _version() -> str:
     from jetspark.version import __version__
     from jetspark.wire.kernel import IMPLEMENTATION
 
-    kernel = "C kernel" if IMPLEMENTATION == "c" else "plain-Python kernel"
-    return f"jetspark {__version__} ({kernel})"
+    if IMPLEMENTATION == "c":
+        return f"jetspark {__version__} (C kernel)"
+    said = f"jetspark {__version__} (plain-Python kernel)"
+    wanted = os.environ.get("JETSPARK_KERNEL") == "python"
+    # Without the GIL there is no C kernel yet.
+    if wanted or sysconfig.get_config_var("Py_GIL_DISABLED") or not (compiler := _compiler()):
+        return said
+    return (
+        f"{said}\nThe faster C kernel was not built, or cannot be loaded, although there is a "
+        f"compiler ({compiler}): install jetspark again with `pip install -v`, which shows why."
+    )
+
+
+def _compiler() -> str | None:
+    """The C compiler that an installation would use."""
+    said = os.environ.get("CC") or sysconfig.get_config_var("CC") or ""
+    return next(filter(shutil.which, [*said.split()[:1], "cc", "gcc", "clang"]), None)

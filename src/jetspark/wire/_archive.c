@@ -69,17 +69,17 @@ uint32_t crc32c_portable(const uint8_t *at, size_t size) {
 }
 
 #ifdef ON_X86
-__attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(const uint8_t *at, size_t size) {
+/* In assembly: compilers disagree about which target the intrinsics of crc32 need. */
+static uint32_t crc32c_sse42(const uint8_t *at, size_t size) {
     uint64_t crc = 0xFFFFFFFFu;
     for (; size >= 8; at += 8, size -= 8) {
         uint64_t word;
         memcpy(&word, at, 8);
-        crc = _mm_crc32_u64(crc, word);
+        __asm__("crc32q %1, %0" : "+r"(crc) : "r"(word));
     }
-    uint32_t short_crc = (uint32_t)crc;
     for (; size; at++, size--)
-        short_crc = _mm_crc32_u8(short_crc, *at);
-    return ~short_crc;
+        __asm__("crc32b %1, %0" : "+r"(crc) : "q"(*at));
+    return ~(uint32_t)crc;
 }
 #endif
 

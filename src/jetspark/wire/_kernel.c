@@ -1549,7 +1549,7 @@ static void delivered_free(Delivered *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     Py_XDECREF(self->client);
-    Py_XDECREF(self->frame);
+    Py_XDECREF((PyObject *)self->frame);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
