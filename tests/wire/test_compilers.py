@@ -1,4 +1,4 @@
-"""The C kernel is built where the compiler is strict, too: it is optional, so nobody would see it fail.
+"""Strict compilers build the C kernel, too: it is optional, so nobody would see that they do not.
 
 The compilers that are there are asked; clang is Debian's package of that name.
 """
