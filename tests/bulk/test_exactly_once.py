@@ -314,8 +314,31 @@ def test_purged_target_stops_the_writer(target: Target, how: dict[str, Any]) -> 
     target.commit(0, 1)
     with Admin(target.url) as admin:
         admin.purge(target.stream, **how)
-    with pytest.raises(LedgerError, match="has lost acknowledged messages"):
+    with pytest.raises(LedgerError, match="no longer has the last marker"):
         target.commit(1, 1)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [lambda rows: rows[:-1], lambda rows: [*rows[:-1], (rows[0][0], None, b"another")]],
+    ids=["fewer rows", "one other row"],
+)
+def test_a_transaction_with_other_rows_is_refused_and_the_first_one_finished(
+    target: Target, monkeypatch: pytest.MonkeyPatch, other: Callable[[Any], Any]
+) -> None:
+    def commit(rows: list[EncodedMessage], parts: int) -> None:
+        pieces = [stage(target.ledger(), rows[part::parts], digest=True) for part in range(parts)]
+        target.writer().commit(0, pieces, lanes=2)
+
+    rows = target.rows(0, 2000)
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        crash_after(patch, BatchCopier, "_round", 1)
+        commit(rows, 3)
+    with pytest.raises(LedgerError, match="has the 2,000 rows of an earlier write"):
+        commit(other(rows), 2)
+    commit(rows[::-1], 2)
+    target.expect(0, 2000)
+    target.check()
 
 
 def test_markers_may_outlive_the_rows(

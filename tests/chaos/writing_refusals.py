@@ -252,7 +252,7 @@ def one_of(*kinds: Callable[[Run], Outcome]) -> Callable[[Run], Outcome]:
 
 
 _LOST_LEDGER = "it has no record of the batches in between"
-_LOST_ROWS = "has lost acknowledged messages"
+_LOST_ROWS = "no longer has the last marker"
 
 ledger_lost: Any = one_of(
     lost_between_batches(_delete_ledger, _LOST_LEDGER),

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from tests.support.streams import Admin
 
+from jetspark.errors import JetsparkError
 from jetspark.spark.failures import explain
+from jetspark.spark.sink_options import parse_sink_options
+from jetspark.spark.sink_target import look_at
 from jetspark.spark.starting import begun
+from jetspark.spark.writer import JetStreamBatchWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,7 +112,7 @@ def test_message_ids_make_a_second_write_harmless(
     assert payloads(spark, shared_server, stream) == wanted(50)
 
 
-def test_a_transaction_is_written_once(
+def test_a_transaction_is_written_once_and_refuses_other_rows(
     spark: SparkSession, shared_server: NatsServer, stream: str, exactly: dict[str, str]
 ) -> None:
     for parts in (3, 1):
@@ -116,7 +123,40 @@ def test_a_transaction_is_written_once(
             transactionId="load-1",
             **exactly,
         )
+    others = numbers(spark, stream, 3000).selectExpr("subject", "concat(data, '!') data")
+    with pytest.raises(PySparkException) as caught:
+        write(others, shared_server, stream, transactionId="load-1", **exactly)
+    assert "this write has other rows" in str(explain(caught.value))
     assert payloads(spark, shared_server, stream) == wanted(3000)
+
+
+@pytest.mark.parametrize(
+    ("subject", "payload", "says"),
+    [
+        (None, b"2", "no subject"),
+        ("elsewhere", b"2", "does not belong to the stream"),
+        ("a b", b"2", "Bad subject"),
+        ("{stream}.2", b"2" * 2000, "message size exceeds maximum allowed"),
+    ],
+)
+def test_spark_does_not_write_again_because_of_a_row_that_cannot_be_stored(
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    subject: str | None,
+    payload: bytes,
+    says: str,
+) -> None:
+    stream = unique("SINK")
+    admin.create(stream, f"{stream}.>", max_msg_size=1000)
+    options = parse_sink_options({"servers": shared_server.url, "stream": stream})
+    target = replace(look_at(options), largest=10_000)  # so that the server refuses what is larger
+    writer = JetStreamBatchWriter(options, target)
+    subjects = [f"{stream}.1", subject and subject.format(stream=stream)]
+    rows = pa.record_batch({"subject": subjects, "data": [b"1", payload]})
+    answer = pickle.loads(pickle.dumps(writer.write(iter([rows]))))  # the task does not fail
+    with pytest.raises(JetsparkError, match=says):
+        writer.commit([answer])
 
 
 class Copy:

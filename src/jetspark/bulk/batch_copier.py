@@ -149,9 +149,11 @@ class BatchCopier:
                 or found[1].offset + found[1].rows != plan.rows
             ):
                 raise LedgerError(
-                    f'Stream "{self._target}" has lost acknowledged messages: lane {number} of '
-                    f"batch {decision.batch} is incomplete. Was the stream purged or "
-                    "restored, or has its marker expired?"
+                    f'Stream "{self._target}" no longer has the last marker of batch '
+                    f"{decision.batch}, lane {number}, so it is not known which rows are stored: "
+                    "the stream was purged or restored, a limit removed the marker, a consumer of "
+                    "a work queue acknowledged it, or the server lost it. To go on all the same, "
+                    "set the option adoptLedger to true for one run."
                 )
             markers[number] = found[0]
         return markers

@@ -34,6 +34,8 @@ class Piece:
 
     rows: int = 0
     packs: list[Pack] = field(default_factory=list)
+    digest: int = 0
+    """The same for the same rows in any order (`stage`); 0: not computed."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Decision:
     lanes: list[LanePlan]
     name: str = ""
     """The key of the writer's name (`name_key`) if it is in the ledger; empty: it may not be."""
+    digest: int = 0
+    """The sum of those of the pieces."""
 
     @property
     def rows(self) -> int:
@@ -76,7 +80,8 @@ class _StoredLane(msgspec.Struct):
 class _StoredDecision(msgspec.Struct, omit_defaults=True):
     batch: int
     lanes: list[_StoredLane]
-    name: str = ""  # older ledgers have no names
+    name: str = ""  # older ledgers have neither names nor digests
+    digest: int = 0
 
 
 def encode_decision(decision: Decision) -> bytes:
@@ -85,7 +90,9 @@ def encode_decision(decision: Decision) -> bytes:
         _StoredLane(lane.previous, lane.rows, [_stored(one) for one in lane.packs])
         for lane in decision.lanes
     ]
-    return msgspec.msgpack.encode(_StoredDecision(decision.batch, lanes, decision.name))
+    return msgspec.msgpack.encode(
+        _StoredDecision(decision.batch, lanes, decision.name, decision.digest)
+    )
 
 
 def decode_decision(data: bytes) -> Decision:
@@ -98,6 +105,7 @@ def decode_decision(data: bytes) -> Decision:
             for lane in stored.lanes
         ],
         stored.name,
+        stored.digest,
     )
 
 

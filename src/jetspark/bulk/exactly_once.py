@@ -11,9 +11,11 @@ its batches are numbered without gaps. docs/exactly-once.md has the glossary and
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
+from zlib import crc32
 
 from jetspark.bulk.batch_copier import BatchCopier
 from jetspark.bulk.decision import Decision, InlinePack, LanePlan, Pack, Piece
@@ -28,12 +30,28 @@ _INLINE_BYTES = 16 * 1024
 _DECISION_BYTES = 256 * 1024
 
 
-def stage(ledger: Ledger, rows: Iterable[EncodedMessage]) -> Piece:
+def stage(ledger: Ledger, rows: Iterable[EncodedMessage], *, digest: bool = False) -> Piece:
     """Stage a task's rows; few rows stay inline in the piece.
 
-    Raises as `Ledger.stage`.
+    `digest`: `commit` refuses other rows than those that an earlier attempt has decided. Raises as
+    `Ledger.stage`.
     """
-    rows = iter(rows)
+    if not digest:
+        return _stage(ledger, iter(rows))
+    found = 0
+
+    def seen() -> Iterator[EncodedMessage]:
+        nonlocal found
+        for subject, block, payload in rows:
+            # A sum, since another attempt may have other partitions and another order.
+            found += crc32(payload, crc32(block or b"", crc32(subject)))
+            yield subject, block, payload
+
+    piece = _stage(ledger, seen())
+    return replace(piece, digest=found)
+
+
+def _stage(ledger: Ledger, rows: Iterator[EncodedMessage]) -> Piece:
     head: list[EncodedMessage] = []
     size = 0
     for row in rows:
@@ -119,9 +137,9 @@ class ExactlyOnceWriter:
         """Store a batch. Rows of one piece keep their order; `lanes` are copied concurrently.
 
         `adopt`: begin here although earlier batches are not in the ledger, or another writer of
-        this name has written. Raises LedgerError when rows could be lost or repeated, APIError for
-        a permanent refusal by the target, RequestTimeoutError without progress, and as
-        `Leaders.ask`.
+        this name has written. Raises LedgerError when rows could be lost or repeated, or an earlier
+        attempt has decided other ones than these (`stage`); APIError for a permanent refusal by the
+        target, RequestTimeoutError without progress, and as `Leaders.ask`.
         """
         try:
             self._commit(batch, pieces, lanes, adopt)
@@ -141,7 +159,7 @@ class ExactlyOnceWriter:
                 if last == before:
                     raise  # not explained by another run that has begun
         if last is not None and last[1].batch >= batch:
-            self._finish(batch, *last)
+            self._finish(batch, pieces, *last)
             return
         if self._name is not None and (last is None or last[1].name != name_key(self._name)):
             self._take_name(self._name, new=last is None, adopt=adopt)
@@ -152,7 +170,7 @@ class ExactlyOnceWriter:
             other = self.ledger.last_decision()
             if other is None:
                 raise
-            self._finish(batch, *other)
+            self._finish(batch, pieces, *other)
             return
         self._copier.copy(decision, begun=False)
         self.ledger.forget_staged(seq)
@@ -183,8 +201,11 @@ class ExactlyOnceWriter:
             "or are different ones, set the option adoptLedger to true for one run."
         )
 
-    def _finish(self, batch: int, seq: int, decision: Decision) -> None:
-        """Copy the batch that another attempt has decided. Raises LedgerError for another batch."""
+    def _finish(self, batch: int, pieces: Sequence[Piece], seq: int, decision: Decision) -> None:
+        """Copy the batch that another attempt has decided.
+
+        Raises LedgerError for another batch, and for pieces with other rows.
+        """
         if decision.batch != batch:
             raise LedgerError(
                 f'Batch {decision.batch} of this query was decided for stream "{self._target}" '
@@ -193,6 +214,13 @@ class ExactlyOnceWriter:
             )
         self._copier.copy(decision, begun=True)
         self.ledger.forget_staged(seq)
+        rows, digest = sum(one.rows for one in pieces), sum(one.digest for one in pieces)
+        if digest and (rows != decision.rows or decision.digest not in (0, digest)):
+            raise LedgerError(
+                f'Stream "{self._target}" has the {decision.rows:,} rows of an earlier write with '
+                f"transactionId {self._writer!r}; this write has other rows ({rows:,}), and none "
+                "of them was stored. Give it a transactionId of its own."
+            )
 
     def _check_predecessor(self, batch: int, last: tuple[int, Decision] | None) -> dict[int, int]:
         """The last markers of the previous batch, by lane. Raises LedgerError for others.
@@ -241,7 +269,8 @@ class ExactlyOnceWriter:
             if inline > _DECISION_BYTES:
                 packs = [self._staged(one) for one in packs]
             plans.append(LanePlan(marker, sum(piece.rows for piece in of_lane), packs))
-        return Decision(batch, plans, "" if self._name is None else name_key(self._name))
+        name = "" if self._name is None else name_key(self._name)
+        return Decision(batch, plans, name, sum(piece.digest for piece in pieces))
 
     def _staged(self, one: Pack) -> Pack:
         return self.ledger.stage_pack(one) if isinstance(one, InlinePack) else one

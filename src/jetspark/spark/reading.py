@@ -96,7 +96,8 @@ def _facts(
         names = [name for name in every if re.fullmatch(options.stream_pattern, name)]
         if not names and not running:
             raise ConfigError(
-                f"No stream matches streamPattern {options.stream_pattern!r}; there are "
+                f"No stream matches streamPattern {options.stream_pattern!r}, a regular expression "
+                "for the whole name (M.*, not M*); there are "
                 f"{', '.join(every[:_NAMED]) or 'none'}"
                 f"{f' and {len(every) - _NAMED:,} more' if len(every) > _NAMED else ''}."
             )

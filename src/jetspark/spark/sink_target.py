@@ -196,6 +196,7 @@ def _changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
             "exactly-once is not possible."
         )
     markers = marker_subjects(options.stream)
+    _check_keeps(config, markers)
     subjects = list(config.get("subjects") or [])
     lacks: dict[str, Any] = {}
     if not any(subjects_overlap(markers, one) for one in subjects):
@@ -203,6 +204,8 @@ def _changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
     for flag in ("allow_atomic", "allow_rollup_hdrs"):
         if not config.get(flag):
             lacks[flag] = True
+    if config.get("max_age") and not config.get("allow_msg_ttl"):
+        lacks["allow_msg_ttl"] = True
     if lacks and not options.prepare_stream:
         raise ConfigError(
             f"Stream {options.stream!r} lacks what guarantee exactly-once needs: "
@@ -212,6 +215,26 @@ def _changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
     if lacks and not config.get("allow_msg_ttl"):
         lacks["allow_msg_ttl"] = True  # markers outlive the rows
     return lacks
+
+
+def _check_keeps(config: dict[str, Any], subjects: str) -> None:
+    """Raises ConfigError if a stream removes or renames by itself what exactly-once writes under
+    these subjects. (Against `max_age` a message can have a time to live of its own.)"""
+    name = config["name"]
+    for limit in ("max_msgs", "max_bytes"):
+        if config.get("discard") != "new" and config.get(limit, -1) > 0:
+            raise ConfigError(
+                f"Stream {name!r} removes its oldest messages when it has {limit} {config[limit]}: "
+                "a marker of guarantee exactly-once would be among them, and the query would stop. "
+                f"Remove {limit}, set discard to 'new', or choose another guarantee."
+            )
+    transform = config.get("subject_transform")
+    if transform and subjects_overlap(transform.get("src") or ">", subjects):
+        raise ConfigError(
+            f"Stream {name!r} stores {subjects} under other subjects (its subject_transform), "
+            "where guarantee exactly-once would not find its markers: restrict the transform to "
+            "your own subjects, or choose another guarantee."
+        )
 
 
 def _sentence(lacks: dict[str, Any], markers: str) -> str:

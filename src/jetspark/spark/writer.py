@@ -30,11 +30,13 @@ from jetspark.bulk.encoded_messages import EncodedMessage
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
 from jetspark.bulk.ledger import Ledger
 from jetspark.bulk.publish import StreamPublisher
+from jetspark.errors import APIError, BadHeaderError, ConfigError
 from jetspark.spark.bucket_rows import EntryEncoder
 from jetspark.spark.committing import all_answers, needed_query_id, query_id
 from jetspark.spark.rows import RowEncoder
 from jetspark.spark.sink_options import Guarantee, SinkOptions
 from jetspark.spark.sink_target import SinkTarget
+from jetspark.transient import is_transient
 
 
 @dataclass
@@ -43,6 +45,9 @@ class Written(WriterCommitMessage):
 
     writer: str
     piece: Piece
+    refused: ConfigError | BadHeaderError | APIError | None = None
+    """Why a row cannot be stored. If the task raised it, Spark would run the task again, and the
+    rows before this one would be stored again each time."""
 
 
 class _Sink:
@@ -53,14 +58,22 @@ class _Sink:
         self._target = target
 
     def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> Written:
+        try:
+            return Written(writer, self._stored(writer, batches))
+        except (ConfigError, BadHeaderError, APIError) as error:
+            if is_transient(error):
+                raise
+            return Written(writer, Piece(), error)
+
+    def _stored(self, writer: str, batches: Iterator[pa.RecordBatch]) -> Piece:
         options = self._options
-        exactly = options.guarantee is Guarantee.EXACTLY_ONCE
         rows = self._messages(batches)
-        if exactly:
+        if options.guarantee is Guarantee.EXACTLY_ONCE:
             ledger = Ledger(
                 options.connection, options.stream, writer, timeout=options.publish_timeout
             )
-            return Written(writer, stage(ledger, rows))
+            # A query's batch may be computed anew with other rows, and those decided first count.
+            return stage(ledger, rows, digest=options.transaction_id is not None)
         with StreamPublisher(
             options.connection,
             options.stream,
@@ -68,7 +81,7 @@ class _Sink:
             in_order=options.bucket is not None,
         ) as publisher:
             publisher.send(rows)
-        return Written(writer, Piece(publisher.acked))
+        return Piece(publisher.acked)
 
     def _messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[EncodedMessage]:
         options, target = self._options, self._target
@@ -86,6 +99,9 @@ class _Sink:
         self, messages: list[WriterCommitMessage | None], batch: int, name: str | None = None
     ) -> None:
         options = self._options
+        for one in messages:
+            if isinstance(one, Written) and one.refused is not None:
+                raise one.refused
         if options.guarantee is not Guarantee.EXACTLY_ONCE:
             return
         written = all_answers(messages, Written)
@@ -110,14 +126,15 @@ class JetStreamBatchWriter(_Sink, DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Runs on an executor.
 
-        Raises ConfigError for a row that cannot be sent, and as `StreamPublisher.send` or `stage`.
+        Raises as `StreamPublisher.send` or `stage`, but for what running it again cannot change.
         """
         return self._write(self._options.transaction_id or "", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Runs on the driver when all tasks are done.
 
-        Raises PipelineError without all tasks' answers, and as `ExactlyOnceWriter.commit`.
+        Raises ConfigError, BadHeaderError or APIError for a row that cannot be stored,
+        PipelineError without all tasks' answers, and as `ExactlyOnceWriter.commit`.
         """
         self._commit(messages, 0)
 
@@ -131,7 +148,7 @@ class JetStreamStreamWriter(_Sink, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Runs on an executor.
 
-        Raises ConfigError for a row that cannot be sent, and as `StreamPublisher.send` or `stage`.
+        Raises as `StreamPublisher.send` or `stage`, but for what running it again cannot change.
         """
         exactly = self._options.guarantee is Guarantee.EXACTLY_ONCE
         return self._write(needed_query_id() if exactly else query_id() or "", iterator)
@@ -139,7 +156,8 @@ class JetStreamStreamWriter(_Sink, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Runs on the driver when all tasks are done, and again after a failure.
 
-        Raises PipelineError without all tasks' answers, and as `ExactlyOnceWriter.commit`.
+        Raises ConfigError, BadHeaderError or APIError for a row that cannot be stored,
+        PipelineError without all tasks' answers, and as `ExactlyOnceWriter.commit`.
         """
         self._commit(messages, batchId, self._options.name)
 
