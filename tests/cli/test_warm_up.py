@@ -102,3 +102,15 @@ def test_without_a_folder_it_says_how_to_name_one(
     monkeypatch.setenv(class_archive.VARIABLE, "/proc/archives")
     assert app.run(["warm-up"]) == app.FAILED
     assert "set JETSPARK_CLASS_ARCHIVES to" in capsys.readouterr().err
+
+
+def test_with_a_folder_of_sparks_configuration_it_says_why_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert class_archive.class_archive() is None  # none is made in the background either
+    assert app.run(["warm-up"]) == app.FAILED
+    assert capsys.readouterr().err == (
+        "Java takes no archive where Spark has a folder with its configuration, here "
+        f"{tmp_path}: unset SPARK_CONF_DIR, or rename the folder, and give settings with --conf.\n"
+    )

@@ -22,6 +22,8 @@ from tests.support.processes import finish, jetspark
 
 from jetspark.blocking import connect
 from jetspark.server import find_server
+from jetspark.spark import class_archive
+from jetspark.spark.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
+SPARK = Path(pyspark.__file__).parent
 FILES = ["namespace.yaml", "nats.yaml", "pipeline.yaml"]
 PASSWORDS = {"POD_NAME": "nats-0", "PIPELINE_PASSWORD": "secret-p", "ADMIN_PASSWORD": "secret-a"}
 # Prefixes of names that Spark puts together from a volume's kind and name.
@@ -213,7 +216,7 @@ def test_manifest_driver_pod_and_ports_match_spark_defaults() -> None:
 
 def test_spark_knows_every_setting() -> None:
     wanted = {name for name in spark_settings() if not VOLUMES.fullmatch(name)}
-    jars = Path(pyspark.__file__).parent / "jars"
+    jars = SPARK / "jars"
     for pattern in ("spark-core_*.jar", "spark-kubernetes_*.jar"):
         (jar,) = jars.glob(pattern)
         with zipfile.ZipFile(jar) as archive:
@@ -241,6 +244,21 @@ def test_the_image_installs_extras_that_there_are() -> None:
     assert match is not None
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert set(match[1].split(",")) <= project["optional-dependencies"].keys()
+
+
+FROM_ARCHIVE = "shared objects file (top)"
+"""What Java logs of a class that it takes from an archive of ours, and not from its own."""
+EXECUTOR = {
+    "SPARK_HOME": str(SPARK),
+    "SPARK_DRIVER_URL": "spark://driver",
+    "SPARK_EXECUTOR_ID": "7",
+    "SPARK_EXECUTOR_CORES": "2",
+    "SPARK_EXECUTOR_MEMORY": "2g",
+    "SPARK_APPLICATION_ID": "app",
+    "SPARK_EXECUTOR_POD_IP": "10.0.0.1",
+    "SPARK_RESOURCE_PROFILE_ID": "0",
+    "SPARK_EXECUTOR_POD_NAME": "pod",
+}
 
 
 @pytest.fixture
@@ -273,23 +291,16 @@ def test_image_entrypoint_runs_its_arguments_as_a_command(
 def test_image_entrypoint_starts_a_spark_executor(entrypoint: Callable[..., list[str]]) -> None:
     told = entrypoint(
         "executor",
-        SPARK_HOME="/spark",
+        **EXECUTOR,
+        JETSPARK_CLASS_ARCHIVES="off",
         SPARK_CONF_DIR="/conf",
         SPARK_JAVA_OPT_0="-Da=b c",
         SPARK_JAVA_OPT_1='-Dquote="$x"',
-        SPARK_DRIVER_URL="spark://driver",
-        SPARK_EXECUTOR_ID="7",
-        SPARK_EXECUTOR_CORES="2",
-        SPARK_EXECUTOR_MEMORY="2g",
-        SPARK_APPLICATION_ID="app",
-        SPARK_EXECUTOR_POD_IP="10.0.0.1",
-        SPARK_RESOURCE_PROFILE_ID="0",
-        SPARK_EXECUTOR_POD_NAME="pod",
     )
     backend = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
-    assert told[:7] == [
-        *("-Da=b c", '-Dquote="$x"', "-Xms2g", "-Xmx2g", "-cp", "/conf:/spark/jars/*", backend)
-    ]
+    (slf4j,) = (SPARK / "jars").glob("slf4j-api-*.jar")
+    path = f"{slf4j}:{SPARK}/jars/*:/conf"
+    assert told[:7] == [*("-Da=b c", '-Dquote="$x"', "-Xms2g", "-Xmx2g", "-cp", path, backend)]
     given = dict(zip(told[7::2], told[8::2], strict=True))
     assert given == {
         "--driver-url": "spark://driver",
@@ -301,7 +312,61 @@ def test_image_entrypoint_starts_a_spark_executor(entrypoint: Callable[..., list
         "--podName": "pod",
     }
     # And the backend of the Spark that is installed takes these arguments.
-    (jar,) = (Path(pyspark.__file__).parent / "jars").glob("spark-kubernetes_*.jar")
+    (jar,) = (SPARK / "jars").glob("spark-kubernetes_*.jar")
     with zipfile.ZipFile(jar) as archive:
         code = archive.read(backend.replace(".", "/") + "$.class")
     assert all(name.encode() in code for name in given)
+
+
+@pytest.fixture
+def archive() -> class_archive.ClassArchive:
+    found = class_archive.class_archive()
+    assert found is not None
+    assert found.make()
+    return found
+
+
+@pytest.mark.spark
+def test_executors_of_the_image_take_the_class_archive(
+    entrypoint: Callable[..., list[str]], archive: class_archive.ClassArchive, tmp_path: Path
+) -> None:
+    java = find_java().resolve()
+    told = entrypoint(
+        "executor",
+        **EXECUTOR,
+        JAVA_HOME=str(java.parents[1]),
+        JETSPARK_CLASS_ARCHIVES=str(archive.file.parent),
+        SPARK_CONF_DIR=str(tmp_path),
+    )
+    options = told[: told.index("-cp") + 2]
+    assert options[:2] == archive.jvm_options()
+    loaded = tmp_path / "loaded"
+    command = [str(java), *options, f"-Xlog:class+load:file={loaded}"]
+    subprocess.run([*command, "org.apache.spark.deploy.SparkSubmit", "--version"], check=True)
+    assert loaded.read_text().count(FROM_ARCHIVE) > 1000
+
+
+@pytest.mark.spark
+def test_the_manifests_driver_takes_the_settings_and_the_class_archive(
+    archive: class_archive.ClassArchive, tmp_path: Path
+) -> None:
+    """Java itself is asked: what the manifest gives to Spark's launcher, which starts it."""
+    driver = next(one for one in of_kind("StatefulSet") if one["metadata"]["name"] == "jetspark")
+    (container,) = driver["spec"]["template"]["spec"]["containers"]
+    environment = {one["name"]: one.get("value", "") for one in container["env"]}
+    (mount,) = (m for m in container["volumeMounts"] if m["name"] == "pipeline")
+    submit = environment["PYSPARK_SUBMIT_ARGS"].replace(mount["mountPath"], str(FOLDER)).split()
+    assert submit.pop() == "pyspark-shell"
+    loaded = tmp_path / "loaded"
+    options = [*archive.jvm_options(), f"-Xlog:class+load:file={loaded}"]
+    environment |= {"SPARK_HOME": str(SPARK), "SPARK_SUBMIT_OPTS": " ".join(options)}
+    done = subprocess.run(
+        [SPARK / "bin" / "spark-submit", *submit, "--verbose", "--master", "local", "/none.py"],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    for name, value in spark_settings().items():
+        assert f"({name},{value})" in done.stdout + done.stderr
+    assert loaded.read_text().count(FROM_ARCHIVE) > 1000

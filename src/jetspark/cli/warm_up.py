@@ -23,7 +23,13 @@ def warm_up(*, remove: Annotated[bool, Parameter(negative=())] = False) -> None:
         remove: Remove the archives of all versions of Spark and Java; with
             JETSPARK_CLASS_ARCHIVES=off from ~/.cache/jetspark.
     """
-    from jetspark.spark.class_archive import VARIABLE, class_archive, remove_archives, switched_off
+    from jetspark.spark.class_archive import (
+        VARIABLE,
+        class_archive,
+        configuration_folder,
+        remove_archives,
+        switched_off,
+    )
 
     if remove:
         removed, busy = remove_archives()
@@ -36,6 +42,11 @@ def warm_up(*, remove: Annotated[bool, Parameter(negative=())] = False) -> None:
     archive = class_archive()
     if archive is None and switched_off():
         raise ConfigError(f"It is switched off: {VARIABLE}=off.")
+    if archive is None and (conf := configuration_folder()) is not None:
+        raise ConfigError(
+            f"Java takes no archive where Spark has a folder with its configuration, here {conf}: "
+            "unset SPARK_CONF_DIR, or rename the folder, and give settings with --conf."
+        )
     if archive is None:
         raise ConfigError(f"There is no writable folder for it: set {VARIABLE} to one.")
     with spinner("loading Spark's classes …"):

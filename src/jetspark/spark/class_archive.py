@@ -193,12 +193,13 @@ def _remove_unfinished(folder: Path, stem: str) -> None:
 
 
 def class_archive() -> ClassArchive | None:
-    """The archive for the Java that Spark will use. None: switched off, or no folder for it.
+    """The archive for the Java that Spark will use.
 
-    Raises SparkUnavailableError without a Java.
+    None: switched off, no folder for it, or Java would not take it (`configuration_folder`). Raises
+    SparkUnavailableError without a Java.
     """
     folder = archives_folder()
-    if folder is None:
+    if folder is None or configuration_folder() is not None:
         return None
     java = find_java()
     return _archive_for(folder, java, version_text(java))
@@ -270,9 +271,22 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def configuration_folder() -> Path | None:
+    """The folder of Spark's configuration, if there is one.
+
+    Spark puts it before its JARs in the class path, where Java takes an archive of JARs only.
+    """
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf")
+    return folder if folder.is_dir() else None
+
+
+def _spark_home() -> Path:
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
 def _fingerprint(java: Path, java_version: str) -> str:
     """A fingerprint of everything that the JVM compares, and of what it does not."""
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    home = _spark_home()
     parts = [str(java.resolve()), java_version, str(home)]
     for entry in sorted(os.scandir(home / "jars"), key=lambda entry: entry.name):
         status = entry.stat()
@@ -369,5 +383,7 @@ def _train(file: Path, lock: int) -> str:
 
 if __name__ == "__main__":
     _archive = class_archive()
-    if _archive is not None:
+    if _archive is not None and sys.argv[1] == "options":  # for who starts a JVM in a shell
+        print(*_archive.jvm_options(), sep="\n")
+    elif _archive is not None:
         _archive.make(int(sys.argv[1]))
