@@ -53,9 +53,9 @@ def parse_isotime(text: str) -> int:
 def format_isotime(ns: int) -> str:
     """RFC 3339 text in UTC with nine fractional digits (none when the second is whole)."""
     seconds, fraction = divmod(ns, NANOSECONDS)
-    head = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
-    # strftime does not pad years before 1000 on every platform; the server's zero time is year 1.
-    head = head.rjust(19, "0")
+    whole = _EPOCH + timedelta(seconds=seconds)
+    # Not strftime, which does not pad years before 1000 on Linux; Go's zero time is year 1.
+    head = whole.replace(tzinfo=None).isoformat(timespec="seconds")
     return f"{head}.{fraction:09d}Z" if fraction else f"{head}Z"
 
 

@@ -14,15 +14,22 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.table_readers import by_duckdb, column
 
+from jetspark.lakehouse.batches import commit_files
 from jetspark.lakehouse.delta_statistics import statistics
+from jetspark.lakehouse.formats import Format, make_table
+from jetspark.lakehouse.new_files import FileWriter
 from jetspark.lakehouse.partitions import partition_value
+from jetspark.lakehouse.table import TableName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
 INSTANT = datetime(2026, 1, 1, tzinfo=UTC)
+ZERO = datetime(1, 1, 1, tzinfo=UTC)
+"""Go's zero time."""
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1),
     pa.float64(): st.floats(),
@@ -30,7 +37,7 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.bool_(): st.booleans(),
     pa.date32(): st.dates(),
     pa.timestamp("us", "UTC"): st.datetimes(
-        datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.just(UTC)
+        max_value=datetime(9999, 12, 31), timezones=st.just(UTC)
     ),
     pa.decimal128(10, 2): st.decimals(-9999999, 9999999, places=2),
     pa.decimal128(22, 2): st.decimals(-(10**20) + 1, 10**20 - 1, places=2),
@@ -131,6 +138,7 @@ def test_partition_values_are_those_that_the_library_writes(tmp_path: Path) -> N
         "empty": (pa.string(), None),
         "day": (pa.date32(), date(2026, 1, 2)),
         "at": (pa.timestamp("us", "UTC"), INSTANT + timedelta(microseconds=123456)),
+        "zero": (pa.timestamp("us", "UTC"), ZERO + timedelta(microseconds=1)),
         "yes": (pa.bool_(), True),
         "whole": (pa.int64(), -5),
         "amount": (pa.decimal128(10, 2), Decimal("1.20")),
@@ -142,3 +150,20 @@ def test_partition_values_are_those_that_the_library_writes(tmp_path: Path) -> N
     written = {name: added["partitionValues"].get(name) for name in row}
     assert {name: partition_value(value) for name, (_, value) in row.items()} == written
     assert DeltaTable(tmp_path).count() == 1
+
+
+@pytest.mark.parametrize("partition_by", [(), ("moment",)])
+def test_a_row_of_the_year_1_hides_no_other_row(
+    tmp_path: Path, partition_by: tuple[str, ...]
+) -> None:
+    schema = pa.schema([("seq", pa.int64()), ("moment", pa.timestamp("us", "UTC"))])
+    table = make_table(Format.DELTA, TableName(path=str(tmp_path / "t")), schema, partition_by)
+    writer = FileWriter(table.layout(10**8, "zstd"), table.storage, "part-0")
+    rows = [{"seq": 1, "moment": ZERO}, {"seq": 2, "moment": INSTANT}, {"seq": 3, "moment": INSTANT}]
+    writer.write(pa.RecordBatch.from_pylist(rows, schema=schema))
+    commit_files(table, writer.close())
+    where = "SELECT seq FROM t WHERE moment > '2000-01-01'"
+    assert sorted(by_duckdb("delta", tmp_path / "t", where)) == [(2,), (3,)]
+    old = [("moment", "<", datetime(2000, 1, 1, tzinfo=UTC))]
+    assert DeltaTable(tmp_path / "t").to_pyarrow_table(filters=old)["seq"].to_pylist() == [1]
+    assert column("delta", tmp_path / "t", "moment") == {ZERO: 1, INSTANT: 2}

@@ -51,7 +51,7 @@ partition_by = ["region"]
 format = "jetstream"
 stream = "TOTALS"
 subject = "totals"
-mode = "update"
+mode = "append"
 """
 
 
@@ -80,7 +80,7 @@ def test_pipeline_file_with_every_key_is_read(tmp_path: Path) -> None:
     assert (lake.rows, lake.format, lake.partition_by) == ("orders", "parquet", ("region",))
     assert lake.options == {"path": "lake/orders"}
     # Without from: the view that was made last.
-    assert (out.rows, out.mode) == ("totals", "update")
+    assert (out.rows, out.mode) == ("totals", "append")
 
 
 def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
         ("watermark = [", "watermrk = [", 16, "did you mean 'watermark'"),
         ("static = true", "statik = true", 21, "unknown key 'statik'; did you mean 'static'"),
         ('from = "orders"', 'fromm = "orders"', 30, "unknown key 'fromm'; did you mean 'from'"),
-        ('mode = "update"', 'mod = "update"', 39, "unknown key 'mod'; did you mean 'mode'"),
+        ('mode = "append"', 'mod = "append"', 39, "unknown key 'mod'; did you mean 'mode'"),
         ("sql = '''", "sqll = '''", 24, "did you mean 'sql'"),
         ('from = "orders"', 'from = "order"', 30, "did you mean 'orders'"),
         ('path = "lake/orders"', "path = 5", 32, "path is a text"),
@@ -121,14 +121,15 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
         ('partition_by = ["region"]', 'partition_by = "region"', 33, "is a list"),
         ('subject = "totals"', 'subject = "a b"', 38, "white space"),
         ('subject = "totals"', 'guarantee = "twice"', 38, "must be at-least-once"),
-        ('mode = "update"', 'mode = "upsert"', 39, "mode is append, update, complete"),
-        (
-            'partition_by = ["region"]',
-            'mode = "update"',
-            33,
-            "a parquet table is written with mode append only",
+        ('mode = "append"', 'mode = "upsert"', 39, "mode is append, update, complete"),
+        *(
+            (old, f'mode = "{mode}"', line, f"writes {kind} with mode append only.*foreachBatch")
+            for old, line, kind in (
+                ('partition_by = ["region"]', 33, "parquet"),
+                ('mode = "append"', 39, "jetstream"),
+            )
+            for mode in ("update", "complete")
         ),
-        ('mode = "update"', 'mode = "complete"', 39, "mode complete, which replaces, is not for j"),
         ('partition_by = ["', 'partition_by = ["Region", "', 33, "names 'region' twice"),
         ('partition_by = ["region"]', 'partitionBy = "region"', 33, "did you mean 'partition_by'"),
         ('partition_by = ["', 'partitionby = ["', 33, "did you mean 'partition_by'"),

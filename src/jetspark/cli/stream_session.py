@@ -152,7 +152,7 @@ def limit(value: int | None, show: Callable[[int], str] = "{:,}".format) -> str:
 
 def moment(time: datetime | None) -> str:
     """A time in UTC, to the second."""
-    return "never" if time is None else f"{time:%Y-%m-%d %H:%M:%S}Z"
+    return "never" if time is None else f"{time.replace(tzinfo=None).isoformat(' ', 'seconds')}Z"
 
 
 def span(duration: timedelta | None) -> str:

@@ -118,7 +118,9 @@ def _rounded(value: Decimal, rounding: str) -> Decimal:
 
 
 def _instant(value: datetime) -> str:
-    return value.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + ("Z" if value.tzinfo is not None else "")
+    # Not strftime, which writes the year 1 as "1" on Linux: readers leave such a file out.
+    text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    return text if value.tzinfo is None else f"{text}Z"
 
 
 def _plain(value: Any) -> Any:

@@ -24,7 +24,8 @@ def partition_value(value: Any) -> str | None:
             return "true" if value else "false"
         case datetime():
             instant = value.astimezone(UTC) if value.tzinfo is not None else value
-            return instant.strftime("%Y-%m-%d %H:%M:%S.%f")
+            # Not strftime, which does not pad years before 1000 on Linux.
+            return instant.replace(tzinfo=None).isoformat(" ", "microseconds")
         case date():
             return value.isoformat()
         case float():

@@ -73,7 +73,8 @@ def encode_answer(answer: ServicePing | ServiceInfo | ServiceStats) -> bytes:
         for endpoint in document["endpoints"]:
             endpoint.setdefault("data", None)
         if answer.started is not None:
-            document["started"] = f"{answer.started:%Y-%m-%dT%H:%M:%S.%f}Z"
+            started = answer.started.replace(tzinfo=None).isoformat(timespec="microseconds")
+            document["started"] = f"{started}Z"
     return encode_document(document)
 
 

@@ -203,10 +203,13 @@ class _Reader:
             self._fail((*where, "partition_by"), 'partition_by is a list: ["region", "day"].')
         if twice := _repeated(columns):
             self._fail((*where, "partition_by"), f"partition_by names {twice!r} twice.")
-        if mode != "append" and kind.casefold() in FORMATS:
-            self._fail((*where, "mode"), f"a {kind} table is written with mode append only.")
-        if mode == "complete" and (kind == _JETSTREAM or lakehouse_format(kind) is not None):
-            self._fail((*where, "mode"), f"mode complete, which replaces, is not for {kind}.")
+        ours = kind == _JETSTREAM or lakehouse_format(kind) is not None
+        if mode != "append" and (ours or kind.casefold() in FORMATS):
+            self._fail(
+                (*where, "mode"),
+                f"Spark writes {kind} with mode append only. Rows that change later, such as "
+                "totals, need foreachBatch in a program of your own.",
+            )
         for key in table:
             if key.casefold() == "checkpointlocation":
                 self._fail(

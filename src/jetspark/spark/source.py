@@ -106,8 +106,9 @@ class Refusal(DataSourceStreamReader):
 def _checked(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkTarget:
     if overwrite:
         raise ConfigError(
-            "A stream can only be appended to: use mode('append') or outputMode 'append' or "
-            "'update'. (To replace its content, purge the stream yourself.)"
+            "A stream can only be appended to: use mode('append') or outputMode('append'). Write "
+            "rows that change later, such as totals, with foreachBatch and in it mode('append'). "
+            "To replace the stream's content, purge it yourself."
         )
     check_written(options, schema)
     return prepare(options)
