@@ -159,7 +159,11 @@ def test_a_row_of_the_year_1_hides_no_other_row(
     schema = pa.schema([("seq", pa.int64()), ("moment", pa.timestamp("us", "UTC"))])
     table = make_table(Format.DELTA, TableName(path=str(tmp_path / "t")), schema, partition_by)
     writer = FileWriter(table.layout(10**8, "zstd"), table.storage, "part-0")
-    rows = [{"seq": 1, "moment": ZERO}, {"seq": 2, "moment": INSTANT}, {"seq": 3, "moment": INSTANT}]
+    rows = [
+        {"seq": 1, "moment": ZERO},
+        {"seq": 2, "moment": INSTANT},
+        {"seq": 3, "moment": INSTANT},
+    ]
     writer.write(pa.RecordBatch.from_pylist(rows, schema=schema))
     commit_files(table, writer.close())
     where = "SELECT seq FROM t WHERE moment > '2000-01-01'"
