@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
+from pyiceberg.table import StaticTable
 from tests.support.numbers_table import SCHEMA, written
+from tests.support.table_readers import newest_metadata
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.lakehouse.batches import commit_batch
+from jetspark.lakehouse.batches import Change, added, commit_batch, replaced
 from jetspark.lakehouse.formats import Format, find_table, make_table, open_table
+from jetspark.lakehouse.iceberg_folder import FolderCatalog
 from jetspark.lakehouse.places import in_catalog
 from jetspark.lakehouse.table import Table, TableName
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from jetspark.lakehouse.upserts import Upsert
 
 
 @pytest.fixture
@@ -133,3 +138,85 @@ def test_a_name_without_namespace_is_refused() -> None:
         in_catalog("mine:x")
     assert in_catalog("mine:a.b") == ("mine", "a.b")
     assert in_catalog("file:a.b") is None
+
+
+LOST: list[type[Exception]] = [ServiceUnavailableError, CommitFailedException, OSError]
+
+
+@pytest.fixture(params=["a catalog", "a folder"])
+def anywhere(request: pytest.FixtureRequest, name: TableName, tmp_path: Path) -> TableName:
+    return name if request.param == "a catalog" else TableName(path=str(tmp_path / "table"))
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    return Answers(monkeypatch)
+
+
+class Answers:
+    """What a catalog says to the next commit."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.error: Exception | None = None
+        self.applied = False
+        for kind in (SqlCatalog, FolderCatalog):
+            patch.setattr(kind, "commit_table", self._instead_of(kind.commit_table))
+
+    def _instead_of(self, method: Any) -> Any:
+        def commit_table(*arguments: Any) -> Any:
+            if self.error is None:
+                return method(*arguments)
+            error, self.error = self.error, None
+            if self.applied:
+                method(*arguments)
+            raise error
+
+        return commit_table
+
+
+def newest(name: TableName) -> dict[int, str]:
+    """The rows, by PyIceberg."""
+    if name.path is None:
+        found = load_catalog("mine", **name.properties).load_table(str(name.identifier))
+        return {one["n"]: one["kind"] for one in found.scan().to_arrow().to_pylist()}
+    found = StaticTable.from_metadata(newest_metadata(Path(name.path)))
+    return {one["n"]: one["kind"] for one in found.scan().to_arrow().to_pylist()}
+
+
+@pytest.mark.parametrize("change", [added, Upsert(("n",)), replaced])
+@pytest.mark.parametrize("error", LOST)
+def test_a_commit_whose_answer_was_lost_is_found_and_nothing_of_it_is_removed(
+    anywhere: TableName, answers: Answers, error: type[Exception], change: Change
+) -> None:
+    """An error, and a refusal, too: a request that was sent twice is in conflict with itself."""
+    table = make_table(Format.ICEBERG, anywhere, SCHEMA, ())
+    commit_batch(table, "q", 0, written(table, 0, 10), change=change)
+    table.refresh()
+    answers.error, answers.applied = error("lost"), True
+    assert commit_batch(table, "q", 1, written(table, 5, 15), change=change)
+    start = 5 if change is replaced else 0
+    assert newest(anywhere) == {n: str(n % 2) for n in range(start, 15)}
+    table.refresh()
+    assert not commit_batch(table, "q", 1, written(table, 5, 15), change=change)
+
+
+@pytest.mark.parametrize("change", [added, Upsert(("n",))])
+def test_a_commit_that_is_not_there_is_told_and_made_by_the_next_attempt(
+    anywhere: TableName, answers: Answers, change: Change
+) -> None:
+    table = make_table(Format.ICEBERG, anywhere, SCHEMA, ())
+    answers.error = ServiceUnavailableError("out of order")
+    with pytest.raises(TableError, match=r"did not confirm a commit .*out of order.* run it again"):
+        commit_batch(table, "q", 0, written(table, 0, 10), change=change)
+    assert commit_batch(table, "q", 0, written(table, 0, 10), change=change)
+    assert newest(anywhere) == {n: str(n % 2) for n in range(10)}
+
+
+def test_a_table_and_a_column_whose_answer_was_lost_are_there(
+    anywhere: TableName, answers: Answers
+) -> None:
+    answers.error, answers.applied = ServiceUnavailableError("lost"), True
+    table = make_table(Format.ICEBERG, anywhere, SCHEMA, ())
+    answers.error = ServiceUnavailableError("lost")
+    table.add_columns([pa.field("more", pa.string())])
+    assert open_table(Format.ICEBERG, anywhere).schema.names == [*SCHEMA.names, "more"]

@@ -155,6 +155,13 @@ def test_no_row_that_meets_a_condition_is_left_out(
     assert left_out > 24 * 30  # of 24 * 150
 
 
+def test_a_condition_may_have_a_thousand_values(table: Table) -> None:
+    whole = read(table, None)
+    assert read(table, f"id IN ({', '.join(map(str, range(-500, 500)))})").num_rows == len(
+        [one for one in whole["id"].to_pylist() if one is not None]
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

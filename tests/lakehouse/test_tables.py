@@ -108,6 +108,29 @@ def test_other_readers_see_every_row_once(
         assert DeltaTable(folder).count() == 30
 
 
+@pytest.mark.parametrize("column_name", ["a b", "Größe", "日本", "50%", "k+v", "a'b"])
+def test_other_readers_see_partitions_of_columns_with_unusual_names(
+    format_: Format, name: TableName, folder: Path, column_name: str
+) -> None:
+    schema = pa.schema([("n", pa.int64()), (column_name, pa.string())])
+    table = make_table(format_, name, schema, (column_name,))
+    for start in (0, 2):
+        writer = FileWriter(table.layout(10**8, "zstd"), table.storage, "part-0")
+        texts = ["J F/K=ü%", None]
+        writer.write(pa.record_batch([[start, start + 1], texts], schema=schema))
+        commit_files(table, writer.close())
+        table.refresh()
+    quoted = f'"{column_name}"'
+    for compacted in (False, True):
+        if compacted:
+            assert table.compact(10**8).removed == 4
+        found = by_duckdb(format_, folder, f"SELECT n, {quoted} FROM t ORDER BY n")
+        assert found == [(0, texts[0]), (1, None), (2, texts[0]), (3, None)]
+        assert by_polars(format_, folder).sort("n").collect().rows() == found
+        asked = by_duckdb(format_, folder, f"SELECT n FROM t WHERE {quoted} IS NULL ORDER BY n")
+        assert asked == [(1,), (3,)]
+
+
 def test_a_query_does_not_go_on_in_a_table_that_has_lost_its_batches(
     format_: Format, name: TableName, folder: Path
 ) -> None:

@@ -279,3 +279,35 @@ def test_a_key_may_order_its_own_rows(format_: Format, tmp_path: Path) -> None:
 def test_keys_without_exact_values_are_refused() -> None:
     with pytest.raises(ConfigError, match="'x' has the type double, whose values are not exact"):
         Upsert(("x",)).check(pa.schema([("x", pa.float64())]))
+
+
+@both_formats
+def test_ten_thousand_rows_of_two_key_columns_are_replaced(format_: Format, tmp_path: Path) -> None:
+    """An expression that names them all ends the process: its readers are recursive."""
+    table = new(format_, tmp_path / "t", "region")
+    for batch in range(2):
+        rows = [row(str(one), batch, region=f"r{one % 3}") for one in range(10_000)]
+        assert commit_batch(table, "q", batch, written(table, rows), change=UPSERT)
+        table.refresh()
+    sql = 'SELECT count(*), count(DISTINCT "Key of it"), min(revision), max(revision) FROM t'
+    assert by_duckdb(format_, tmp_path / "t", sql) == [(10_000, 10_000, 1, 1)]
+
+
+@both_formats
+def test_rows_with_other_keys_stay_in_files_that_are_written_anew(
+    format_: Format, tmp_path: Path
+) -> None:
+    """Files without a row to replace stay as they are."""
+    table = new(format_, tmp_path / "t")
+    for batch, keys in enumerate([range(100), range(200, 300)]):
+        rows = [row(f"{one:03}", batch) for one in keys]
+        commit_batch(table, "q", batch, written(table, rows), change=UPSERT)
+        table.refresh()
+    files = set((tmp_path / "t").rglob("*.parquet"))
+    changed = [row("007", 2), row("042", 2, "DEL"), row("250", 0), row("251", 0, "DEL")]
+    commit_batch(table, "q", 2, written(table, changed), change=UPSERT)
+    found = {one["Key of it"]: one["revision"] for one in values(format_, tmp_path / "t")}
+    wanted = {f"{one:03}": 0 for one in range(100) if one != 42} | {"007": 2}
+    assert found == wanted | {f"{one}": 1 for one in range(200, 300)}
+    if format_ is Format.ICEBERG:
+        assert len(set((tmp_path / "t").rglob("merged-*.parquet")) - files) == 1

@@ -27,9 +27,17 @@ class Changes:
         order = () if self.sequence_by is None else (self.sequence_by,)
         return list(dict.fromkeys((*self.keys, *order)))
 
-    def like(self, there: pa.Table) -> pa.Table:
-        """The same columns of the table's rows, in the types that they have here."""
-        return there.select(self.columns).cast(self.rows.select(self.columns).schema)
+    def among(self, there: pa.Table, *more: str) -> pa.Table:
+        """The rows of a table that have one of these keys, with these columns in the types that
+        they have here; `more`: further ones."""
+        kinds = pa.schema([self.rows.field(name) for name in self.columns])
+        kinds = pa.schema([*kinds, *(there.field(name) for name in more)])
+        keys = list(self.keys)
+        return (
+            there.select(kinds.names)
+            .cast(kinds)
+            .join(self.rows.select(keys), keys, join_type="left semi")
+        )
 
     def not_before(self, there: pa.Table) -> Changes:
         """Without those that are older than the rows with their keys in the table."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchNamespaceError,
     NoSuchTableError,
-    TableAlreadyExistsError,
 )
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import load_file_io
@@ -29,16 +29,29 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table import CommitTableResponse, DataScan, FileScanTask, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.upsert_util import create_match_filter
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    RemoveSnapshotsUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.transforms import IdentityTransform
 
-from jetspark.errors import CommitConflict, ConfigError
-from jetspark.lakehouse.changes import Changes
+from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.lakehouse.changes import PLACE, Changes
+from jetspark.lakehouse.conditions import All, Comparison
 from jetspark.lakehouse.iceberg_conditions import to_iceberg
 from jetspark.lakehouse.iceberg_folder import catalog_of
-from jetspark.lakehouse.iceberg_maintenance import compact, old_snapshots, unnamed_files
+from jetspark.lakehouse.iceberg_maintenance import (
+    compact,
+    old_snapshots,
+    stage,
+    unnamed_files,
+)
 from jetspark.lakehouse.maintenance import Compaction, TableFacts, check_retention
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile
 from jetspark.lakehouse.scans import Piece, pieces_of
@@ -128,15 +141,17 @@ class OpenIceberg:
                 if partition_by:
                     with making.update_spec() as spec:
                         for column in partition_by:
-                            spec.add_identity(column)
-        except (CommitFailedException, TableAlreadyExistsError) as error:
-            raise CommitConflict(f"{name} was created by another writer.") from error
+                            spec.add_field(column, IdentityTransform(), _avro_name(column))
         except NoSuchNamespaceError:
             raise ConfigError(
                 f"{name}: the catalog has no such namespace; create it first."
             ) from None
         except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
             raise ConfigError(f"Iceberg does not support a column: {error}") from error
+        except Exception as error:
+            if cls.find(name) is not None:  # of another writer, or of this one after all
+                raise CommitConflict(f"{name} was created by another writer.") from error
+            raise
         return cls(name, catalog.load_table(identifier))
 
     @property
@@ -188,15 +203,11 @@ class OpenIceberg:
     def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> list[Piece]:
         """The pieces that tasks read. Raises ConfigError for an invalid condition."""
         scan = self._table.scan(selected_fields=tuple(columns), snapshot_id=self._snapshot)
-        try:
-            tasks = list(scan.filter(self._wanted(prune)).plan_files())
-        except TypeError:  # PyIceberg 0.12 compares a null partition value by < and >
-            tasks = list(scan.plan_files())
-        whole = [FileScanTask(one.file, one.delete_files, AlwaysTrue()) for one in tasks]
+        tasks = _planned(scan, self._wanted(prune))
         properties = dict(self._table.io.properties)
         return [
             IcebergPiece(group, self._table.metadata, scan.projection(), properties)
-            for group in pieces_of(whole, lambda one: one.file.file_size_in_bytes, at_least)
+            for group in pieces_of(tasks, lambda one: one.file.file_size_in_bytes, at_least)
         ]
 
     def _wanted(self, prune: str | None) -> BooleanExpression:
@@ -227,52 +238,80 @@ class OpenIceberg:
 
     def append(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
         """Add the files. Raises CommitConflict if another commit came first."""
-        with _conflicts(self.name):
-            making = self._transaction()
-            self._add(making, files, numbers)
-            making.commit_transaction()
+        making = self._transaction()
+        self._add(making, files, numbers)
+        self._commit(making)
 
     def replace(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
         """Replace all files of the table. Raises CommitConflict."""
-        with _conflicts(self.name):
-            making = self._transaction()
-            if self._table.current_snapshot() is not None:
-                making.delete(AlwaysTrue())
-            self._add(making, files, numbers)
-            making.commit_transaction()
+        making = self._transaction()
+        if self._table.current_snapshot() is not None:
+            making.delete(AlwaysTrue())
+        self._add(making, files, numbers)
+        self._commit(making)
 
     def merge(self, changes: Changes, numbers: Mapping[str, int], marks: str) -> None:
         """As `Table.merge`. Raises CommitConflict."""
-        keys = list(changes.keys)
         making = self._transaction()
         files = FileWriter(self.layout(_MERGED_BYTES, "zstd"), self.storage, "merged")
         try:
+            old, changes = self._without_replaced(changes, files)
             if changes.rows.num_rows:
-                scan = self._table.scan(
-                    create_match_filter(changes.rows, keys), selected_fields=tuple(changes.columns)
-                )
-                there = changes.like(scan.to_arrow())
-                changes = changes.not_before(there)
-                old = there.select(keys).join(
-                    changes.rows.select(keys), keys, join_type="left semi"
-                )
-                if old.num_rows:
-                    making.delete(create_match_filter(old, keys))
                 for batch in changes.rows.filter(pc.invert(changes.deleted)).to_batches():
                     files.write(batch)
-            with _conflicts(self.name):
-                self._add(making, files.close(), numbers)
-                made = making.table_metadata.current_snapshot_id
-                making.set_properties({_NUMBER + marks: str(made)})
-                making.commit_transaction()
+            stage(making, old, list(map(self._data_file, files.close())))
+            made = making.table_metadata.current_snapshot_id
+            making.set_properties(_properties({**numbers, marks: made or 0}))
         except BaseException:
             files.discard()
             raise
+        try:
+            self._commit(making)
+        except CommitConflict:  # after any other error the commit may be there
+            files.discard()
+            raise
+
+    def _without_replaced(
+        self, changes: Changes, files: FileWriter
+    ) -> tuple[list[DataFile], Changes]:
+        """The files with rows that are replaced, of which the other rows are written anew, and the
+        changes that are not older than the table's rows.
+
+        Rows are found by their keys as Arrow: an expression with every key takes minutes, and the
+        stack of the process.
+        """
+        found: list[tuple[FileScanTask, pa.Table]] = []
+        if changes.rows.num_rows:
+            scan = self._table.scan(selected_fields=tuple(changes.columns))
+            for task in _planned(scan, _between(changes)):
+                there = changes.among(self._rows(scan, task))
+                if there.num_rows:
+                    found.append((task, there))
+        if found:
+            changes = changes.not_before(pa.concat_tables([there for _, there in found]))
+        old = []
+        for task, there in found:
+            if changes.among(there).num_rows:
+                rows = self._rows(self._table.scan(), task)
+                numbered = rows.append_column(PLACE, pa.array(range(rows.num_rows)))
+                gone = changes.among(numbered, PLACE)[PLACE]
+                kept = pc.invert(pc.is_in(numbered[PLACE], value_set=gone))
+                for batch in rows.filter(kept).to_batches():
+                    files.write(batch)
+                old.append(task.file)
+        return old, changes
+
+    def _rows(self, scan: DataScan, task: FileScanTask) -> pa.Table:
+        """The columns of the scan in a file."""
+        reading = ArrowScan(self._table.metadata, self._table.io, scan.projection(), AlwaysTrue())
+        return reading.to_table([task])
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, which are null in existing rows. Raises CommitConflict."""
-        with _conflicts(self.name), self._transaction() as making, making.update_schema() as change:
+        making = self._transaction()
+        with making.update_schema() as change:
             change.union_by_name(pa.schema([nullable(_widened(one)) for one in columns]))
+        self._commit(making)
 
     def facts(self) -> TableFacts:
         """The newest version."""
@@ -294,8 +333,7 @@ class OpenIceberg:
 
         def commit(making: Transaction) -> None:
             try:
-                with _conflicts(self.name):
-                    making.commit_transaction()
+                self._commit(making)
             finally:
                 self.refresh()
 
@@ -321,8 +359,10 @@ class OpenIceberg:
         if not dry_run:
             # The metadata first, so that no snapshot refers to a removed file.
             if old:
-                with _conflicts(self.name):
-                    table.maintenance.expire_snapshots().by_ids(old).commit()
+                making = self._transaction()
+                with ExpireSnapshots(making) as expiring:
+                    expiring.by_ids(old)
+                self._commit(making)
             for one in found:
                 table.io.delete(one)
             self.refresh()
@@ -337,18 +377,24 @@ class OpenIceberg:
         once = metadata.model_copy(update={"properties": {**metadata.properties, **_NO_RETRIES}})
         table = self._table
         return Table(
-            table.name(), once, table.metadata_location, table.io, table.catalog, table.config
-        ).transaction()
+            table.name(), once, table.metadata_location, table.io,
+            _Asking(self.name, table.catalog), table.config,
+        ).transaction()  # fmt: skip
 
     def _add(
         self, making: Transaction, files: Sequence[NewFile], numbers: Mapping[str, int]
     ) -> None:
-        # Also without files: a commit that only sets properties would not notice another one.
-        with making.update_snapshot().merge_append() as adding:
-            for one in files:
-                adding.append_data_file(self._data_file(one))
+        stage(making, (), list(map(self._data_file, files)))
         if numbers:
-            making.set_properties({_NUMBER + name: str(value) for name, value in numbers.items()})
+            making.set_properties(_properties(numbers))
+
+    def _commit(self, making: Transaction) -> None:
+        """Raises CommitConflict if it is proven that the table does not have the commit, and
+        TableError if it may have it later."""
+        try:
+            making.commit_transaction()
+        except CommitFailedException as error:
+            raise CommitConflict(f"{self.name} was changed in the meantime.") from error
 
     def _data_file(self, file: NewFile) -> DataFile:
         metadata = self._table.metadata
@@ -380,13 +426,84 @@ class OpenIceberg:
         )
 
 
-@contextmanager
-def _conflicts(name: TableName) -> Iterator[None]:
-    """Raises the library's error for a conflict as CommitConflict."""
+class _Asking(NoopCatalog):
+    """A catalog that is asked for the outcome of a commit that it has not confirmed.
+
+    A refusal is no answer either: somewhere on the way to the catalog a request may have been sent
+    again, and then its first sending is what the second one is in conflict with. The library
+    removes the manifests of what is refused.
+    """
+
+    def __init__(self, name: TableName, catalog: Catalog) -> None:
+        super().__init__("asking")
+        self._table = name
+        self._catalog = catalog
+
+    def commit_table(
+        self,
+        table: Table,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> CommitTableResponse:
+        """Raises CommitFailedException if it is proven that the table does not have the updates,
+        and TableError if that is not known."""
+        try:
+            return self._catalog.commit_table(table, requirements, updates)
+        except Exception as error:  # of too many kinds to name them
+            try:
+                there = self._catalog.load_table(table.name())
+            except Exception:
+                raise _unconfirmed(self._table, error) from error
+            if all(_is_there(one, there.metadata) for one in updates):
+                return CommitTableResponse.model_validate(
+                    {"metadata": there.metadata, "metadata-location": there.metadata_location}
+                )
+            if isinstance(error, CommitFailedException):
+                raise
+            raise _unconfirmed(self._table, error) from error
+
+
+def _is_there(update: TableUpdate, metadata: TableMetadata) -> bool:
+    """Whether the table has an update; of one that follows from others this is not asked."""
+    match update:
+        case AddSnapshotUpdate():
+            return metadata.snapshot_by_id(update.snapshot.snapshot_id) is not None
+        case RemoveSnapshotsUpdate():
+            return not any(map(metadata.snapshot_by_id, update.snapshot_ids))
+        case AddSchemaUpdate():
+            return update.schema_.as_struct() == metadata.schema().as_struct()
+    return True
+
+
+def _unconfirmed(name: TableName, error: Exception) -> TableError:
+    return TableError(
+        f"{name}: the catalog did not confirm a commit ({type(error).__name__}: {error}), and so "
+        "far the table does not have it. No file was removed: run it again."
+    )
+
+
+def _planned(scan: DataScan, wanted: BooleanExpression) -> list[FileScanTask]:
+    """The files in which a row may meet the condition, with all of their rows."""
     try:
-        yield
-    except CommitFailedException as error:
-        raise CommitConflict(f"{name} was changed in the meantime.") from error
+        tasks = list(scan.filter(wanted).plan_files())
+    except TypeError:  # PyIceberg 0.12 compares a null partition value by < and >
+        tasks = list(scan.plan_files())
+    return [FileScanTask(one.file, one.delete_files, AlwaysTrue()) for one in tasks]
+
+
+def _between(changes: Changes) -> BooleanExpression:
+    """What holds for a row with a key of these."""
+    found = []
+    for key in changes.keys:
+        column = changes.rows[key]
+        ends = pc.min_max(column).as_py()
+        found.append(Comparison(key, ">=", ends["min"], column.type))
+        found.append(Comparison(key, "<=", ends["max"], column.type))
+    return to_iceberg(All(tuple(found)))
+
+
+def _properties(numbers: Mapping[str, int]) -> dict[str, str]:
+    return {_NUMBER + name: str(value) for name, value in numbers.items()}
 
 
 def _widened(field: pa.Field) -> pa.Field:
@@ -394,3 +511,9 @@ def _widened(field: pa.Field) -> pa.Field:
     if pa.types.is_int8(field.type) or pa.types.is_int16(field.type):
         return field.with_type(pa.int32())
     return field
+
+
+def _avro_name(column: str) -> str:
+    """A partition field's name becomes one in Avro, which is ASCII there: DuckDB aborts otherwise.
+    PyIceberg itself replaces only what is no letter in Unicode."""
+    return "".join(one if one.isascii() else f"_x{ord(one):X}" for one in column)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -44,7 +43,7 @@ def to_iceberg(condition: Condition) -> BooleanExpression:
         case IsNull():
             column = Reference(condition.column)
             return NotNull(term=column) if condition.negated else Null(term=column)
-        case All():
-            return reduce(And, map(to_iceberg, condition.parts))
-        case Some():
-            return reduce(Or, map(to_iceberg, condition.parts))
+        case All() | Some():
+            first, *more = map(to_iceberg, condition.parts)
+            # Of all parts at once a tree is built that is not deep; its readers are recursive.
+            return (And if isinstance(condition, All) else Or)(first, *more) if more else first

@@ -49,11 +49,7 @@ def compact(
             if not old <= live.keys():
                 break  # they were replaced, or rows were deleted: discard the new files
             making = transaction()
-            with making.update_snapshot().overwrite() as replacing:
-                for path in old:
-                    replacing.delete_data_file(live[path].file)
-                for one in new:
-                    replacing.append_data_file(data_file(one))
+            stage(making, [live[path].file for path in old], list(map(data_file, new)))
             try:
                 commit(making)
             except CommitConflict:
@@ -66,6 +62,17 @@ def compact(
             added += len(new)
             break
     return Compaction(removed, added)
+
+
+def stage(making: Transaction, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
+    """Replace files by others, in one snapshot."""
+    snapshot = making.update_snapshot()
+    # Also without files: a commit that only sets properties would not notice another one.
+    with snapshot.overwrite() if old else snapshot.merge_append() as changing:
+        for one in old:
+            changing.delete_data_file(one)
+        for one in new:
+            changing.append_data_file(one)
 
 
 def old_snapshots(table: Table, before: datetime) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 from typing import Any
 from urllib.parse import quote
@@ -11,7 +12,10 @@ import pyarrow as pa
 from jetspark.errors import ConfigError, shown
 
 _LONGEST = 255
-"""Characters of a file's name on most file systems."""
+"""Bytes of a file's name on most file systems."""
+_OF_PATHS = re.compile(r"[/=#?]")
+"""What has a meaning in a path or a URI. The rest of a column's name stays as it is, since Polars
+compares it with the folder's undecoded; a value it decodes."""
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -52,8 +56,8 @@ def folders(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
     """
     found = ""
     for name, text in zip(names, map(partition_value, values), strict=True):
-        folder = f"{quote(name, safe='')}={_NULL if text is None else quote(text, safe='')}"
-        if len(folder) > _LONGEST:
+        folder = f"{_OF_PATHS.sub(_quoted, name)}={_NULL if text is None else quote(text, safe='')}"
+        if len(folder.encode()) > _LONGEST:
             raise ConfigError(
                 f"partitionBy: {name!r} has a value of {len(text or '')} characters, too long for "
                 f"the name of a folder ({shown(text)}): partition by less of it, such as "
@@ -61,3 +65,7 @@ def folders(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
             )
         found += f"{folder}/"
     return found
+
+
+def _quoted(found: re.Match[str]) -> str:
+    return quote(found[0], safe="")
