@@ -44,8 +44,8 @@ def test_ingest_warns_of_messages_that_were_removed_unread(
     with jetspark(*base, *LENIENT, "--quiet") as command:
         code, out, err = finish(command, SECONDS)
     sentence = (
-        f"Stream '{name}': 150 sequences from 51 to 200 were removed by its limits (max_msgs 50) "
-        "or a purge, before they were read."
+        f"Stream '{name}': up to 150 messages (sequences 51 to 200) were removed by its "
+        "limits (max_msgs 50) or a purge, before they were read."
     )
     assert (code, err) == (0, f"{sentence}\n")
     told = json.loads(out)
@@ -86,7 +86,7 @@ path = "{tmp_path}/t"
     recreated, removed = json.loads(out)["losses"]
     assert recreated.startswith(f"Stream '{anew}' was created at ")
     assert "It is read from its first message, without what was not read" in recreated
-    assert removed.startswith(f"Stream '{limited}': 15 sequences from 11 to 25 were removed by ")
+    assert removed.startswith(f"Stream '{limited}': up to 15 messages (sequences 11 to 25) were ")
     # A run of more than a minute also tells how far it is.
     told = [line for line in err.splitlines() if " · lag " not in line]
     assert told[-2:] == [recreated, removed]
@@ -105,8 +105,11 @@ def test_each_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         left_out(logger, "ends at 6", Loss("T", "ends at 6", "short"))
         left_out(logger, "more", Loss("S", "removed", "made", 21, 21))
         caplog.clear()
-    assert caplog.messages == ["Stream 'S': 1 sequence from 21 to 21 was removed."]
-    assert losses.sentences == ["ends at 5", "Stream 'S': 21 sequences from 1 to 21 were removed."]
+    assert caplog.messages == ["Stream 'S': up to 1 message (sequence 21) was removed."]
+    assert losses.sentences == [
+        "ends at 5",
+        "Stream 'S': up to 21 messages (sequences 1 to 21) were removed.",
+    ]
     left_out(logger, "nobody asks", Loss("S", "nobody asks"))
     losses.look(now=True)
     assert len(losses.sentences) == 2

@@ -44,6 +44,17 @@ class LastMessage(NamedTuple):
         )
 
 
+class Witness(NamedTuple):
+    """A message of a stream with `max_msgs_per_subject`, remembered while it was stored.
+
+    There a gap says nothing, since newer messages replace older ones. But if this one is gone and
+    its subject has no message at all, something else has removed it.
+    """
+
+    seq: int
+    subject: str
+
+
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
     """The configuration and state of a stream."""
@@ -87,6 +98,18 @@ class StreamFacts:
     def last(self) -> LastMessage | None:
         """The last message; None if there never was one."""
         return LastMessage(self.last_seq, parse_isotime(self.newest)) if self.newest else None
+
+    @property
+    def stores_many_subjects(self) -> bool:
+        """Whether clients may publish to several subjects of it, and nothing else is stored."""
+        many = len(self.subjects) > 1 or not {"*", ">"}.isdisjoint("".join(self.subjects))
+        return many and not self.holds_others
+
+    def has_a_gap_at(self, sequence: int) -> bool:
+        """Whether it begins just behind a sequence that nothing but a delete (or a purge, which
+        looks the same) has removed: a delete of one message is a gap, wherever the message was."""
+        by_hand = not self.limits or self.keeps_last_per_subject
+        return by_hand and self.retention == "limits" and self.first_seq == sequence + 1
 
     @property
     def removed_by(self) -> str:

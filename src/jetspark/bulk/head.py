@@ -6,7 +6,8 @@ may be a message that was deleted or filtered out, or one that was removed befor
 there are gaps, the head is looked at now and then: it only moves forward, and if it has not reached
 the first gap by now, nothing that the reader has passed was removed before its turn.
 
-A range from "the earliest message" begins with its first row, wherever the head is then.
+A range from "the earliest message" begins with its first row, wherever the head is then; but if no
+row has come and all of it is gone, that is a loss.
 """
 
 from __future__ import annotations
@@ -42,15 +43,14 @@ class Head:
         """Each message before this sequence was delivered, or was not stored when its turn came."""
 
     def matters(self, facts: StreamFacts) -> bool:
-        """Whether messages that are removed from the head are a loss."""
-        return self._begun and self._all_matter(facts)
+        """Whether messages that are removed from the head may be a loss."""
+        begun = self._begun or facts.first_seq >= self._wanted.end
+        return begun and not self._wanted.last_values
 
     def seen(self, facts: StreamFacts) -> None:
         """Facts of the stream, before it is read."""
-        self._moves = bool(facts.limits) and self._all_matter(facts)
-
-    def _all_matter(self, facts: StreamFacts) -> bool:
-        return not (self._wanted.last_values or facts.keeps_last_per_subject)
+        always_matters = not (self._wanted.last_values or facts.keeps_last_per_subject)
+        self._moves = bool(facts.limits) and always_matters
 
     def delivered(self, rows: Deliveries, had: int, position: int) -> None:
         """Rows have come, from index `had` on. `position`: of the reader, before them."""

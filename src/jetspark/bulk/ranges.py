@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jetspark.bulk.facts import LastMessage
+from jetspark.bulk.facts import LastMessage, Witness
 from jetspark.errors import ConfigError
 
 
@@ -37,6 +37,8 @@ class SequenceRange:
     """With `snapshot`: also from servers before 2.15, which refuse deletes while they send it."""
     last: LastMessage | None = None
     """The stream's last message when the range was planned; an older copy has another one there."""
+    witness: Witness | None = None
+    """If it lies before the start, it was read."""
 
     def __post_init__(self) -> None:
         if self.start < 1 or self.end < self.start:

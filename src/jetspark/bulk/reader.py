@@ -18,11 +18,12 @@ long as the stream keeps them.
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import time
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ from jetspark.bulk import links
 from jetspark.bulk.arrow import COLUMNS, WITH_PAYLOAD, batches
 from jetspark.bulk.backfill import snapshot_steps
 from jetspark.bulk.direct import DirectBatches
-from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.facts import StreamFacts, Witness
 from jetspark.bulk.head import Head
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.losses import Loss, left_out
@@ -46,6 +47,7 @@ from jetspark.errors import (
     DataLossError,
     JetsparkError,
     MissedHeartbeatError,
+    PermissionsError,
     RequestTimeoutError,
     StreamNotFoundError,
 )
@@ -57,6 +59,7 @@ _INACTIVE_SECONDS = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0
 _SNAPSHOTS = 3  # each sends the stream from its start; what is left then comes by a consumer
 _TELL_SECONDS = 10.0
+_REPLACES_ALL = re.compile(rb"\r\nNats-Rollup: *all\r\n", re.IGNORECASE)
 
 
 def read_range(
@@ -308,7 +311,7 @@ class _RangeReader:
             self._left_out(str(told), f"made {facts.created}")
             return False
         self._inactive = min(_INACTIVE_SECONDS, facts.longest_inactive or _INACTIVE_SECONDS)
-        self._check_head(facts)
+        self._check_head(api, facts, last=last)
         self._head.seen(facts)
         self._last_stored = facts.last_seq
         if facts.last_seq < self._end - 1:
@@ -343,18 +346,62 @@ class _RangeReader:
         return facts.created != self._wanted.created or facts.last_seq < self._end - 1
 
     def _may_lack_its_head(self, facts: StreamFacts) -> bool:
-        return self._strict and self._head.matters(facts) and self._head.passed < self._end
+        # Newer messages replace older ones, so what is proven of the former leader stays true.
+        if not self._strict or facts.keeps_last_per_subject:
+            return False
+        return self._head.matters(facts) and self._head.passed < self._end
 
-    def _check_head(self, facts: StreamFacts) -> None:
-        first, last = self._head.passed, min(facts.first_seq, self._end) - 1
-        if first > last or not self._head.matters(facts):
+    def _check_head(self, api: StreamAPI, facts: StreamFacts, *, last: bool) -> None:
+        replaced = facts.keeps_last_per_subject
+        first = self._next if replaced else self._head.passed
+        behind = min(facts.first_seq, self._end)
+        if first >= behind or facts.has_a_gap_at(first) or not self._head.matters(facts):
             return
+        how = f"removed {facts.removed_by}, before they were read"
+        if replaced:
+            if not (why := self._not_replaced(api, facts, last=last)):
+                return
+            how = f"removed before they were read, not all by newer messages: {why}"
         message = (
             f"Stream {self._name!r} begins at sequence {facts.first_seq} now: sequences {first} to "
-            f"{last} were removed {facts.removed_by}, before they were read"
-            f"{' completely' if self._next > self._wanted.start else ''}."
+            f"{behind - 1} were {how}."
         )
-        self._lost(first, last, message, f"removed {facts.removed_by}, before they were read")
+        self._lost(first, behind - 1, message, how)
+
+    def _not_replaced(self, api: StreamAPI, facts: StreamFacts, *, last: bool) -> str:
+        """What proves that something else than newer messages of their subjects has removed unread
+        messages from the head of a stream with `max_msgs_per_subject`; empty without a proof."""
+        if facts.messages == 0 and self._next <= facts.last_seq < self._end:
+            return f"the stream is empty, and nothing came after sequence {facts.last_seq}"
+        if last:
+            return ""
+        with suppress(PermissionsError):
+            if facts.stores_many_subjects:
+                now = api.message(self._name, seq=facts.first_seq)
+                if now is not None and _REPLACES_ALL.search(now.headers):
+                    return f"message {now.seq} has replaced all others (Nats-Rollup: all)"
+            witness = self._wanted.witness
+            if witness is not None and witness.seq < facts.first_seq:
+                stored = proven(
+                    api,
+                    [self._name],
+                    lambda api: api.message(self._name, last_by_subj=witness.subject),
+                )
+                if stored is None:
+                    return self._testified(facts, witness)
+        return ""
+
+    def _testified(self, facts: StreamFacts, witness: Witness) -> str:
+        gone = f"message {witness.seq} ({witness.subject!r}) is gone without a newer one"
+        if witness.seq >= self._next:
+            return gone
+        sentence = (
+            f"Stream {self._name!r} begins at sequence {facts.first_seq} now, and {gone}. That one "
+            f"had been read; whether a purge also removed unread ones from {self._next} on, is not "
+            "known."
+        )
+        self._left_out(sentence, f"gone {witness.seq}")
+        return ""
 
     def _check_copy(self) -> None:
         """Whether the stream was replaced by a copy without the last message that was planned."""

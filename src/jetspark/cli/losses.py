@@ -87,8 +87,10 @@ def _sentences(told: Sequence[Loss], new: Sequence[Loss]) -> list[str]:
         before = [(one.first, one.last) for one in told if _of(one) == (stream, how, key)]
         if count := _count([*before, *parts]) - _count(before):
             first, last = min(parts)[0], max(last for _, last in parts)
+            which = f"sequence {first}" if first == last else f"sequences {first} to {last}"
+            # At most: some of these may have been deleted or replaced before, which is no loss.
             sentences.append(
-                f"Stream {stream!r}: {console.counted(count, 'sequence')} from {first} to {last} "
+                f"Stream {stream!r}: up to {console.counted(count, 'message')} ({which}) "
                 f"{'was' if count == 1 else 'were'} {how}."
             )
     return sentences

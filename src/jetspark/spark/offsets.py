@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jetspark.bulk.facts import LastMessage
+from jetspark.bulk.facts import LastMessage, Witness
 from jetspark.errors import ConfigError
 
 _VERSION = 1
@@ -43,6 +43,9 @@ class StreamOffset:
 
     The offset stays, so that a stream that was only out of reach is not read again.
     """
+    witness: Witness | None = None
+    """Of a stream in which newer messages replace older ones: the first one not yet read when this
+    offset was planned, or else the last one."""
 
     @property
     def known(self) -> int:
@@ -67,7 +70,10 @@ def _one_to_json(offset: StreamOffset) -> dict[str, Any]:
         document["initial"] = True
     if offset.last is not None:
         document["last"] = list(offset.last)
-    return document | {"next": offset.next, "start": offset.start}
+    document |= {"next": offset.next, "start": offset.start}
+    if offset.witness is not None:
+        document["witness"] = list(offset.witness)
+    return document
 
 
 def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
@@ -87,8 +93,11 @@ def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
                 initial=bool(one.get("initial", False)),
                 last=LastMessage(*map(int, one["last"])) if "last" in one else None,
                 gone=bool(one.get("gone", False)),
+                witness=Witness(int((seen := one["witness"])[0]), str(seen[1]))
+                if "witness" in one
+                else None,
             )
             for name, one in document["streams"].items()
         }
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise ConfigError(f"The checkpoint's offset cannot be read: {error!r}.") from None

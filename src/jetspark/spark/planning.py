@@ -104,7 +104,9 @@ def reach(
         return Reach(offset, begin, offset)
     if head(facts) > begin:
         may_go = offset.initial and offset.earliest
-        if fail_on_data_loss and not may_go and not facts.keeps_last_per_subject:
+        # What newer messages have replaced is no loss; whether that is all, the reader finds out.
+        no_loss = may_go or facts.keeps_last_per_subject or facts.has_a_gap_at(begin)
+        if fail_on_data_loss and not no_loss:
             raise DataLossError(
                 facts.name,
                 begin,
@@ -117,7 +119,8 @@ def reach(
     end = tail(facts) if target is None else min(tail(facts), max(target, offset.next))
     if end == offset.next and not offset.initial:
         return Reach(offset, begin, offset)
-    return Reach(offset, begin, replace(offset, next=end, initial=False, last=facts.last))
+    after = replace(offset, next=end, initial=False, last=facts.last, witness=None)
+    return Reach(offset, begin, after)
 
 
 def _shorter(facts: StreamFacts, offset: StreamOffset) -> str:
@@ -282,6 +285,7 @@ def batch_range(
         created=end.created,
         subjects=subjects,
         from_earliest=resolved and end.earliest,
+        witness=None if start is None or resolved else start.witness,
     )
 
 
@@ -344,6 +348,7 @@ def split(wanted: SequenceRange, *, min_partitions: int, max_records: int) -> li
             end=wanted.start + length * (index + 1) // count,
             # Only the head of the first partition may have been removed without a loss.
             from_earliest=wanted.from_earliest and index == 0,
+            witness=None if index else wanted.witness,
         )
         for index in range(count)
     ]

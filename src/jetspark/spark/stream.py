@@ -26,11 +26,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.facts import StreamFacts, Witness
 from jetspark.bulk.leaders import expect
 from jetspark.bulk.losses import Loss, left_out
 from jetspark.bulk.stream_api import StreamAPI
-from jetspark.errors import ConfigError, DataLossError, PermissionsError
+from jetspark.errors import ConfigError, DataLossError, PermissionsError, StreamNotFoundError
 from jetspark.spark import interest, planning
 from jetspark.spark.collecting import without_collecting
 from jetspark.spark.copies import copies_found
@@ -151,7 +151,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if ends == offsets:
             return start
         self._last_batch = time.monotonic()
-        return to_json(ends)
+        return to_json(ends | self._with_witnesses(ends, offsets, facts))
 
     @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -268,6 +268,42 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 raise loss
             left_out(logger, str(loss), Loss(loss.stream, str(loss)))
         self._compared_on = asked or server
+
+    def _with_witnesses(
+        self,
+        ends: dict[str, StreamOffset],
+        offsets: dict[str, StreamOffset],
+        facts: dict[str, StreamFacts],
+    ) -> dict[str, StreamOffset]:
+        """The new ends in streams in which newer messages replace older ones."""
+        wanted = {
+            name: min(end.next, facts[name].last_seq)
+            for name, end in ends.items()
+            if end != offsets.get(name)
+            and name in facts
+            and facts[name].keeps_last_per_subject
+            and facts[name].messages
+        }
+        if not wanted or self._options.present_values:
+            return {}
+        chosen = (self._options.subjects or (">",))[0]
+
+        def question(api: StreamAPI) -> dict[str, StreamOffset]:
+            found = {
+                name: api.message(name, seq=sequence, next_by_subj=chosen)
+                for name, sequence in wanted.items()
+            }
+            return {
+                name: replace(ends[name], witness=Witness(one.seq, one.subject))
+                for name, one in found.items()
+                if one is not None
+            }
+
+        try:
+            return leaders(self._options).ask(question)
+        except (PermissionsError, StreamNotFoundError) as error:
+            logger.info("What a purge removes may not be noticed: %s", error)
+            return {}
 
     def _check_subjects(
         self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]
