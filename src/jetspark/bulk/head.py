@@ -8,22 +8,31 @@ the first gap by now, nothing that the reader has passed was removed before its 
 
 A range from "the earliest message" begins with its first row, wherever the head is then; but if no
 row has come and all of it is gone, that is a loss.
+
+In a stream with `max_msgs_per_subject` the head moves on without a loss, as newer messages replace
+older ones. There something has to prove a loss: `not_replaced`.
 """
 
 from __future__ import annotations
 
+import logging
+import re
 import time
 from contextlib import suppress
 
 from jetspark.bulk import links
-from jetspark.bulk.facts import StreamFacts
-from jetspark.bulk.proof import leading
+from jetspark.bulk.facts import StreamFacts, Witness
+from jetspark.bulk.losses import Loss, left_out
+from jetspark.bulk.proof import leading, proven
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import JetsparkError
+from jetspark.errors import JetsparkError, PermissionsError
 from jetspark.wire.kernel import Deliveries
 
+logger = logging.getLogger("jetspark.bulk")
+
+_REPLACES_ALL = re.compile(rb"\r\nNats-Rollup: *all\r\n", re.IGNORECASE)
 _FIRST_LOOK, _LOOK_EVERY = 1.0, 1.0
 _SHARE = 20
 """One part of the time at most goes to looking."""
@@ -51,6 +60,43 @@ class Head:
         """Facts of the stream, before it is read."""
         always_matters = not (self._wanted.last_values or facts.keeps_last_per_subject)
         self._moves = bool(facts.limits) and always_matters
+
+    def not_replaced(
+        self, api: StreamAPI, facts: StreamFacts, position: int, end: int, *, ended: bool
+    ) -> str:
+        """What proves that unread messages, from `position` on, were not all replaced by newer
+        ones of their subjects; empty without a proof.
+
+        `end`: of the range; `ended`: it has been read. Raises as `StreamAPI.message`.
+        """
+        if facts.messages == 0 and position <= facts.last_seq < end:
+            return f"the stream is empty, and nothing came after sequence {facts.last_seq}"
+        if ended:
+            return ""
+        name, witness = self._wanted.stream, self._wanted.witness
+        with suppress(PermissionsError):
+            if facts.stores_many_subjects:
+                now = api.message(name, seq=facts.first_seq)
+                if now is not None and _REPLACES_ALL.search(now.headers):
+                    return f"message {now.seq} has replaced all others (Nats-Rollup: all)"
+            if witness is None or witness.seq >= facts.first_seq:
+                return ""
+            subject = witness.subject
+            if not proven(api, [name], lambda api: api.message(name, last_by_subj=subject)):
+                return self._testified(facts, witness, position)
+        return ""
+
+    def _testified(self, facts: StreamFacts, witness: Witness, position: int) -> str:
+        gone = f"message {witness.seq} ({witness.subject!r}) is gone without a newer one"
+        if witness.seq >= position:
+            return gone
+        said = (
+            f"Stream {facts.name!r} begins at sequence {facts.first_seq} now, and {gone}. That one "
+            f"had been read; whether a purge also removed unread ones from {position} on, is not "
+            "known."
+        )
+        left_out(logger, said, Loss(facts.name, said, f"gone {witness.seq}"))
+        return ""
 
     def delivered(self, rows: Deliveries, had: int, position: int) -> None:
         """Rows have come, from index `had` on. `position`: of the reader, before them."""

@@ -18,12 +18,11 @@ long as the stream keeps them.
 from __future__ import annotations
 
 import logging
-import re
 import secrets
 import time
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
@@ -32,7 +31,7 @@ from jetspark.bulk import links
 from jetspark.bulk.arrow import COLUMNS, WITH_PAYLOAD, batches
 from jetspark.bulk.backfill import snapshot_steps
 from jetspark.bulk.direct import DirectBatches
-from jetspark.bulk.facts import StreamFacts, Witness
+from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.head import Head
 from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.losses import Loss, left_out
@@ -47,7 +46,6 @@ from jetspark.errors import (
     DataLossError,
     JetsparkError,
     MissedHeartbeatError,
-    PermissionsError,
     RequestTimeoutError,
     StreamNotFoundError,
 )
@@ -59,7 +57,6 @@ _INACTIVE_SECONDS = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0
 _SNAPSHOTS = 3  # each sends the stream from its start; what is left then comes by a consumer
 _TELL_SECONDS = 10.0
-_REPLACES_ALL = re.compile(rb"\r\nNats-Rollup: *all\r\n", re.IGNORECASE)
 
 
 def read_range(
@@ -359,7 +356,7 @@ class _RangeReader:
             return
         how = f"removed {facts.removed_by}, before they were read"
         if replaced:
-            if not (why := self._not_replaced(api, facts, last=last)):
+            if not (why := self._head.not_replaced(api, facts, first, self._end, ended=last)):
                 return
             how = f"removed before they were read, not all by newer messages: {why}"
         message = (
@@ -367,41 +364,6 @@ class _RangeReader:
             f"{behind - 1} were {how}."
         )
         self._lost(first, behind - 1, message, how)
-
-    def _not_replaced(self, api: StreamAPI, facts: StreamFacts, *, last: bool) -> str:
-        """What proves that something else than newer messages of their subjects has removed unread
-        messages from the head of a stream with `max_msgs_per_subject`; empty without a proof."""
-        if facts.messages == 0 and self._next <= facts.last_seq < self._end:
-            return f"the stream is empty, and nothing came after sequence {facts.last_seq}"
-        if last:
-            return ""
-        with suppress(PermissionsError):
-            if facts.stores_many_subjects:
-                now = api.message(self._name, seq=facts.first_seq)
-                if now is not None and _REPLACES_ALL.search(now.headers):
-                    return f"message {now.seq} has replaced all others (Nats-Rollup: all)"
-            witness = self._wanted.witness
-            if witness is not None and witness.seq < facts.first_seq:
-                stored = proven(
-                    api,
-                    [self._name],
-                    lambda api: api.message(self._name, last_by_subj=witness.subject),
-                )
-                if stored is None:
-                    return self._testified(facts, witness)
-        return ""
-
-    def _testified(self, facts: StreamFacts, witness: Witness) -> str:
-        gone = f"message {witness.seq} ({witness.subject!r}) is gone without a newer one"
-        if witness.seq >= self._next:
-            return gone
-        sentence = (
-            f"Stream {self._name!r} begins at sequence {facts.first_seq} now, and {gone}. That one "
-            f"had been read; whether a purge also removed unread ones from {self._next} on, is not "
-            "known."
-        )
-        self._left_out(sentence, f"gone {witness.seq}")
-        return ""
 
     def _check_copy(self) -> None:
         """Whether the stream was replaced by a copy without the last message that was planned."""
