@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.jetstream.eventually import eventually
+from tests.support.driven_query import DrivenQuery
 
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
 from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
@@ -30,10 +31,10 @@ from jetspark.errors import ConfigError, JetsparkError, PermissionsError
 from jetspark.full_client import connect
 from jetspark.jetstream.acl.permissions import Permissions, Responses
 from jetspark.jetstream.acl.roles import Roles
-from jetspark.spark.interest import hold, release
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.progress_consumer import ProgressConsumer
+from jetspark.spark.sole_reading import SOLE_READER
 from jetspark.subjects import subject_matches, subjects_overlap
 
 if TYPE_CHECKING:
@@ -377,18 +378,27 @@ async def test_spark_with_a_backfill(
     assert read_all(guarded, snapshot=True) == 3
 
 
+def driven(guarded: Guarded, **options: str) -> DrivenQuery:
+    """A query by this user."""
+    query = DrivenQuery(guarded.server.url, "S", **options)
+    query.connection = guarded.options()
+    return query
+
+
 async def test_spark_as_sole_reader(
     guard: Callable[..., Guarded], needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.11")
     guarded = guard(Roles().spark_source(["S"], sole_reader=True))
     await make_stream(guarded, retention="workqueue", allow_direct=True)
-    assert read_all(guarded, direct=True) == 3
+    query = driven(guarded, soleReader="true")
+    query.run(batches=3, limit=1)
+    assert query.sequences == [1, 2, 3]
     with link_of(guarded) as link:
-        StreamAPI(link).purge("S", 3)
         assert StreamAPI(link).stream("S").messages == 1
     refused = without(DANGEROUS, "$JS.API.STREAM.PURGE.S")
-    await guarded.check(refused=[*refused, "$JS.API.CONSUMER.CREATE.S.c"])
+    others = ("$JS.API.CONSUMER.CREATE.S.c", f"$JS.API.CONSUMER.DELETE.S.{SOLE_READER}")
+    await guarded.check(refused=[*refused, *others])
 
 
 async def test_spark_with_a_progress_consumer(
@@ -415,15 +425,15 @@ async def test_spark_with_an_interest_consumer(
     needs_server("2.14")
     guarded = guard(Roles().spark_source(["S"], interest_consumer="c"))
     await make_stream(guarded, retention="interest", allow_direct=True)
+    query = driven(guarded, interestConsumer="c")
+    query.run()
+    async with guarded.admin() as nc:
+        for number in range(3):
+            await nc.jetstream().publish(f"s.{number}")
+    query.run(batches=3, limit=1)
+    assert len(query.sequences) == 3
     with link_of(guarded) as link:
-        api = StreamAPI(link)
-        hold(api, "c", {"S": api.stream("S")}, {}, fail_on_data_loss=True, made=set())
-        async with guarded.admin() as nc:
-            for number in range(3):
-                await nc.jetstream().publish(f"s.{number}")
-        release(api, "S", "c", 5)
-        assert api.stream("S").messages == 2
-    assert read_all(guarded, direct=True) == 2
+        assert StreamAPI(link).stream("S").messages == 1
     await guarded.check(refused=[*DANGEROUS, "$JS.API.CONSUMER.RESET.S.other"])
 
 

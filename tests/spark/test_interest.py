@@ -12,7 +12,9 @@ from jetspark.bulk import links
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, DataLossError
+from jetspark.spark.options import parse_options
 from jetspark.spark.starting import begun
+from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
@@ -122,6 +124,54 @@ def test_a_stream_made_anew_keeps_what_was_not_read_of_it(
     query.run(batches=2, limit=10, failOnDataLoss="false")
     assert query.sequences == [*range(1, 11), *range(1, 21)]
     assert admin.facts(stream).first_seq == 11
+
+
+def test_a_query_that_died_in_its_start_begins_where_its_consumer_stands(
+    query: DrivenQuery, admin: Admin, stream: str
+) -> None:
+    query.options["startingOffsets"] = "latest"
+    make_consumer(admin, stream, "other")
+    admin.fill(numbered(f"{stream}.a", 10))
+    JetStreamStreamReader(parse_options(query.options)).initialOffset()
+    admin.fill(numbered(f"{stream}.a", 50))
+    query.run()
+    assert query.sequences == list(range(11, 61))
+
+
+def test_a_second_query_is_refused_before_it_reads_and_may_follow_the_first(
+    query: DrivenQuery, admin: Admin, stream: str
+) -> None:
+    query.run()
+    admin.fill(numbered(f"{stream}.a", 100))
+    query.run(batches=2, limit=25)
+    second = DrivenQuery(query.options["servers"], stream, interestConsumer="spark")
+    with pytest.raises(ConfigError, match=f"consumer rm {stream} spark-claim; this one then"):
+        second.run()
+    assert second.checkpoint is None
+    admin.call(f"CONSUMER.DELETE.{stream}.spark-claim")
+    second.run()
+    assert second.sequences == list(range(26, 101))  # what the first had not released
+    with pytest.raises(ConfigError, match="keeps messages for another query"):
+        query.run()
+    third = DrivenQuery(query.options["servers"], stream, interestConsumer="third")
+    third.run()
+    assert third.sequences == list(range(26, 101))
+
+
+def test_of_two_queries_that_begin_at_once_one_is_refused(
+    query: DrivenQuery, admin: Admin, stream: str
+) -> None:
+    make_consumer(admin, stream, "other")
+    admin.fill(numbered(f"{stream}.a", 10))
+    one, other = (JetStreamStreamReader(parse_options(query.options)) for _ in range(2))
+    starts = [one.initialOffset(), other.initialOffset()]
+    ends = [
+        reader.latestOffset(start, reader.getDefaultReadLimit())
+        for reader, start in zip((one, other), starts, strict=True)
+    ]
+    one.partitions(starts[0], ends[0])
+    with pytest.raises(ConfigError, match="keeps messages for another query"):
+        other.partitions(starts[1], ends[1])
 
 
 def test_over_three_servers_and_a_changing_leader(

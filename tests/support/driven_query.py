@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from jetspark.connection.options import ConnectOptions
 from jetspark.spark.options import parse_options
 from jetspark.spark.stream import JetStreamStreamReader
 
@@ -15,6 +17,7 @@ class DrivenQuery:
 
     def __init__(self, url: str, stream: str, **options: str) -> None:
         self.options = {"servers": url, "stream": stream, "startingOffsets": "earliest", **options}
+        self.connection: ConnectOptions | None = None
         self.checkpoint: str | None = None
         self.sequences: list[int] = []
 
@@ -22,7 +25,10 @@ class DrivenQuery:
         """So many batches at most, in a process of their own."""
         if limit is not None:
             options["maxOffsetsPerTrigger"] = str(limit)
-        reader = JetStreamStreamReader(parse_options(self.options | options))
+        parsed = parse_options(self.options | options)
+        if self.connection is not None:
+            parsed = replace(parsed, connection=self.connection)
+        reader = JetStreamStreamReader(parsed)
         start = json.loads(self.checkpoint) if self.checkpoint else reader.initialOffset()
         # Spark commits the last batch of the run before, too.
         committed = start if self.checkpoint else None

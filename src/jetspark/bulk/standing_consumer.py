@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jetspark.bulk.stream_api import StreamAPI
-from jetspark.errors import ConfigError, ConsumerNotFoundError
+from jetspark.errors import ConfigError
 from jetspark.wire import js_api
 
 
@@ -32,9 +32,8 @@ class StandingConsumer:
 
         Raises ConfigError for a consumer of this name that was not created for this purpose.
         """
-        try:
-            info = self._api.call(js_api.CONSUMER_INFO, None, **self._names)
-        except ConsumerNotFoundError:
+        info = self._api.consumer(self._names["stream"], self._names["consumer"])
+        if info is None:
             return None
         if info["config"].get("description") != self._description:
             raise ConfigError(

@@ -185,6 +185,19 @@ class StreamAPI:
         request = {"stream_name": stream, "config": config, "action": "create"}
         return self.call(call, request, **names)
 
+    def consumer(
+        self, stream: str, consumer: str, *, not_found_for: float = NOT_FOUND_SECONDS
+    ) -> dict[str, Any] | None:
+        """The server's document of a consumer; None if there is none.
+
+        `not_found_for`: seconds after which that is final, in a cluster.
+        """
+        try:
+            names = {"stream": stream, "consumer": consumer}
+            return self._call(js_api.CONSUMER_INFO, None, names, not_found_for)
+        except ConsumerNotFoundError:
+            return None
+
     def delete_reader(self, stream: str, name: str) -> None:
         """Delete the consumer, if it exists."""
         try:

@@ -237,5 +237,5 @@ def check_source(source: dict[str, str], *, is_new: bool) -> Stored:
     options = parse_options(source).for_streaming()
     facts = streams_facts(options)
     if is_new:
-        check_start(options, facts)
+        check_start(options)
     return Stored.of(facts.values())

@@ -12,6 +12,7 @@ from jetspark.spark.options import SourceOptions
 from jetspark.spark.reading import (
     RangePartition,
     backfilled,
+    leaders,
     plan,
     read_partition,
     read_values,
@@ -20,6 +21,7 @@ from jetspark.spark.reading import (
     streams_facts,
 )
 from jetspark.spark.short_errors import without_traceback
+from jetspark.spark.sole_reading import check_claims
 
 
 class JetStreamBatchReader(DataSourceReader):
@@ -36,10 +38,12 @@ class JetStreamBatchReader(DataSourceReader):
     def partitions(self) -> list[RangePartition]:
         """Determine the range, on the driver, and divide it into partitions.
 
-        Raises as `streams_facts` and `resolve_positions`.
+        Raises as `streams_facts`, `check_claims` and `resolve_positions`.
         """
         options = self._options
         facts = streams_facts(options, sure=True)
+        if options.sole_reader:
+            leaders(options).ask(lambda api: check_claims(api, options, facts))
         if options.is_snapshot:
             return [snapshot(options, one) for one in facts.values()]
         start = resolve_positions(options, options.starting_positions("earliest"), facts, end=False)

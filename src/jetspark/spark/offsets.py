@@ -6,6 +6,8 @@ it runs the batch, but never the initial offset. So every end includes the start
 differs from the initial offset even when there is nothing to read yet. Spark then logs it, and from
 then on no crash or restart can move the start.
 
+A query that removes what it has read has a token, of which `sole_reading` tells.
+
 Each end also has the stream's last message as of then, from which `copies` tells whether the stream
 was replaced by another copy of itself.
 
@@ -53,10 +55,16 @@ class StreamOffset:
         return max(self.next - 1, self.last.seq if self.last else 0)
 
 
-def to_json(offsets: dict[str, StreamOffset]) -> dict[str, Any]:
+def to_json(offsets: dict[str, StreamOffset], token: str | None = None) -> dict[str, Any]:
     """The document for Spark, in canonical order at every level."""
     streams = {name: _one_to_json(offset) for name, offset in sorted(offsets.items())}
-    return {"streams": streams, "version": _VERSION}
+    of_query = {} if token is None else {"query": token}
+    return of_query | {"streams": streams, "version": _VERSION}
+
+
+def token_of(document: dict[str, Any]) -> str | None:
+    """The token in a document; None if it has none."""
+    return document.get("query")
 
 
 def _one_to_json(offset: StreamOffset) -> dict[str, Any]:

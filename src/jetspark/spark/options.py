@@ -176,6 +176,13 @@ class SourceOptions:
         """Where to begin. Raises ConfigError if several options give it."""
         return positions.one_of(self.starting, default)
 
+    def streaming_start(self) -> Positions:
+        """Where a streaming query begins: by default at the end, a sole reader at what waits.
+
+        Raises as `starting_positions`.
+        """
+        return self.starting_positions("earliest" if self.sole_reader else "latest")
+
     def ending_positions(self) -> Positions:
         """Where to end. Raises ConfigError if several options give it."""
         return positions.one_of(self.ending, "latest")
@@ -234,7 +241,7 @@ class SourceOptions:
                 f"Option {next(iter(self.ending))!r} is for spark.read; a streaming query has no "
                 "end (trigger(availableNow=True) stops at what is there when it starts)."
             )
-        self.starting_positions("latest")
+        self.streaming_start()
         if "maxTriggerDelay" in self.given and self.min_offsets_per_trigger is None:
             raise ConfigError(
                 "Option 'maxTriggerDelay' needs 'minOffsetsPerTrigger': without it no batch waits."

@@ -144,6 +144,17 @@ def check_same(
             raise facts[name].another_than(offset.created, advice)
 
 
+def check_not_older(
+    facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset], advice: str
+) -> None:
+    """Raises DataLossError with this advice for a stream that is shorter than it was."""
+    for name, offset in offsets.items():
+        one = facts.get(name)
+        if one is not None and one.created == offset.created and one.last_seq < offset.known:
+            said = f"{_shorter(one, offset)} {advice}"
+            raise DataLossError(name, tail(one), offset.known, said)
+
+
 def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> Loss | None:
     """What a query with `failOnDataLoss=false` skips; None for nothing."""
     if facts is None:

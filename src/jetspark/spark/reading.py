@@ -31,8 +31,14 @@ from jetspark.errors import (
 )
 from jetspark.kv_rules import STREAM_PREFIX, Operation
 from jetspark.spark import planning
+from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.positions import AtTime, Position, Positions, resolve
+from jetspark.spark.sole_reading import (
+    SOLE_READER,
+    check_claims,
+    other_readers,
+)
 from jetspark.spark.subject_filters import check_subjects
 from jetspark.subjects import nearest_name
 
@@ -169,7 +175,12 @@ def _check_retention(options: SourceOptions, facts: StreamFacts, api: StreamAPI)
     if facts.retention == "interest":
         _check_interest(options, facts, api)
     elif facts.retention == "workqueue":
-        _check_sole_reader(options, facts)
+        _check_sole_reader(options, facts, api)
+    if options.takes_nothing and facts.longest_inactive is not None:
+        raise ConfigError(
+            f"Stream {name!r} removes consumers that are idle for {facts.longest_inactive:g} s "
+            "(consumer_limits), so the query's could not stay while it is not running."
+        )
 
 
 def _check_interest(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
@@ -187,7 +198,7 @@ def _check_interest(options: SourceOptions, facts: StreamFacts, api: StreamAPI) 
         raise ConfigError(f"Stream {name!r} is read by direct gets: set its allow_direct.")
 
 
-def _check_sole_reader(options: SourceOptions, facts: StreamFacts) -> None:
+def _check_sole_reader(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
     name = facts.name
     if not options.sole_reader:
         raise ConfigError(
@@ -195,11 +206,8 @@ def _check_sole_reader(options: SourceOptions, facts: StreamFacts) -> None:
             "acknowledges them, so a table of it cannot be exact. If this query is the only "
             "reader, set the option 'soleReader' to true: what its checkpoint has is removed."
         )
-    if facts.consumers:
-        raise ConfigError(
-            f"Stream {name!r} has {facts.consumers} consumer(s), so this query is not its sole "
-            "reader: delete them, or read without 'soleReader' from another stream."
-        )
+    if facts.consumers > 1 or (facts.consumers and api.consumer(name, SOLE_READER) is None):
+        raise ConfigError(other_readers(name))
     if not facts.allows_direct:
         raise ConfigError(
             f"The sole reader of stream {name!r} reads by direct gets: set its allow_direct."
@@ -227,16 +235,22 @@ def resolve_positions(
     return leaders(options).ask(lambda api: proven(api, by_time, question))
 
 
-def check_start(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> None:
-    """Raise ConfigError where a streaming query would begin behind the end of a stream."""
-    start = options.starting_positions("latest")
-    start.check(facts)
-    if any(isinstance(one, AtTime) for one in start.all()):
-        resolve_positions(options, start, facts, end=False)
-    wanted = {name: one for name in facts if isinstance(one := start.of(name), int)}
-    sure = streams_facts(options, sure=True) if wanted else {}
-    for name, sequence in wanted.items():
-        planning.initial_offset(sure[name], sequence)
+def begin(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str, StreamOffset]:
+    """Where a new streaming query begins, from proven facts.
+
+    Raises ConfigError for a position behind the end of a stream, and as `resolve_positions`.
+    """
+    start = resolve_positions(options, options.streaming_start(), facts, end=False)
+    return {name: planning.initial_offset(one, start[name]) for name, one in facts.items()}
+
+
+def check_start(options: SourceOptions) -> None:
+    """Check that a new streaming query could begin; as `streams_facts`, `begin`, `check_claims`."""
+    if options.takes_nothing or set(options.streaming_start().all()) - {"earliest", "latest"}:
+        facts = streams_facts(options, sure=True)
+        offsets = begin(options, facts)
+        if options.takes_nothing:
+            leaders(options).ask(lambda api: check_claims(api, options, facts, None, offsets))
 
 
 def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangePartition]:

@@ -1,15 +1,16 @@
 """spark.readStream.format("jetstream"): only Spark's checkpoint has the position.
 
 The query acknowledges nothing, and has a durable consumer only where an option asks for one
-(`progress_consumer`, `interest`). Spark calls `commit` one batch late and may never call `stop`, so
-correctness depends on neither: a work queue, or a stream with retention `interest`, then keeps its
-messages one batch longer. `offsets` explains the offsets.
+(`progress_consumer`, `sole_reading`). Spark calls `commit` one batch late and may never call
+`stop`, so correctness depends on neither: a work queue, or a stream with retention `interest`, then
+keeps its messages one batch longer. `offsets` explains the offsets.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,25 +32,30 @@ from jetspark.bulk.leaders import expect
 from jetspark.bulk.losses import Loss, left_out
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError, DataLossError, PermissionsError, StreamNotFoundError
-from jetspark.spark import interest, planning
+from jetspark.spark import planning, sole_reading
 from jetspark.spark.collecting import without_collecting
 from jetspark.spark.copies import copies_found
-from jetspark.spark.offsets import StreamOffset, from_json, to_json
+from jetspark.spark.offsets import StreamOffset, from_json, to_json, token_of
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.progress_consumer import ProgressConsumer
 from jetspark.spark.reading import (
     RangePartition,
     backfilled,
+    begin,
     leaders,
     plan,
     read_partition,
-    resolve_positions,
     streams_facts,
 )
 from jetspark.spark.short_errors import without_traceback
 from jetspark.spark.subject_filters import check_subjects
 
 logger = logging.getLogger("jetspark.spark")
+
+_BEGIN_ANEW = (
+    "This query would remove what came since then unread: begin a new one, with a new checkpoint; "
+    "if the stream has the query's claim, delete that first (nats consumer rm)."
+)
 
 
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -74,18 +80,18 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query begins; the same answer when Spark asks twice before the first batch.
 
-        Raises as `streams_facts` and `resolve_positions`.
+        Raises as `streams_facts` and `begin`.
         """
         if self._initial is None:
             options = self._options
-            facts = self._facts({}, running=False, sure=True)
+            offsets = begin(options, streams_facts(options, sure=True))
             self._subjects_checked = True
-            start = resolve_positions(
-                options, options.starting_positions("latest"), facts, end=False
-            )
-            self._initial = {
-                name: planning.initial_offset(one, start[name]) for name, one in facts.items()
-            }
+            if (name := options.interest_consumer) is not None:
+                made: set[str] = set()
+                offsets = leaders(options).ask(
+                    lambda api: sole_reading.begin(api, name, offsets, made)
+                )
+            self._initial = offsets
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -119,16 +125,20 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         # Trigger.Once reads everything, regardless of the options.
         limited = not isinstance(limit, ReadAllAvailable)
         waits = time.monotonic() - self._last_batch < options.max_trigger_delay
-        facts = self._facts(offsets, running=True)
+        facts = streams_facts(options, running=True)
         if planning.in_doubt(facts, offsets):
-            facts = self._facts(offsets, running=True, sure=True)
+            facts = streams_facts(options, running=True, sure=True)
         if options.present_values:
             planning.check_same(
                 facts,
                 offsets,
                 "Its revisions begin anew: begin a new table, with a new checkpoint.",
             )
+        if options.takes_nothing:
+            planning.check_not_older(facts, offsets, _BEGIN_ANEW)
         self._check_copies(offsets, next((one.asked for one in facts.values()), None))
+        token = token_of(start)
+        facts = self._held(facts, offsets, token)
         self._asked = facts
         ends = planning.next_offsets(
             facts,
@@ -148,10 +158,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._progress_consumer.show(
                 {name: one for name, one in offsets.items() if name in facts}
             )
-        if ends == offsets:
+        if options.takes_nothing and token is None:
+            token = secrets.token_hex(8)
+        elif ends == offsets:
             return start
         self._last_batch = time.monotonic()
-        return to_json(ends | self._with_witnesses(ends, offsets, facts))
+        return to_json(ends | self._with_witnesses(ends, offsets, facts), token)
 
     @without_traceback
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -178,6 +190,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         offsets, ends = self._offsets(start), self._offsets(end)
         if self._compared_on is None:  # a batch that an earlier process has planned
             self._check_copies(ends, None)
+        if options.takes_nothing:
+            leaders(options).ask(
+                lambda api: sole_reading.claim(
+                    api, options, offsets, ends, token_of(end), token_of(start)
+                )
+            )
         ranges = planning.batch_ranges(offsets, ends, options.subjects)
         if options.by_snapshot:
             # A stream's first batch: the backlog. The rows of a range are the same in either way.
@@ -195,12 +213,13 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def commit(self, end: dict[str, Any]) -> None:
         """Let the server remove messages that were kept for this query: the checkpoint covers them.
 
-        Raises ConfigError for an offset that cannot be read, and as `streams_facts`.
+        Raises ConfigError for an offset that cannot be read, and for the claim of another query;
+        and as `streams_facts`.
         """
         options = self._options
         if not options.takes_nothing:
             return
-        offsets = from_json(end)
+        offsets, token = from_json(end), token_of(end)
         facts = streams_facts(options, running=True, sure=True)
 
         def remove(api: StreamAPI) -> None:
@@ -208,10 +227,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 # In a recreated stream these sequences are other messages.
                 if name not in facts or facts[name].created != offset.created:
                     continue
+                if not sole_reading.is_claimed(api, options, name, token):
+                    continue  # they stay until the claim is made
                 if options.interest_consumer is None:
                     api.purge(name, offset.next, options.subjects)
                 else:
-                    interest.release(api, name, options.interest_consumer, offset.next)
+                    sole_reading.release(api, name, options.interest_consumer, offset.next)
 
         leaders(options).ask(remove)
 
@@ -226,23 +247,22 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     # -- streams ---------------------------------------------------------------------------
 
-    def _facts(
-        self, offsets: dict[str, StreamOffset], *, running: bool, sure: bool = False
+    def _held(
+        self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset], token: str | None
     ) -> dict[str, StreamFacts]:
-        """The facts of the streams; with `interestConsumer`, they keep all messages from now on."""
-        options = self._options
-        facts = streams_facts(options, running=running, sure=sure)
-        name = options.interest_consumer
-        if name is None:
+        """The facts, when nobody else removes messages, and the streams keep those to be read."""
+        options, made = self._options, set[str]()
+        if not options.takes_nothing:
             return facts
-        made: set[str] = set()
-        strict = options.fail_on_data_loss
-        leaders(options).ask(
-            lambda api: interest.hold(
-                api, name, facts, offsets, fail_on_data_loss=strict, made=made
-            )
-        )
-        return streams_facts(options, running=running, sure=sure) if made else facts
+        name, strict = options.interest_consumer, options.fail_on_data_loss
+
+        def look(api: StreamAPI) -> None:
+            sole_reading.check_claims(api, options, facts, token, offsets)
+            if name is not None:
+                sole_reading.hold(api, name, facts, offsets, fail_on_data_loss=strict, made=made)
+
+        leaders(options).ask(look)
+        return streams_facts(options, running=True) if made else facts
 
     def _check_copies(self, offsets: dict[str, StreamOffset], asked: str | None) -> None:
         """Raise DataLossError if a stream was replaced by another copy of itself, or log it.
@@ -253,8 +273,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if asked is not None and asked == self._compared_on:
             return
         options = self._options
-        strict = options.fail_on_data_loss
+        strict = options.fail_on_data_loss or options.takes_nothing
         advice = "Set failOnDataLoss to false to go on without them." if strict else ""
+        if options.takes_nothing:
+            advice = _BEGIN_ANEW
         server, found = "", list[DataLossError]()
         if any(one.last is not None for one in offsets.values()):
             try:

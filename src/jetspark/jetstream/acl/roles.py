@@ -157,7 +157,8 @@ class Roles(CoreRoles):
         """Read streams with Spark.
 
         `pattern`: with the option streamPattern, which lists the names of all streams.
-        `sole_reader`: with soleReader, which purges from work queues what was read.
+        `sole_reader`: with soleReader, which purges from work queues what was read, and makes a
+        consumer there that keeps others out.
         `interest_consumer`, `progress_consumer`: with the option of that name.
         """
         if progress_consumer is not None and (sole_reader or interest_consumer is not None):
@@ -166,14 +167,17 @@ class Roles(CoreRoles):
             )
         # Without a consumer: on a work queue it would take the messages.
         direct = (js_api.STREAM_INFO, js_api.MSG_GET, js_api.DIRECT_GET)
+        claim = (js_api.CONSUMER_CREATE, js_api.CONSUMER_INFO)
         found = self._requesting((self._api(js_api.STREAM_NAMES),) if pattern else ())
         for stream in several("streams", streams):
             if sole_reader:
-                found |= self._about(stream, (*direct, js_api.STREAM_PURGE))
+                calls = (*direct, js_api.STREAM_PURGE, *claim)
+                found |= self._about(stream, calls, "jetspark-sole-reader")
             elif interest_consumer is not None:
                 check_name("consumer", interest_consumer)
                 moved = (js_api.CONSUMER_CREATE, *_MOVED_CONSUMER)
                 found |= self._about(stream, (*direct, *moved), interest_consumer)
+                found |= self._about(stream, claim, f"{interest_consumer}-claim")
             else:
                 found |= self.range_reader(stream)
             if progress_consumer is not None:

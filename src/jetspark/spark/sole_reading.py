@@ -1,0 +1,342 @@
+"""Streams from which a query removes what it has read: options `soleReader`, `interestConsumer`.
+
+What such a query has in its checkpoint is gone for everybody else, so it is the only one that reads
+the stream for its purpose, and it has a *claim* there: a durable consumer with the query's token,
+paused, so that nothing is delivered by it. The token is random and part of every offset. Spark logs
+an offset before it asks for the partitions of the batch; then the claim is made, and after that
+something is read. So a crash at any moment leaves a query that knows its claim. The server makes a
+consumer of one name once, so of two queries one is refused before it reads.
+
+A work queue: the claim has no filter, and beside such a consumer a work queue accepts no other one.
+What waited before the query's start, under its subjects, would be removed with what was read, so
+such a start is refused, and so is another choice of subjects later.
+
+A stream by interest keeps a message until all its consumers have acknowledged it, and stores none
+while it has no consumer. So the query has a second durable consumer there, of the option's name,
+positioned before the first message that Spark's checkpoint does not cover. All messages from there
+on stay stored, and are read by direct gets, which acknowledge nothing. When a batch is committed
+the consumer is moved, and the server removes the messages that no other consumer needs. It has no
+filter, whatever subjects the query selects: if first messages are missing, they were lost, and that
+is reported. It is made when the query is first started, so a new query begins where it stands: a
+start that died has left it there. The claim has a filter that no message matches, so it keeps none.
+
+A query that is abandoned leaves its consumers behind: delete them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from jetspark.bulk.facts import StreamFacts
+from jetspark.bulk.losses import Loss, left_out
+from jetspark.bulk.many_streams import streams_of
+from jetspark.bulk.proof import proven
+from jetspark.bulk.standing_consumer import StandingConsumer
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.err_codes import (
+    CONSUMER_EXISTS,
+    CONSUMER_NAME_IN_USE,
+    WORK_QUEUE_OVERLAP,
+    WORK_QUEUE_UNFILTERED,
+)
+from jetspark.errors import APIError, ConfigError, DataLossError, RequestTimeoutError
+from jetspark.spark.offsets import StreamOffset
+from jetspark.spark.options import SourceOptions
+from jetspark.spark.planning import head
+
+logger = logging.getLogger("jetspark.spark")
+
+SOLE_READER = "jetspark-sole-reader"
+"""The claim in a work queue."""
+DESCRIPTION = "jetspark: keeps messages for a Spark query until they are in its checkpoint"
+_OF_CLAIM = "jetspark: the claim of the Spark query that reads this stream; nobody reads from it"
+_TOKEN, _SUBJECTS = "jetspark-query", "jetspark-subjects"
+_NO_MESSAGE = "_jetspark.claim"
+_PAUSED_UNTIL = "2200-01-01T00:00:00Z"
+_TAKEN = {CONSUMER_EXISTS, CONSUMER_NAME_IN_USE, WORK_QUEUE_OVERLAP, WORK_QUEUE_UNFILTERED}
+
+
+def claim_name(options: SourceOptions) -> str:
+    """The consumer that is the claim."""
+    name = options.interest_consumer
+    return SOLE_READER if name is None else f"{name}-claim"
+
+
+# -- the claim -------------------------------------------------------------------------------
+
+
+def check_claims(
+    api: StreamAPI,
+    options: SourceOptions,
+    facts: Mapping[str, StreamFacts],
+    token: str | None = None,
+    offsets: Mapping[str, StreamOffset] | None = None,
+) -> None:
+    """Raise unless each stream is free, or has the claim of the query with this token.
+
+    `offsets`: the query's; they are new, or Spark has logged them with the token. Raises
+    ConfigError for the claim of another query, or of this one with other subjects, DataLossError if
+    the claim in a work queue is gone, and as `check_nothing_skipped`.
+    """
+    for stream, one in facts.items():
+        offset = (offsets or {}).get(stream)
+        claimed = _has_claim(api, options, stream, token, _claimed(one, token, offset))
+        if offset is not None and offset.initial and options.sole_reader and not claimed:
+            check_nothing_skipped(api, options, stream, offset.next)
+
+
+def claim(
+    api: StreamAPI,
+    options: SourceOptions,
+    start: Mapping[str, StreamOffset],
+    end: Mapping[str, StreamOffset],
+    token: str | None,
+    logged: str | None,
+) -> None:
+    """Make the missing claims of a batch, of which nothing has been read yet.
+
+    `token`, `logged`: those in the end and in the start, None in a checkpoint of before. Raises as
+    `check_claims`.
+    """
+    facts, _ = streams_of(api, [name for name, offset in end.items() if not offset.gone])
+    for stream, one in facts.items():
+        if one.created != end[stream].created:
+            continue  # what reads it will say so
+        claimed = _claimed(one, logged, start.get(stream))
+        if not _has_claim(api, options, stream, token, claimed) and token is not None:
+            if options.sole_reader:
+                check_nothing_skipped(api, options, stream, end[stream].start)
+            _make_claim(api, options, stream, token)
+
+
+def is_claimed(api: StreamAPI, options: SourceOptions, stream: str, token: str | None) -> bool:
+    """Whether the query with this token has its claim. Raises as `check_claims`."""
+    return token is not None and _has_claim(api, options, stream, token, None)
+
+
+def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, start: int) -> None:
+    """Raise ConfigError if messages of a work queue, under the query's subjects, wait before the
+    sequence `start`; also as `proven`."""
+
+    def first(api: StreamAPI) -> int | None:
+        return api.next_sequence(stream, 1, options.subjects)
+
+    waiting = proven(api, [stream], first)
+    if waiting is not None and waiting < start:
+        few = len(options.subjects) < 2
+        chosen = (
+            "".join(f" --subject '{one}'" for one in options.subjects) if few else " --subject …"
+        )
+        raise ConfigError(
+            f"Messages wait in the work queue {stream!r} from sequence {waiting} on, and a query "
+            f"with 'soleReader' that begins at {start} would remove them unread: begin at "
+            f"'earliest', or remove them first (jetspark stream purge {stream}{chosen} --before "
+            f"{start})."
+        )
+
+
+def _claimed(
+    facts: StreamFacts, token: str | None, offset: StreamOffset | None
+) -> StreamOffset | None:
+    """The offset, if the query has made its claim in this stream before."""
+    if token is None or offset is None or offset.initial or offset.created != facts.created:
+        return None
+    return offset
+
+
+def _has_claim(
+    api: StreamAPI,
+    options: SourceOptions,
+    stream: str,
+    token: str | None,
+    claimed: StreamOffset | None,
+) -> bool:
+    name = claim_name(options)
+    # A new query need not wait for a late answer: whoever makes the claim first has it.
+    info = api.consumer(stream, name) if claimed else api.consumer(stream, name, not_found_for=0.0)
+    if info is None:
+        if claimed is not None and options.sole_reader:
+            _lost_claim(options, stream, claimed)
+        return False
+    metadata: dict[str, str] = info["config"].get("metadata") or {}
+    if token is None or metadata.get(_TOKEN) != token:
+        raise ConfigError(_another_query(options, stream))
+    before = metadata.get(_SUBJECTS, "")
+    if options.sole_reader and before != _chosen(options):
+        raise ConfigError(
+            f"The query has read the work queue {stream!r} with {_told(before)} until now, and "
+            f"with {_told(_chosen(options))} it would remove messages that it has not read: give "
+            "the same 'subjects' as before, or begin a new query with a new checkpoint, after "
+            f"nats consumer rm {stream} {name}."
+        )
+    return True
+
+
+def _make_claim(api: StreamAPI, options: SourceOptions, stream: str, token: str) -> None:
+    name = claim_name(options)
+    config: dict[str, Any] = {
+        "name": name,
+        "durable_name": name,
+        "description": _OF_CLAIM,
+        "metadata": {_TOKEN: token, _SUBJECTS: _chosen(options)},
+        "ack_policy": "explicit",
+        "deliver_policy": "all",
+        "replay_policy": "instant",
+        "pause_until": _PAUSED_UNTIL,
+    }
+    if options.interest_consumer is not None:
+        config["filter_subject"] = _NO_MESSAGE
+    try:
+        api.create_consumer(stream, config, ())
+    except APIError as error:
+        if error.err_code not in _TAKEN:
+            raise
+        # It may be ours, if an answer was lost.
+        if not _has_claim(api, options, stream, token, None):
+            raise ConfigError(other_readers(stream)) from None
+
+
+def _lost_claim(options: SourceOptions, stream: str, offset: StreamOffset) -> None:
+    lost = (
+        f"The consumer {SOLE_READER!r}, which kept other readers out of the work queue {stream!r}, "
+        f"is gone: they may have taken messages from sequence {offset.next} on."
+    )
+    if options.fail_on_data_loss:
+        raise DataLossError(
+            stream,
+            offset.next,
+            offset.known,
+            f"{lost} Set failOnDataLoss to false to go on with what there is.",
+        )
+    left_out(logger, lost, Loss(stream, lost, "the claim"))
+
+
+def other_readers(stream: str) -> str:
+    """The refusal of a work queue with other consumers."""
+    return (
+        f"Other consumers read the work queue {stream!r}, so this query is not its sole reader: "
+        "delete them, or read a stream with retention 'limits' that has this one as a source."
+    )
+
+
+def _another_query(options: SourceOptions, stream: str) -> str:
+    name, held = claim_name(options), options.interest_consumer
+    given_up = f"If that query was given up: nats consumer rm {stream} {name}"
+    if held is None:
+        return (
+            f"The work queue {stream!r} is read by another query, whose claim is the consumer "
+            f"{name!r}, and only one can read it: write its rows to several tables (foreachBatch), "
+            "read its table, or read a stream with retention 'limits' that has the queue as a "
+            f"source. {given_up}."
+        )
+    return (
+        f"The consumer {held!r} of stream {stream!r} keeps messages for another query, whose claim "
+        f"is the consumer {name!r}: give each query an 'interestConsumer' of its own. {given_up}; "
+        "this one then begins where that one stopped."
+    )
+
+
+def _chosen(options: SourceOptions) -> str:
+    return ",".join(sorted(options.subjects))
+
+
+def _told(subjects: str) -> str:
+    return f"the subjects {subjects}" if subjects else "all subjects"
+
+
+# -- the position in a stream by interest ------------------------------------------------------
+
+
+def begin(
+    api: StreamAPI,
+    name: str,
+    offsets: Mapping[str, StreamOffset],
+    made: set[str],
+) -> dict[str, StreamOffset]:
+    """Where a new query begins: at these offsets, or where its consumer already stands.
+
+    From now on the streams keep messages for it. `made`: gets the streams in which the consumer was
+    missing. Raises ConfigError for a consumer of another purpose, and as `StreamAPI.call`.
+    """
+    found = {}
+    for stream, offset in offsets.items():
+        consumer = _consumer(api, stream, name)
+        position = consumer.position()
+        if position is None:
+            made.add(stream)
+            consumer.make(None if offset.earliest else offset.next)
+            position = consumer.position() or offset.next
+        if stream in made:  # what came before it was there is not stored
+            position = max(position, head(api.stream(stream)))
+        found[stream] = replace(offset, next=position, start=position)
+    return found
+
+
+def hold(
+    api: StreamAPI,
+    name: str,
+    facts: Mapping[str, StreamFacts],
+    offsets: Mapping[str, StreamOffset],
+    *,
+    fail_on_data_loss: bool,
+    made: set[str],
+) -> None:
+    """Make sure that each stream has its consumer, at the position that the query needs.
+
+    `made`: gets the streams in which one was missing. Raises DataLossError when a consumer is gone,
+    or has moved past messages that were not read; and as `begin`.
+    """
+    for stream, one in facts.items():
+        consumer = _consumer(api, stream, name)
+        position, offset = consumer.position(), offsets.get(stream)
+        lost = None
+        # In a stream that is new, or was recreated, nothing can have been missed.
+        if offset is not None and not offset.initial and offset.created == one.created:
+            lost = _loss(stream, name, position, offset)
+        if lost is not None and fail_on_data_loss:
+            raise DataLossError(
+                stream,
+                offset.next if offset else 1,
+                one.last_seq,
+                f"{lost} Set failOnDataLoss to false to go on with what there is.",
+            )
+        if lost is not None:
+            left_out(logger, lost, Loss(stream, lost))
+        if position is None:
+            made.add(stream)
+            consumer.make()
+
+
+def release(api: StreamAPI, stream: str, name: str, sequence: int) -> None:
+    """Release all messages before a sequence, which the checkpoint covers. Raises as
+    `StreamAPI.call`."""
+    consumer = _consumer(api, stream, name)
+    try:
+        if consumer.position() is not None:  # `hold` reports one that is gone
+            consumer.reset(sequence)
+    except (
+        RequestTimeoutError
+    ) as error:  # e.g. a leader election: the next batch releases this, too
+        logger.warning("Stream %s keeps its messages a batch longer: %s", stream, error)
+
+
+def _consumer(api: StreamAPI, stream: str, name: str) -> StandingConsumer:
+    return StandingConsumer(api, stream, name, option="interestConsumer", description=DESCRIPTION)
+
+
+def _loss(stream: str, name: str, position: int | None, offset: StreamOffset) -> str | None:
+    if position is None:
+        return (
+            f"The consumer {name!r}, which kept messages of stream {stream!r} for this query, is "
+            f"gone: messages from sequence {offset.next} on may have been removed unread."
+        )
+    if position > offset.next:
+        return (
+            f"The consumer {name!r} of stream {stream!r} stands before sequence {position}, but "
+            f"the query has read only up to {offset.next - 1}: what lies between may have been "
+            "removed unread."
+        )
+    return None
