@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import os
 import signal
 import subprocess
@@ -31,7 +30,6 @@ SUBJECT = "flights"
 _PROGRAMS = Path(__file__).parent.parent / "table_programs"
 _LABELS = {
     "jetspark_delta": "jetspark ingest → Delta",
-    "jetspark_parquet": "jetspark ingest → Parquet",
     "nats_py_parquet": "loop on nats-py, PyArrow → Parquet",
     "pathway_csv": "Pathway → CSV",
 }
@@ -107,11 +105,7 @@ def _fill(job: Job) -> None:
 
 
 def jetspark_delta(job: Job) -> Measure:
-    return _raced(job, _ingest("delta", job), _in_delta)
-
-
-def jetspark_parquet(job: Job) -> Measure:
-    return _raced(job, _ingest("parquet", job), _in_parquet)
+    return _raced(job, _ingest(job), _in_delta)
 
 
 def nats_py_parquet(job: Job) -> Measure:
@@ -126,10 +120,10 @@ def pathway_csv(job: Job) -> Measure:
     return _raced(job, _program("pathway_csv", job), _in_csv)
 
 
-def _ingest(format_: str, job: Job) -> list[str]:
+def _ingest(job: Job) -> list[str]:
     return [
         *(sys.executable, "-m", "jetspark", "ingest", STREAM, "--to", "table", "--server", job.url),
-        *("--format", format_, "--json", _SCHEMA, "--quiet"),
+        *("--json", _SCHEMA, "--quiet"),
     ]
 
 
@@ -218,20 +212,9 @@ def _in_delta(folder: Path) -> Iterator[int]:
 
 
 def _in_parquet(folder: Path) -> Iterator[int]:
-    """Of Spark's folders only the files that its log names."""
     import pyarrow.parquet as pq
 
-    log = folder / "_spark_metadata"
-    files = sorted(folder.glob("*.parquet"))
-    if log.is_dir():
-        named = {
-            Path(json.loads(line)["path"]).name
-            for batch in log.iterdir()
-            if not batch.name.startswith(".")
-            for line in batch.read_text().splitlines()[1:]
-        }
-        files = [file for file in files if file.name in named]
-    for file in files:
+    for file in sorted(folder.glob("*.parquet")):
         yield from pq.read_table(file, columns=["n"])["n"].to_pylist()
 
 

@@ -13,11 +13,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from jetspark.spark.checkpoints import with_quick_checkpoint
 from jetspark.spark.formats import register_formats
 from jetspark.spark.session import local_session
 from jetspark.spark.starting import begun
-from jetspark.spark.table_files import LocalFiles
-from jetspark.spark.table_state import left_by_a_kill, read_checkpoint
 
 
 def main(settings: dict[str, Any]) -> None:
@@ -56,17 +55,14 @@ def start(spark: SparkSession, settings: dict[str, Any], number: int) -> Streami
         .load()
     )
     checkpoint = str(folder / f"checkpoint{number}")
-    # What a first batch left when it was killed: Spark counts these files, and does not begin.
-    for path in left_by_a_kill(LocalFiles(), checkpoint):
-        if read_checkpoint(LocalFiles(), checkpoint).is_new:
-            Path(path).unlink()
     writer = (
         rows.select("data", "seq")
         .writeStream.format(f"jetspark-{settings['format']}")
         .option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
     )
-    return begun(partial(writer.start, str(folder / f"table{number}")))
+    start = partial(writer.start, str(folder / f"table{number}"))
+    return begun(with_quick_checkpoint(spark, checkpoint, start))
 
 
 if __name__ == "__main__":

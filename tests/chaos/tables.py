@@ -5,9 +5,8 @@ hypothesis makes sequences of commands over two streams and two folders: `jetspa
 commands are the real ones, through the command line's own entry, in one process with one Spark.
 After each one:
 
-- it was done: the table, read by Spark (of Delta and Iceberg: by DuckDB and Polars), holds what it
-  held and every message of the stream that was not there yet, once, and the figure told is that
-  number;
+- it was done: the table, read by DuckDB and Polars, holds what it held and every message of the
+  stream that was not there yet, once, and the figure told is that number;
 - or it was refused, with a sentence: nothing was changed;
 - or it failed while it ran, or was killed: nothing is there twice or from elsewhere, and nothing of
   what was there is gone.
@@ -39,7 +38,6 @@ from unittest import mock
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
-from pyspark.errors import AnalysisException
 from tests.support.java import small_jvms
 from tests.support.table_readers import by_duckdb, by_polars
 
@@ -48,9 +46,7 @@ from jetspark.cli import app
 from jetspark.errors import APIError
 from jetspark.lakehouse.formats import format_of
 from jetspark.server import NatsServer
-from jetspark.spark import table_claim, table_keeper
 from jetspark.spark.session import close_session, local_session
-from jetspark.spark.table_files import HadoopFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,34 +59,28 @@ STEPS = 10
 _PER_BATCH = 10
 _RESTORES = 20
 _SENTENCES = (
-    r"is the table of",
-    r"holds files that no streaming query",
-    r"has lost Spark's list",
     r"as read that .* does not have",
-    r"that jetspark knows nothing of",
-    r"is the checkpoint of a query on",
     r"is partitioned by",
-    r"would get other columns",
-    r"is not the checkpoint of",
     r"counts .* as read, but .* has only",
     r"is older than",
-    r"has lost its file metadata",
-    r"Another query has written into",
-    r"has the columns .* and this query writes others",
+    r"has lost its batch",
     r"were removed .*before they were read",
     r"was (deleted and )?(made|created) anew|recreated|restored|another stream",
     r"the server has lost acknowledged messages",
     r"did not start in the ten seconds",
-    r"was made by another program",
-    r"has lost the batches that its note knows",
+    r"has rows that this query did not write",
+    r"is no \w+ table and holds",
+    r"would lie in",
+    r"holds other things than a checkpoint",
     r"has no column ",
+    r"has the column ",
+    r"belongs to a query on",
     r"does not have its checkpoint",
 )
 """What may be said."""
 
 
-_KILLS = st.sampled_from([None] * 5 + ["before", "planned", "written", "done"])
-_MOMENTS = st.integers(1, 9)
+_KILLS = st.sampled_from([None] * 5 + ["planned", "written", "done"])
 
 
 class Killed(BaseException):
@@ -113,7 +103,6 @@ class Figures:
     refused: int = 0
     failed: int = 0
     killed: int = 0
-    made_again: int = 0
     sentences: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     """The steps, and what went wrong."""
@@ -126,9 +115,8 @@ class Figures:
     def __str__(self) -> str:
         lines = [
             f"{self.sequences:,} sequences, {self.commands:,} commands: {self.done:,} done "
-            f"({self.rows:,} rows, {self.made_again:,} checkpoints made again), {self.refused:,} "
-            f"refused, {self.failed:,} failed while they ran, {self.killed:,} killed; "
-            f"{len(self.failures)} wrong"
+            f"({self.rows:,} rows), {self.refused:,} refused, {self.failed:,} failed while they "
+            f"ran, {self.killed:,} killed; {len(self.failures)} wrong"
         ]
         lines += [f"{count:6}  {said}" for said, count in self.sentences.most_common()]
         return "\n".join(lines)
@@ -171,7 +159,7 @@ class Scene:
     js: JetStream
     folder: Path
     figures: Figures = field(default_factory=Figures)
-    format: str = "parquet"
+    format: str = "delta"
     ids: int = 0
 
     def command(self, *arguments: str) -> tuple[int, str, str]:
@@ -184,26 +172,10 @@ class Scene:
     @contextmanager
     def session(self, *_: object, **__: object) -> Iterator[SparkSession]:
         """In place of a Spark for each command."""
-        try:
-            yield self.spark
-        finally:
-            table_keeper.settle()
+        yield self.spark
 
     def rows(self, table: Path) -> Counter[str]:
         """What readers see, by the ids of the messages."""
-        if not table.exists():
-            return Counter()
-        if self.format != "parquet":
-            return self._rows_by_others(table)
-        try:
-            found = self.spark.read.parquet(str(table)).selectExpr("headers[0].value AS id")
-        except AnalysisException as error:
-            if "UNABLE_TO_INFER_SCHEMA" in str(error) or "PATH_NOT_FOUND" in str(error):
-                return Counter()
-            raise
-        return Counter(row.id for row in found.collect())
-
-    def _rows_by_others(self, table: Path) -> Counter[str]:
         if format_of(table) != self.format:
             return Counter()
         found = by_duckdb(self.format, table, "SELECT headers[1].value FROM t")
@@ -216,13 +188,7 @@ class Scene:
         """Commits that the table lists."""
         if self.format == "delta":
             return len(list((table / "_delta_log").glob("*.json")))
-        if self.format == "iceberg":
-            return len(list((table / "metadata").glob("v*.json")))
-        return _last(table / "_spark_metadata")
-
-    @property
-    def spark_format(self) -> str:
-        return "parquet" if self.format == "parquet" else f"jetspark-{self.format}"
+        return len(list((table / "metadata").glob("v*.json")))
 
 
 def _never_stopped() -> nullcontext[Stop]:
@@ -236,7 +202,7 @@ def scene(
     spark: SparkSession,
     server: NatsServer,
     figures: Figures | None = None,
-    format_: str = "parquet",
+    format_: str = "delta",
 ) -> Iterator[Scene]:
     """A scene on a Spark and a server."""
     folder = Path(tempfile.mkdtemp(prefix="tables-"))
@@ -249,7 +215,6 @@ def scene(
             # A signal is for the campaign, not for the command that happens to run in it.
             signals = mock.patch(f"jetspark.cli.{module}.stop_on_signals", _never_stopped)
             stack.enter_context(signals)
-        stack.enter_context(mock.patch.object(table_claim, "LOCK_PATIENCE", 5.0))
         yield one
 
 
@@ -276,7 +241,7 @@ class Commands(RuleBasedStateMachine):
         self.stored: dict[str, list[str]] = {"A": [], "B": []}
         self.backups: dict[str, list[str]] = {}
         self.seen: dict[str, Counter[str]] = {"X": Counter(), "Y": Counter()}
-        self.usual: dict[str, tuple[str, Callable[[str | None, int], None]]] = {}
+        self.usual: dict[str, tuple[str, Callable[[str | None], None]]] = {}
         for name, stream in self.streams.items():
             self.scene.js.create_stream(name=stream, subjects=[stream])
             self.publish(name, 10)
@@ -287,7 +252,6 @@ class Commands(RuleBasedStateMachine):
 
     @noted
     def clear(self) -> None:
-        table_keeper.settle()
         for stream in getattr(self, "streams", {}).values():
             self.scene.js.delete_stream(stream)
         if hasattr(self, "folder"):
@@ -344,17 +308,17 @@ class Commands(RuleBasedStateMachine):
 
     # -- commands ------------------------------------------------------------------------------
 
-    @rule(to=st.sampled_from("XXXY"), news=st.integers(0, 25), kill=_KILLS, moment=_MOMENTS)
+    @rule(to=st.sampled_from("XXXY"), news=st.integers(0, 25), kill=_KILLS)
     @noted
-    def again(self, to: str, news: int, kill: str | None, moment: int) -> None:
+    def again(self, to: str, news: int, kill: str | None) -> None:
         """The command that made this table, as a user repeats it."""
         name, command = self.usual.get(to, ("A", None))
         if news:
             self.publish(name, news)
         if command is None:
-            self.ingest(name, to, None, False, False, False, kill, moment)
+            self.ingest(name, to, None, False, False, kill)
         else:
-            command(kill, moment)
+            command(kill)
 
     @rule(
         name=st.sampled_from("AAAB"),
@@ -362,9 +326,7 @@ class Commands(RuleBasedStateMachine):
         checkpoint=st.sampled_from([None, None, None, "one", "two"]),
         json=st.sampled_from([False] * 6 + [True]),
         parts=st.sampled_from([False] * 6 + [True]),
-        adopt=st.sampled_from([False] * 5 + [True]),
         kill=_KILLS,
-        moment=_MOMENTS,
     )
     @noted
     def ingest(
@@ -374,9 +336,7 @@ class Commands(RuleBasedStateMachine):
         checkpoint: str | None,
         json: bool,
         parts: bool,
-        adopt: bool,
         kill: str | None,
-        moment: int,
     ) -> None:
         arguments = ["ingest", self.streams[name], "--to", str(self.folder / to)]
         arguments += ["--format", self.scene.format]
@@ -388,10 +348,8 @@ class Commands(RuleBasedStateMachine):
             arguments += ["--json", "n INT"]
         if parts:
             arguments += ["--partition-by", "part=seq % 2"]
-        if adopt and self.scene.format == "parquet":  # elsewhere it adds rows a second time
-            arguments += ["--adopt"]
         place = self.folder / (checkpoint or f"{to}/_checkpoint")
-        self._command(arguments, name, to, place, kill, moment)
+        self._command(arguments, name, to, place, kill)
 
     @rule(
         name=st.sampled_from("AAAB"),
@@ -399,12 +357,9 @@ class Commands(RuleBasedStateMachine):
         checkpoint=st.sampled_from(["one", "one", "two"]),
         wide=st.sampled_from([False] * 4 + [True]),
         kill=_KILLS,
-        moment=_MOMENTS,
     )
     @noted
-    def run(
-        self, name: str, to: str, checkpoint: str, wide: bool, kill: str | None, moment: int
-    ) -> None:
+    def run(self, name: str, to: str, checkpoint: str, wide: bool, kill: str | None) -> None:
         file = self.folder / f"{name}-{to}-{checkpoint}-{wide}.toml"
         columns = "*" if wide else "stream, seq, headers"
         file.write_text(
@@ -412,10 +367,10 @@ class Commands(RuleBasedStateMachine):
             f'servers = "{self.scene.server.url}"\nstream = "{self.streams[name]}"\n'
             f'startingOffsets = "earliest"\nmaxOffsetsPerTrigger = {_PER_BATCH}\n'
             f'[views.v]\nsql = "SELECT {columns} FROM messages"\n'
-            f'[sinks.files]\nformat = "{self.scene.spark_format}"\npath = "{self.folder}/{to}"\n'
+            f'[sinks.files]\nformat = "jetspark-{self.scene.format}"\npath = "{self.folder}/{to}"\n'
         )
         place = self.folder / checkpoint / "files"
-        self._command(["run", str(file)], name, to, place, kill, moment)
+        self._command(["run", str(file)], name, to, place, kill)
 
     @rule(
         name=st.sampled_from("AB"),
@@ -433,7 +388,7 @@ class Commands(RuleBasedStateMachine):
         )
         writer = (
             reader.load()
-            .writeStream.format(self.scene.spark_format)
+            .writeStream.format(f"jetspark-{self.scene.format}")
             .option("path", str(self.folder / to))
             .option("checkpointLocation", str(self.folder / checkpoint))
             .trigger(availableNow=True)
@@ -448,15 +403,11 @@ class Commands(RuleBasedStateMachine):
 
     # -- folders -------------------------------------------------------------------------------
 
-    @rule(
-        what=st.sampled_from(
-            ["X", "X/_checkpoint", "X/_checkpoint", "X/list", "X/_jetspark", "one", "Y"]
-        )
-    )
+    @rule(what=st.sampled_from(["X", "X/_checkpoint", "X/_checkpoint", "X/list", "one", "Y"]))
     @noted
     def remove(self, what: str) -> None:
         if what == "X/list":
-            lists = {"parquet": "_spark_metadata", "delta": "_delta_log", "iceberg": "metadata"}
+            lists = {"delta": "_delta_log", "iceberg": "metadata"}
             what = f"X/{lists[self.scene.format]}"
         shutil.rmtree(self.folder / what, ignore_errors=True)
         self._look_again()
@@ -502,19 +453,16 @@ class Commands(RuleBasedStateMachine):
         to: str,
         checkpoint: Path,
         kill: str | None,
-        moment: int,
     ) -> None:
         figures, table = self.scene.figures, self.folder / to
         figures.commands += 1
         before, files = self.seen[to], _files(self.folder)
         again = _planned(checkpoint) > _committed(checkpoint)
-        with _killing(kill, moment, checkpoint, partial(self.scene.batches, table)) as started:
+        with _killing(kill, checkpoint, partial(self.scene.batches, table)) as started:
             try:
                 code, out, err = self.scene.command(*arguments)
             except Killed:
                 code, out, err = -9, "", ""
-            finally:
-                table_keeper.settle()
         same = _files(self.folder) == files
         now = self.seen[to] = before if same else self.scene.rows(table)
         stored = Counter(self.stored[name])
@@ -530,7 +478,6 @@ class Commands(RuleBasedStateMachine):
         elif code == 0:
             figures.done += 1
             figures.rows += added.total()
-            figures.made_again += "rebuilt after the last batch" in err
             missing = stored.keys() - now.keys()
             assert not missing, f"silent loss of {sorted(missing)} after {context}"
             told = int((re.search(r"([\d,]+) rows ", out) or ["", "0"])[1].replace(",", ""))
@@ -552,7 +499,7 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and path.name != "lock"
+        if path.is_file() and path.name != ".jetspark.lock"
     }
 
 
@@ -570,22 +517,20 @@ def _committed(checkpoint: Path) -> int:
 
 @contextmanager
 def _killing(
-    kill: str | None, moment: int, checkpoint: Path, written: Callable[[], int]
+    kill: str | None, checkpoint: Path, written: Callable[[], int]
 ) -> Iterator[list[bool]]:
-    """Kill what runs inside: before the query at the so-manieth change of a file, or when a batch
-    was planned, written, or is done. The list is filled when a query has started."""
+    """Kill what runs inside when a batch was planned, written, or is done. The list is filled when
+    a query has started."""
     from jetspark.cli import spark_runs
 
     started: list[bool] = []
-    changes = 0
-
     run = spark_runs.Watch.run
 
     def watch(
         self: spark_runs.Watch, queries: Mapping[str, StreamingQuery], stop: Stop, **_: object
     ) -> None:
         started.append(True)
-        if kill in (None, "before"):
+        if kill is None:
             run(self, queries, stop)
             return
         (query,) = queries.values()
@@ -602,25 +547,7 @@ def _killing(
             query.stop()
         raise Killed
 
-    def counting(change: Callable[..., None]) -> Callable[..., None]:
-        def changed(files: HadoopFiles, *arguments: str) -> None:
-            nonlocal changes
-            changes += 1
-            if changes == moment and not started:
-                raise Killed
-            change(files, *arguments)
-
-        return changed
-
-    with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(spark_runs.Watch, "run", watch))
-        if kill == "before":
-            for name in ("write", "remove"):
-                patched = counting(getattr(HadoopFiles, name))
-                stack.enter_context(mock.patch.object(HadoopFiles, name, patched))
-        elif kill is not None and moment % 2:  # its last second is not noted
-            keep = mock.patch.object(table_keeper.Keeper, "_remember")
-            stack.enter_context(keep)
+    with mock.patch.object(spark_runs.Watch, "run", watch):
         yield started
 
 
@@ -632,7 +559,7 @@ def campaign(
     *,
     steps: int = STEPS,
     figures: Figures | None = None,
-    format_: str = "parquet",
+    format_: str = "delta",
 ) -> Figures:
     """So many sequences of commands. `figures` are filled on the way."""
     with scene(spark, server, figures, format_) as one:
@@ -673,7 +600,7 @@ def main() -> int:
     parser.add_argument("sequences", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--format", default="parquet", choices=["parquet", "delta", "iceberg"])
+    parser.add_argument("--format", default="delta", choices=["delta", "iceberg"])
     options = parser.parse_args()
     figures = Figures()
     small_jvms()

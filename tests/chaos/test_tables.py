@@ -8,9 +8,6 @@ from unittest import mock
 import pytest
 from tests.chaos.tables import Commands, campaign, scene
 
-from jetspark.spark import table
-from jetspark.spark.table_rules import Step, Wanted
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -39,25 +36,11 @@ def commands(spark: SparkSession, shared_server: NatsServer) -> Iterator[Command
         machine.teardown()
 
 
-def ingest(commands: Commands, name: str, checkpoint: str | None = None) -> None:
-    commands.ingest(
-        name=name, to="X", checkpoint=checkpoint, json=False, parts=False, adopt=False, kill=None,
-        moment=1,
-    )  # fmt: skip
-
-
-def test_without_the_rules_a_loss_is_seen(commands: Commands) -> None:
-    def anything_goes(*_: object) -> Step:
-        return Step.BEGIN
-
-    def nothing_known(_: Wanted) -> None:
-        return None
-
-    ingest(commands, "A")
-    with (
-        mock.patch.object(table, "next_step", anything_goes),
-        mock.patch.object(table, "look_ahead", nothing_known),
-    ):
-        ingest(commands, "B", "one")
+def test_rows_that_are_there_twice_are_seen(commands: Commands) -> None:
+    options = {"name": "A", "to": "X", "json": False, "parts": False, "kill": None}
+    commands.ingest(checkpoint=None, **options)
+    command = commands.scene.command
+    with mock.patch.object(commands.scene, "command", lambda *given: command(*given, "--adopt")):
+        commands.ingest(checkpoint="one", **options)
     (failure,) = commands.scene.figures.failures
-    assert "silent loss" in failure
+    assert "rows too many" in failure

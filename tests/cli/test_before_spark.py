@@ -7,12 +7,10 @@ import re
 import signal
 import time
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 from tests.support.streams import numbered
 
@@ -25,7 +23,6 @@ from jetspark.errors import ConfigError, SparkUnavailableError
 from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.table_note import Note
 from jetspark.timestamps import parse_isotime
 
 if TYPE_CHECKING:
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 INGEST = ["ingest", "S", "--to", "nowhere", "--server", "nats://127.0.0.1:1"]
-PARQUET = ["--format", "parquet"]
 OWN_START = ["--option", "startingTimestamp=1700000000"]
 REPLAY = ["replay", "/", "--to", "S", "--server", "nats://127.0.0.1:1"]
 
@@ -67,10 +63,11 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*INGEST, "--json", "v VOID"], "--json: column v is VOID, which Delta and Iceberg"),
         ([*INGEST, "--json", "v VARIANT"], "--json: column v is VARIANT, which Delta and"),
         ([*INGEST, "--json", "i INTERVAL DAY"], "--json: column i is INTERVAL, which Delta and"),
-        ([*INGEST, *PARQUET, "--json", "i INTERVAL"], "--json: column i is INTERVAL, which tables"),
-        ([*INGEST, *PARQUET, "--json", "t TIME"], "--json: column t is TIME, which tables of Parq"),
         ([*INGEST, "--json", "a STRUCT<>"], "--json: column a is STRUCT<>, which Delta and"),
-        ([*INGEST, *PARQUET, "--json", "a ARRAY<STRUCT<>>"], "--json: column a is STRUCT<>, whi"),
+        ([*INGEST, "--json", "a ARRAY<STRUCT<>>"], "--json: column a is STRUCT<>, whi"),
+        ([*INGEST, "--format", "parquet"], "--format parquet: jetspark writes Delta and Iceberg"),
+        ([*INGEST, "--format", "JSON"], 'use Spark\'s own writeStream.format("JSON") in a program'),
+        ([*INGEST, "--format", "hudi"], "--format must be delta or iceberg, not 'hudi'."),
         ([*INGEST, "--json", "a STRUCT<x: INT, X: INT>"], "--json: column a has two fields X, s"),
         ([*INGEST, "--json", "a GEOMETRY(4326)"], "--json: column a is GEOMETRY, which Spark doe"),
         ([*INGEST, "--json", "a STRING COLLATE NOSUCH"], "there is no collation NOSUCH; write fo"),
@@ -137,82 +134,6 @@ def test_a_mistake_is_reported_in_one_sentence_that_names_the_flag(
     assert (out, err.count("\n")) == ("", 1)
 
 
-def table_of(lake: Path, column: str, kind: str) -> Path:
-    """A table with one batch, of the stream S with one JSON column."""
-    for folder in ("_spark_metadata", "_jetspark", "_checkpoint/offsets", "_checkpoint/commits"):
-        (lake / folder).mkdir(parents=True)
-    columns = [("stream", "string"), ("subject", "string"), ("seq", "bigint")]
-    columns += [("timestamp", "timestamp"), ("headers", "x"), (column, kind)]
-    note = Note("q", ["S"], "parquet", [*columns, ("_corrupt_record", "string")], [])
-    (lake / "_jetspark" / "note-000001.json").write_bytes(msgspec.json.encode(note))
-    (lake / "_spark_metadata" / "0").write_text("v1")
-    (lake / "_checkpoint" / "metadata").write_text('{"id": "q"}')
-    for log in ("offsets", "commits"):
-        (lake / "_checkpoint" / log / "0").write_text("v1")
-    return lake
-
-
-def test_other_columns_than_the_table_has(tmp_path: Path) -> None:
-    lake = table_of(tmp_path / "lake", "carrier", "string")
-    like = Ingest(
-        options={"stream": "S"}, to=str(lake), format="parquet", json_schema="carrier STRING"
-    )
-    like.look_ahead()
-    with pytest.raises(ConfigError, match="new: delay double; missing: carrier"):
-        replace(like, json_schema="delay DOUBLE").look_ahead()
-
-
-def test_ingest_refuses_a_json_column_of_another_type_before_spark_starts(tmp_path: Path) -> None:
-    lake = table_of(tmp_path / "lake", "carrier", "double")
-    like = Ingest(
-        options={"stream": "S"}, to=str(lake), format="parquet", json_schema="carrier DOUBLE"
-    )
-    like.look_ahead()
-    replace(like, json_schema="carrier TIMESTAMP").look_ahead()  # a setting of Spark decides
-    with pytest.raises(ConfigError, match="carrier: string in place of double"):
-        replace(like, json_schema="carrier STRING").look_ahead()
-    with pytest.raises(ConfigError, match="carrier: array<int> in place of double"):
-        replace(like, json_schema="carrier ARRAY<INTEGER>").look_ahead()
-
-
-@pytest.mark.parametrize(
-    ("checkpoint", "says"),
-    [
-        (".", "lake would lie in its checkpoint"),
-        ("others", "others holds other things than a checkpoint (a, …): take another folder"),
-        ("others/a/x", "others/a, another table or checkpoint, and"),
-        ("others/a/x/y", "others/a, another table or checkpoint, and"),
-    ],
-)
-def test_ingest_refuses_a_new_checkpoint_among_other_things(
-    tmp_path: Path, checkpoint: str, says: str
-) -> None:
-    table_of(tmp_path / "others" / "a", "x", "int")
-    table_of(tmp_path / "others" / "b", "x", "int")
-    like = Ingest(options={"stream": "S"}, to=str(tmp_path / "lake"), format="parquet")
-    with pytest.raises(ConfigError) as raised:
-        replace(like, checkpoint=str(tmp_path / checkpoint)).look_ahead()
-    assert says in str(raised.value)
-    assert f"such as {tmp_path}/lake/_checkpoint" in str(raised.value)
-    replace(like, checkpoint=str(tmp_path / "others" / "chk")).look_ahead()
-
-
-def test_ingest_of_a_table_that_pyspark_wrote_names_adopt_and_checkpoint(tmp_path: Path) -> None:
-    (tmp_path / "lake" / "_spark_metadata").mkdir(parents=True)
-    (tmp_path / "lake" / "_spark_metadata" / "0").write_text("v1")
-    with pytest.raises(ConfigError, match="--adopt --checkpoint FOLDER"):
-        Ingest(options={"stream": "S"}, to=str(tmp_path / "lake"), format="parquet").look_ahead()
-
-
-def test_ingest_refuses_the_table_folder_as_checkpoint(tmp_path: Path) -> None:
-    like = Ingest(options={"stream": "S"}, to=str(tmp_path / "lake"), format="parquet")
-    like.look_ahead()
-    with pytest.raises(ConfigError, match="is the folder of the table itself"):
-        replace(like, checkpoint=f"{tmp_path}/x/../lake/").look_ahead()
-    with pytest.raises(ConfigError, match="has no table to adopt"):
-        replace(like, adopt=True).look_ahead()
-
-
 @pytest.mark.parametrize("flag", ["--to", "--checkpoint"])
 def test_ingest_refuses_a_file_as_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
@@ -267,7 +188,7 @@ def test_a_schema_in_a_pipeline_file_is_reported_with_its_line(
 stream = "A"
 json = "id STRNG"
 [sinks.b]
-format = "parquet"
+format = "jetspark-delta"
 path = "p"
 """
     )
@@ -297,7 +218,7 @@ def test_run_names_the_file_in_the_place_of_a_folder_before_spark_starts(
 [sources.a]
 format = "rate"
 [sinks.b]
-format = "parquet"
+format = "jetspark-delta"
 path = "{tmp_path}/{path}"
 """
     )
@@ -314,11 +235,11 @@ _MARKS = {
 }
 
 
-@pytest.mark.parametrize("format_", ["delta", "iceberg", "parquet"])
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
 @pytest.mark.parametrize(
     ("there", "to", "says"),
     [
-        (["t/x.txt"], "t", r"t (is no \w+ table and|) ?holds .*\bx\.txt"),
+        (["t/x.txt"], "t", r"t is no \w+ table and holds x\.txt"),
         *(([f"t/{mark}"], "t/_a/b", "t/_a/b would lie in .*/t, an") for mark in _MARKS.values()),
         (["t/offsets/0"], "t", "t .*holds .*metadata"),
         (["t/_delta_log/0.json", "t/_c/offsets/0"], "t/_c", "t/_c would lie in .*/t, another"),
@@ -343,13 +264,12 @@ def test_a_folder_of_others_is_refused_before_spark_starts_and_left_as_it_was(
         like.look_ahead()
     assert sorted(tmp_path.rglob("*")) == before
     file = tmp_path / "p.toml"
-    kind = format_ if format_ == "parquet" else f"jetspark-{format_}"
     file.write_text(
         f"""checkpoint = "{tmp_path}/c"
 [sources.a]
 format = "rate"
 [sinks.b]
-format = "{kind}"
+format = "jetspark-{format_}"
 path = "{tmp_path}/{to}"
 """
     )
@@ -549,10 +469,9 @@ def test_master_url_with_several_hosts_needs_one_reachable() -> None:
         spark_settings("spark://127.0.0.1:1,127.0.0.1:2", None)
 
 
-@pytest.mark.parametrize("format_", ["delta", "parquet"])
-def test_a_table_of_a_catalog_is_in_iceberg(format_: str) -> None:
-    ingest = Ingest(options={"stream": "S"}, to="mine:lake.x", checkpoint="chk", format=format_)
-    with pytest.raises(ConfigError, match=rf"^--format {format_}: mine:lake.x is a table of a"):
+def test_a_table_of_a_catalog_is_in_iceberg() -> None:
+    ingest = Ingest(options={"stream": "S"}, to="mine:lake.x", checkpoint="chk", format="delta")
+    with pytest.raises(ConfigError, match=r"^--format delta: mine:lake.x is a table of a"):
         ingest.check()
 
 

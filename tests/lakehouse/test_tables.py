@@ -19,7 +19,7 @@ from tests.support.table_readers import by_duckdb, by_polars, column
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse import batches
-from jetspark.lakehouse.batches import begin_at, commit_batch, commit_files, last_batch, replaced
+from jetspark.lakehouse.batches import commit_batch, commit_files, last_batch, replaced
 from jetspark.lakehouse.formats import (
     Format,
     check_library,
@@ -287,19 +287,6 @@ def test_a_query_whose_checkpoint_is_lost_is_refused(format_: Format, name: Tabl
     table.refresh()
     assert commit_batch(table, "second", 1, written(table, 0, 10), name="flow/lake")
     assert commit_batch(table, "third", 0, (), name="other")
-
-
-def test_a_writer_begins_behind_the_batches_of_another(
-    format_: Format, name: TableName, folder: Path
-) -> None:
-    table = make_table(format_, name, SCHEMA, ())
-    commit_batch(table, "old", 4, written(table, 0, 10), adopt=True)
-    table.refresh()
-    begin_at(table, "new", 4)
-    table.refresh()
-    assert not commit_batch(table, "new", 4, written(table, 0, 10))
-    assert commit_batch(table, "new", 5, written(table, 10, 20))
-    assert column(format_, folder, "seq") == Counter(range(20))
 
 
 def test_files_in_place_of_all_that_was_there(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import nats
@@ -15,14 +16,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.bulk.arrow import BUCKET_SCHEMA as ARROW_SCHEMA
-from jetspark.errors import BadNameError, ConfigError
+from jetspark.errors import BadNameError, ConfigError, TableError
 from jetspark.spark.bucket_rows import EntryEncoder
 from jetspark.spark.failures import explain
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.options import parse_options
 from jetspark.spark.schema import BUCKET_SCHEMA
 from jetspark.spark.starting import begun
-from jetspark.spark.table_keeper import settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,16 +116,16 @@ def test_a_bucket_becomes_a_table_of_its_present_values(
     tmp_path: Path,
     format_: str,
 ) -> None:
-    """Over a second run, and a third without the first two's checkpoint."""
+    """Over a second run, and a third, adopted, without the first two's checkpoint."""
     table = tmp_path / "table"
     options = {"servers": shared_server.url, "bucket": bucket, "startingOffsets": "earliest"}
     ingest = Ingest(options=options, to=str(table), format=format_, json_schema="n INT")
 
-    def run() -> set[tuple[str, int, str | None]]:
-        ingest.check()
-        ingest.look_ahead()
-        ingest.start(spark).awaitTermination()
-        settle()
+    def run(*, adopt: bool = False) -> set[tuple[str, int, str | None]]:
+        job = replace(ingest, adopt=adopt)
+        job.check()
+        job.look_ahead()
+        job.start(spark).awaitTermination()
         found = by_duckdb(format_, table, "SELECT key, revision, _corrupt_record FROM t")
         assert column(format_, table, "key") == Counter(key for key, _, _ in found)
         return set(found)
@@ -141,12 +141,12 @@ def test_a_bucket_becomes_a_table_of_its_present_values(
     there = {("a.1", 10, "\ufffd"), ("a.2", 8, None)}
     assert run() == there
     shutil.rmtree(table / "_checkpoint")
-    assert run() == there
+    with pytest.raises(TableError, match="does not have its checkpoint and would write them again"):
+        run()
+    assert run(adopt=True) == there
     delete = (f"$KV.{bucket}.a.2", b"", [("KV-Operation", "DEL")])
     admin.fill([delete, (f"$KV.{bucket}.a.1", b"\xff")])
     assert run() == {("a.1", 12, "\ufffd")}
-    with pytest.raises(ConfigError, match="--bucket needs a table whose rows can be replaced"):
-        Ingest(options=options, to=str(tmp_path / "folder"), format="parquet").check()
 
 
 def test_changes_as_they_come(

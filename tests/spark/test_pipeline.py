@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.streams import Admin
+from tests.support.table_readers import column
 
 from jetspark.errors import ConfigError, PipelineError
 from jetspark.spark.ingest import Ingest
@@ -73,7 +74,7 @@ def run(pipeline: PipelineFile, spark: SparkSession) -> None:
         ),
         ('[sinks.s]\nformat = "parqet"\npath = "p"', 10, "sink s: .*data source: parqet"),
         (
-            '[sinks.s]\nformat = "parquet"\npath = "p"\npartition_by = ["regoin"]',
+            '[sinks.s]\nformat = "jetspark-delta"\npath = "p"\npartition_by = ["regoin"]',
             12,
             "sink s: partition_by: there is no column 'regoin'",
         ),
@@ -115,7 +116,7 @@ def test_a_check_finds_what_no_query_could_do(
 ) -> None:
     more = more.replace("$STREAM", orders).replace("$SERVER", shared_server.url)
     if "[sinks" not in more:
-        more += f'\n[sinks.s]\nformat = "parquet"\npath = "{tmp_path}/table"'
+        more += f'\n[sinks.s]\nformat = "jetspark-delta"\npath = "{tmp_path}/table"'
     with pytest.raises(PipelineError, match=rf"/pipeline\.toml:{line}: (?:{sentence})"):
         check_queries(write(tmp_path, shared_server, orders, more), spark)
     assert not (tmp_path / "chk").exists()
@@ -128,7 +129,7 @@ def test_sql_of_a_view_is_a_query_and_a_command_is_not_executed(
     kept.parent.mkdir()
     kept.write_text("precious", "utf-8")
     overwrite = f"INSERT OVERWRITE DIRECTORY '{kept.parent}' USING csv SELECT 1 AS a"
-    sink = f'[sinks.s]\nfrom = "orders"\nformat = "parquet"\npath = "{tmp_path}/table"'
+    sink = f'[sinks.s]\nfrom = "orders"\nformat = "jetspark-delta"\npath = "{tmp_path}/table"'
 
     def pipeline(sql: str) -> PipelineFile:
         more = f'[views.v]\nsql = """{sql}"""\n{sink}'
@@ -176,7 +177,7 @@ sql = "SELECT region, amount FROM orders WHERE amount >= 100"
 sql = "SELECT '{orders}_OUT.' || region AS subject, to_json(struct(*)) AS data FROM large"
 [sinks.table]
 from = "large"
-format = "parquet"
+format = "jetspark-delta"
 path = "{tmp_path}/table"
 partition_by = ["region"]
 [sinks.stream]
@@ -187,12 +188,11 @@ stream = "{orders}_OUT"
     )
     check_servers(pipeline)
     run(pipeline, spark)
-    table = str(tmp_path / "table")
-    assert spark.read.parquet(table).count() == 200
+    assert sum(column("delta", tmp_path / "table", "region").values()) == 200
     assert admin.facts(f"{orders}_OUT").messages == 200
     admin.fill([(f"{orders}.eu", b'{"region": "eu", "amount": 1000}')])
     run(pipeline, spark)
-    assert spark.read.parquet(table).count() == 201
+    assert sum(column("delta", tmp_path / "table", "region").values()) == 201
     assert admin.facts(f"{orders}_OUT").messages == 201
 
 
@@ -262,9 +262,7 @@ subject = "OUT.x"
 def table(spark: SparkSession, server: NatsServer, orders: str, folder: Path) -> str:
     options = {"servers": server.url, "stream": orders, "startingOffsets": "earliest"}
     to = str(folder / "ingested")
-    ingest = Ingest(
-        options=options, to=to, format="parquet", json_schema="region STRING, amount DOUBLE"
-    )
+    ingest = Ingest(options=options, to=to, json_schema="region STRING, amount DOUBLE")
     ingest.start(spark).awaitTermination(300)
     return to
 

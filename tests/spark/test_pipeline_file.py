@@ -43,7 +43,7 @@ FROM orders GROUP BY region
 
 [sinks.lake]
 from = "orders"
-format = "parquet"
+format = "jetspark-delta"
 path = "lake/orders"
 partition_by = ["region"]
 
@@ -77,8 +77,8 @@ def test_pipeline_file_with_every_key_is_read(tmp_path: Path) -> None:
     assert (regions.format, regions.static) == ("parquet", True)
     assert "GROUP BY region" in pipeline.views["totals"]
     lake, out = pipeline.sinks["lake"], pipeline.sinks["out"]
-    assert (lake.rows, lake.format, lake.partition_by) == ("orders", "parquet", ("region",))
-    assert lake.options == {"path": "lake/orders"}
+    assert (lake.rows, lake.format, lake.partition_by) == ("orders", "jetspark-delta", ("region",))
+    assert lake.options == {"path": "lake/orders", "partitionBy": "region"}
     # Without from: the view that was made last.
     assert (out.rows, out.mode) == ("totals", "append")
 
@@ -117,7 +117,16 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
         ("sql = '''", "sqll = '''", 24, "did you mean 'sql'"),
         ('from = "orders"', 'from = "order"', 30, "did you mean 'orders'"),
         ('path = "lake/orders"', "path = 5", 32, "path is a text"),
-        ('path = "lake/orders"\n', "", 29, "path is missing: the folder of the parquet table"),
+        ('path = "lake/orders"\n', "", 29, "'path'"),
+        *(
+            (
+                'format = "jetspark-delta"',
+                f'format = "{one}"',
+                31,
+                f"writes Delta and Iceberg tables; .*writeStream.format.*{one}.* Write format = ",
+            )
+            for one in ("parquet", "JSON")
+        ),
         ('partition_by = ["region"]', 'partition_by = "region"', 33, "is a list"),
         ('subject = "totals"', 'subject = "a b"', 38, "white space"),
         ('subject = "totals"', 'guarantee = "twice"', 38, "must be at-least-once"),
@@ -125,7 +134,7 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
         *(
             (old, f'mode = "{mode}"', line, f"writes {kind} with mode append only.*foreachBatch")
             for old, line, kind in (
-                ('partition_by = ["region"]', 33, "parquet"),
+                ('partition_by = ["region"]', 33, "jetspark-delta"),
                 ('mode = "append"', 39, "jetstream"),
             )
             for mode in ("update", "complete")
@@ -153,11 +162,8 @@ def test_a_mistake_is_reported_with_its_line(
 
 
 def test_adopting_is_of_one_run_and_no_key(tmp_path: Path) -> None:
-    text = GOOD.replace(
-        'format = "parquet"\npath = "lake/orders"', 'format = "jetspark-delta"\npath = "x"'
-    )
     with pytest.raises(ConfigError, match="give jetspark run --adopt once in place of adopttable"):
-        read(tmp_path, text.replace('path = "x"', 'path = "x"\nadopttable = "true"'))
+        read(tmp_path, GOOD.replace('path = "lake/orders"', 'path = "x"\nadopttable = "true"'))
 
 
 EXACTLY = """
@@ -178,12 +184,7 @@ writerName = "w"
     ("sinks", "line", "says"),
     [
         (
-            '[sinks.more]\nformat = "json"\npath = "./lake/orders/"',
-            42,
-            r"sink lake \(line 32\) has this path already",
-        ),
-        (
-            '[sinks.more]\nformat = "jetspark-delta"\npath = "lake/orders"',
+            '[sinks.more]\nformat = "jetspark-delta"\npath = "./lake/orders/"',
             42,
             r"sink lake \(line 32\) has this path already",
         ),
@@ -192,7 +193,7 @@ writerName = "w"
             42,
             r"this path is inside of that of sink lake \(line 32\), or around it: name folders",
         ),
-        ('[sinks.more]\nformat = "orc"\npath = "lake"', 42, r"inside of that .*, or around it"),
+        ('[sinks.more]\nformat = "jetspark-delta"\npath = "lake"', 42, r"of that .*, or around it"),
         (EXACTLY, 50, r"sink a \(line 45\) has this writerName already"),
         (
             EXACTLY.replace("[sinks.b]", "[sinks.w]").replace('writerName = "w"\n', "", 1)

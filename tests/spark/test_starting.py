@@ -56,10 +56,10 @@ def test_a_query_whose_python_starts_too_late_is_started_again(
     admin.create(name, name)
     admin.fill([(name, b"one"), (name, b"two")])
     options = {"servers": shared_server.url, "stream": name, "startingOffsets": "earliest"}
-    query = Ingest(options=options, to=str(tmp_path / "table"), format="parquet").start(spark)
+    query = Ingest(options=options, to=str(tmp_path / "table")).start(spark)
     assert query.awaitTermination(300)
     assert late_once.exists()
-    assert spark.read.parquet(str(tmp_path / "table")).count() == 2
+    assert spark.read.format("jetspark-delta").load(str(tmp_path / "table")).count() == 2
     assert "The query is started again" in caplog.text
 
 

@@ -108,11 +108,9 @@ def ingest(
             ends with the messages that are there now.
         interval: Seconds between two batches with --follow; 5 by default.
         checkpoint: Folder for the progress; by default _checkpoint in the table.
-        adopt: Continue a table that another program has written, with its query's checkpoint as
-            --checkpoint; in a Delta or Iceberg table the rows are added to the existing ones.
-        format: delta, iceberg or parquet. An existing table keeps its format, a new one is in
-            delta; parquet is a folder of files that only Spark reads correctly.
-        merge_schema: Add columns that a Delta or Iceberg table lacks, instead of refusing the rows.
+        adopt: Add the rows to those of a table that this stream's runs have not written.
+        format: delta or iceberg. An existing table keeps its format, a new one is in delta.
+        merge_schema: Add columns that the table lacks, instead of refusing the rows.
         table_option: Further option of the table, as name=value (targetFileSize=64m,
             storage.AWS_REGION=…).
         max_offsets_per_trigger: Maximum number of sequences in one batch.
@@ -145,6 +143,7 @@ def ingest(
         settings = spark_settings(master, conf)
 
         with signals_held():
+            from jetspark.spark.checkpoints import locked
             from jetspark.spark.ingest import Ingest
 
         job = Ingest(
@@ -183,6 +182,7 @@ def ingest(
                     messages=None if follow else stored.messages,
                     quiet=quiet,
                 ) as spark,
+                locked(spark, job.checkpoint_location),
             ):
                 query = job.start(spark)
                 if follow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -43,7 +44,7 @@ def run(
             the messages that are there now. Default: as in the file.
         check: Only check: read the file, ask the servers, let Spark analyse schemas and SQL; print
             what a run would change on the servers. Starts Spark, but no query.
-        adopt: Continue tables of files that another program has written, with its checkpoints.
+        adopt: Add rows to tables that this pipeline has not written.
         master: Spark's master.
         conf: Setting of Spark, as name=value, in addition to the file's; may be given again.
         quiet: Print errors only.
@@ -52,11 +53,13 @@ def run(
     from dataclasses import replace
 
     with signals_held():
+        from jetspark.spark.checkpoints import locked
         from jetspark.spark.pipeline import (
             check_queries,
             check_servers,
             check_tables,
             check_writers,
+            checkpoints,
             start,
         )
         from jetspark.spark.pipeline_file import read_pipeline
@@ -96,10 +99,13 @@ def run(
             if check:
                 check_queries(pipeline, spark)
             else:
-                queries = start(pipeline, spark, adopt=adopt)
-                if pipeline.follow:
-                    outcome.note(f"Following {file}; Ctrl-C or SIGTERM ends it.")
-                watch.run(queries, stop)
+                with ExitStack() as locks:
+                    for checkpoint in checkpoints(pipeline):
+                        locks.enter_context(locked(spark, checkpoint))
+                    queries = start(pipeline, spark, adopt=adopt)
+                    if pipeline.follow:
+                        outcome.note(f"Following {file}; Ctrl-C or SIGTERM ends it.")
+                    watch.run(queries, stop)
     except StopRequested as stop_requested:
         stopped = stop_requested
     if check and stopped is None:

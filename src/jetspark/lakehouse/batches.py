@@ -100,15 +100,11 @@ def commit_batch(
             continue
         numbers = {_batch(writer): batch}
         if last is None and name is not None:
-            _check_name(table, writer, name, adopt)
+            if not adopt:
+                check_name(table, writer, name)
             numbers[_query(name)] = _fingerprint(writer)
         if _committed(table, files, numbers, change, deadline):
             return True
-
-
-def begin_at(table: Table, writer: str, batch: int) -> None:
-    """Let a writer continue after this batch, which another one has written."""
-    commit_batch(table, writer, batch, (), adopt=True)
 
 
 def commit_files(table: Table, files: Sequence[NewFile], change: Change = added) -> None:
@@ -140,9 +136,11 @@ def _committed(
     return True
 
 
-def _check_name(table: Table, writer: str, name: str, adopt: bool) -> None:
+def check_name(table: Table, writer: str | None, name: str) -> None:
+    """Raises TableError if a writer of this name, but of another id, has written. None: it has no
+    id yet."""
     other = table.number(_query(name))
-    if other is None or other == _fingerprint(writer) or adopt:
+    if other is None or (writer is not None and other == _fingerprint(writer)):
         return
     raise TableError(
         f"{table.name} already has rows of {name}, but this run does not have its checkpoint and "

@@ -7,7 +7,7 @@ refused here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from jetspark.errors import ConfigError
 from jetspark.subjects import nearest_name
@@ -34,7 +34,6 @@ _SHORT = {name: name for name in _AS_THEY_ARE.split()} | {
 """The names by which Spark writes types; that of TIMESTAMP depends on a setting."""
 _NOT_IN_JSON = frozenset(("char", "character", "varchar", "geometry", "geography"))
 _NOT_IN_LAKES = frozenset(("time", "void", "variant", "interval", "interval of fields", "struct<>"))
-_NOT_IN_PARQUET = frozenset(("time", "interval", "struct<>"))
 _COLLATION = re.compile(
     r"utf8_(?:binary|lcase)(?:_rtrim)?"
     r"|(?:unicode|[a-z]{2,3}(?:_[a-z]{4})?(?:_[a-z]{3})?)(?:_(?:c[is]|a[is]|rtrim))*",
@@ -46,22 +45,15 @@ _DIGITS = 38
 _ADVICE = "write for example 'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
 
 
-def check_fields(
-    ddl: str, said: str, *, in_lake: bool = False, in_parquet: bool = False
-) -> dict[str, str]:
+def check_fields(ddl: str, said: str, *, in_lake: bool = False) -> dict[str, str]:
     """The fields of JSON payloads, `a STRING, b ARRAY<INT>`, also in STRUCT<…>: names and types.
 
     Types are in Spark's short form ("array<int>"), "" where only Spark knows. `said`: the name of
-    the option, for the message. `in_lake`: they become columns of a Delta or Iceberg table,
-    `in_parquet`: of a table of Parquet files. Raises ConfigError.
+    the option, for the message. `in_lake`: they become columns of a Delta or Iceberg table.
+    Raises ConfigError.
     """
-    lacking = {}
-    if in_lake:
-        lacking = dict.fromkeys(_NOT_IN_LAKES, "Delta and Iceberg tables")
-    elif in_parquet:
-        lacking = dict.fromkeys(_NOT_IN_PARQUET, "tables of Parquet files")
     try:
-        return _Parser(ddl, lacking).fields()
+        return _Parser(ddl, _NOT_IN_LAKES if in_lake else frozenset()).fields()
     except _Wrong as wrong:
         raise ConfigError(f"{said} {ddl!r} is no schema: {wrong}; {_ADVICE}") from None
     except _Impossible as impossible:
@@ -70,7 +62,7 @@ def check_fields(
 
 def column_collated(ddl: str, collation: str) -> str | None:
     """The first column of a checked schema, also in a STRUCT, that has this collation."""
-    parser = _Parser(ddl, {})
+    parser = _Parser(ddl, frozenset())
     parser.fields()
     return parser.collated.get(collation.casefold())
 
@@ -95,8 +87,8 @@ class _Impossible(Exception):
 
 
 class _Parser:
-    def __init__(self, text: str, lacking: Mapping[str, str]) -> None:
-        """`lacking`: types that the rows' table does not take, and what kind of table that is."""
+    def __init__(self, text: str, lacking: frozenset[str]) -> None:
+        """`lacking`: types that the rows' table does not take."""
         self._lacking = lacking
         self.collated: dict[str, str] = {}
         """Columns by the folded name of their collation."""
@@ -214,7 +206,7 @@ class _Parser:
         if kind in self._lacking:
             said = kind.partition(" ")[0].upper()
             raise _Impossible(
-                f"{of} is {said}, which {self._lacking[kind]} do not take: use STRING"
+                f"{of} is {said}, which Delta and Iceberg tables do not take: use STRING"
             )
         return kind
 

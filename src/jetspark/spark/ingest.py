@@ -1,8 +1,7 @@
 """A stream becomes a table: the query behind `jetspark ingest`, usable from Python too.
 
 Spark's checkpoint has the position, and the table the number of its last batch, so a killed run
-leaves neither a gap nor a repeated row. In a folder of plain Parquet, Spark's file sink lists the
-valid files, so only Spark reads it correctly.
+leaves neither a gap nor a repeated row.
 """
 
 from __future__ import annotations
@@ -23,26 +22,25 @@ from jetspark.arguments import path_of
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, check_library, format_of
 from jetspark.lakehouse.places import in_catalog
-from jetspark.spark import bucket_table, table
-from jetspark.spark.checkpoint_files import with_quick_checkpoint
+from jetspark.spark import bucket_table
+from jetspark.spark.checkpoints import local_path, with_quick_checkpoint
 from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
 from jetspark.spark.formats import register_formats
 from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
 from jetspark.spark.lag import lag_of
 from jetspark.spark.lakehouse.options import (
+    FILES,
     PREFIX,
     LakehouseOptions,
+    not_a_table,
     parse_lakehouse_options,
 )
-from jetspark.spark.lakehouse.target import check_columns
+from jetspark.spark.lakehouse.start import check_start
+from jetspark.spark.lakehouse.target import check_columns, check_fit
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.starting import begun
-from jetspark.spark.table_files import local_path
-from jetspark.spark.table_rules import Wanted
-from jetspark.spark.table_state import SINK_LOG
 
-PARQUET = "parquet"
 _DAY = "day"
 """A partition column without an expression: the day of the message's timestamp."""
 
@@ -69,13 +67,11 @@ class Ingest:
     interval: float = 5.0
     """Seconds from one batch to the next when following; 0: without a pause."""
     adopt: bool = False
-    """Continue a table that jetspark has not written, with its query's checkpoint in `checkpoint`:
-    the caller is responsible that the two belong together. For a Delta or Iceberg table: add the
-    rows to the existing ones."""
+    """Add the rows to those of a table that this query has not written."""
     format: str | None = None
-    """delta, iceberg or parquet; if None, that of the table in `to`, and delta for a new one."""
+    """delta or iceberg; if None, that of the table in `to`, and delta for a new one."""
     merge_schema: bool = False
-    """Add columns that a Delta or Iceberg table lacks."""
+    """Add columns that the table lacks."""
     table_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Further options of format jetspark-delta or jetspark-iceberg (docs/guide-tables.md)."""
 
@@ -95,11 +91,8 @@ class Ingest:
 
         Raises ConfigError when table, checkpoint and stream do not belong together.
         """
-        wanted = self._wanted()
-        if wanted is not None:
-            table.look_ahead(wanted)
-        elif self._lakehouse is not None:
-            check_columns(self._lakehouse, self._names())
+        check_start(self._lakehouse, self.checkpoint_location)
+        check_columns(self._lakehouse, self._names())
 
     def check(self) -> None:
         """Check the options as far as possible before Spark is started. Raises ConfigError."""
@@ -117,20 +110,7 @@ class Ingest:
             _check_column(name, expression, columns)
             columns.append(name)
         if self.json_schema is not None:
-            in_lake = self._lakehouse is not None
-            check_fields(self.json_schema, "--json", in_lake=in_lake, in_parquet=not in_lake)
-        if self._lakehouse is None:
-            for flag, given in (
-                ("--merge-schema", self.merge_schema),
-                ("--table-option", self.table_options),
-            ):
-                if given:
-                    raise ConfigError(f"{flag} is for Delta and Iceberg tables.")
-            if self._bucket is not None:
-                raise ConfigError(
-                    "--bucket needs a table whose rows can be replaced: --format delta or iceberg."
-                )
-            return
+            check_fields(self.json_schema, "--json", in_lake=True)
         if self._bucket is not None:
             bucket_table.check_source(self._source)
             bucket_table.check_table_options(self.table_options)
@@ -153,9 +133,10 @@ class Ingest:
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises ConfigError, or PipelineError with Spark's reason.
 
-        ConfigError is also raised if table, checkpoint and stream do not belong together, or if
-        another run writes the table; then nothing was written.
+        ConfigError is also raised if table and checkpoint do not belong together; then nothing was
+        written.
         """
+        check_start(self._lakehouse, self.checkpoint_location)
         register_formats(spark)
         try:
             ddl = self.json_schema
@@ -169,11 +150,8 @@ class Ingest:
                 writer = writer.trigger(processingTime=f"{self.interval} seconds")
             else:
                 writer = writer.trigger(availableNow=True)
-            start = with_quick_checkpoint(spark, self.checkpoint_location, writer.start)
-            wanted = self._wanted()
-            if wanted is None:
-                return begun(start)
-            return table.start(rows, wanted, start)
+            check_fit(self._lakehouse, rows.schema)
+            return begun(with_quick_checkpoint(spark, self.checkpoint_location, writer.start))
         except (PySparkException, Py4JError) as error:
             raise explain(error) from error
 
@@ -185,7 +163,7 @@ class Ingest:
         only then is it certain that the bucket is the table's. Raises TableError if others commit
         without a break, and ServerError and ConnectionError as a read.
         """
-        if self._bucket is None or self._lakehouse is None:
+        if self._bucket is None:
             return 0
         return bucket_table.remove_gone_keys(self._source, self._lakehouse)
 
@@ -203,13 +181,8 @@ class Ingest:
         return rows
 
     def _writer(self, rows: DataFrame) -> DataStreamWriter:
-        names = [name for name, _ in self._partitions()]
-        if self._lakehouse is not None:
-            return rows.writeStream.format(PREFIX + self._lakehouse.format).options(
-                **self._sink_options(self._lakehouse.format)
-            )
-        writer = rows.writeStream.format(PARQUET).option("path", self.to.rstrip("/"))
-        return writer.partitionBy(*names) if names else writer
+        format_ = self._lakehouse.format
+        return rows.writeStream.format(PREFIX + format_).options(**self._sink_options(format_))
 
     @cached_property
     def _source(self) -> SourceOptions:
@@ -217,7 +190,7 @@ class Ingest:
         return parse_options(self.options)
 
     @cached_property
-    def _lakehouse(self) -> LakehouseOptions | None:
+    def _lakehouse(self) -> LakehouseOptions:
         """Raises ConfigError."""
         name = self.format or self._own_format() or Format.DELTA
         if name != Format.ICEBERG and in_catalog(self.to) is not None:
@@ -225,14 +198,12 @@ class Ingest:
                 f"--format {name}: {self.to} is a table of a catalog, which is in iceberg; for a "
                 f"folder write ./{self.to}."
             )
-        if name == PARQUET:
-            return None
         try:
             format_ = Format(name)
         except ValueError:
-            raise ConfigError(
-                f"--format must be {', '.join((*Format, PARQUET))}, not {name!r}."
-            ) from None
+            if name.casefold() in FILES:
+                raise ConfigError(f"--format {name}: {not_a_table(name)}") from None
+            raise ConfigError(f"--format must be {' or '.join(Format)}, not {name!r}.") from None
         return parse_lakehouse_options(format_, self._sink_options(format_)).for_streaming()
 
     def _own_format(self) -> str | None:
@@ -240,11 +211,10 @@ class Ingest:
         if in_catalog(self.to) is not None:
             return Format.ICEBERG
         folder = local_path(self.to)
-        return None if folder is None else _format_of(folder)
+        return None if folder is None else format_of(Path(folder))
 
     def _sink_options(self, format_: Format) -> dict[str, str]:
-        streams = table.streams_text(self._source)
-        options = {"writerName": f"the run on {streams}", **self.table_options}
+        options = {"writerName": f"the run on {_streams(self._source)}", **self.table_options}
         found = in_catalog(self.to) if format_ is Format.ICEBERG else None
         if found is None:
             options["path"] = self.to
@@ -263,23 +233,6 @@ class Ingest:
     def _bucket(self) -> str | None:
         return self._source.bucket
 
-    def _wanted(self) -> Wanted | None:
-        """None for a table that Spark's file systems may not reach: only the sink checks it."""
-        lakehouse = self._lakehouse
-        if lakehouse is not None and local_path(self.to) is None:
-            return None
-        return Wanted(
-            table=self.to.rstrip("/"),
-            checkpoint=self.checkpoint_location,
-            format=PARQUET if lakehouse is None else PREFIX + lakehouse.format,
-            partition_by=[name for name, _ in self._partitions()],
-            names=self._names(),
-            streams=[table.streams_text(self._source)],
-            is_messages=self._bucket is None,
-            adopt=self.adopt,
-            lakehouse=lakehouse,
-        )
-
     def _partitions(self) -> list[tuple[str, str | None]]:
         pairs: list[tuple[str, str | None]] = []
         for item in self.partition_by:
@@ -294,12 +247,14 @@ class Ingest:
         return pairs
 
 
-def _format_of(folder: str) -> str | None:
-    """The format of the table in a local folder; None if there is none."""
-    found = format_of(Path(folder))
-    if found is None and (Path(folder, SINK_LOG).is_dir()):
-        return PARQUET
-    return found
+def _streams(options: SourceOptions) -> str:
+    """The streams of a source, as one string for the name of its query in the table."""
+    if options.stream_pattern is not None:
+        return f"streams like {options.stream_pattern}"
+    names = ", ".join(sorted(options.streams))
+    if options.keys:  # another choice would leave keys out, or keep them for ever
+        return f"{names} (keys {', '.join(sorted(options.keys))})"
+    return names
 
 
 def _check_column(name: str, expression: str | None, columns: Sequence[str]) -> None:

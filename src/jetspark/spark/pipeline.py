@@ -14,13 +14,23 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.bulk.facts import Stored
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
-from jetspark.spark import table
-from jetspark.spark.checkpoint_files import with_quick_checkpoint
+from jetspark.spark.checkpoints import (
+    check_way,
+    local_path,
+    query_of,
+    read_checkpoint,
+    with_quick_checkpoint,
+)
 from jetspark.spark.connection_options import with_names_of_spark
 from jetspark.spark.failures import explain
 from jetspark.spark.formats import register_formats
 from jetspark.spark.json_payloads import parsing, with_json_fields
-from jetspark.spark.lakehouse.options import lakehouse_format, parse_lakehouse_options
+from jetspark.spark.lakehouse.options import (
+    LakehouseOptions,
+    lakehouse_format,
+    parse_lakehouse_options,
+)
+from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_fit
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.pipeline_file import PipelineFile, SinkTable, SourceTable
@@ -32,9 +42,6 @@ from jetspark.spark.sink_options import Guarantee, parse_sink_options
 from jetspark.spark.sink_target import check_new_writer, look_at, register_name
 from jetspark.spark.source import check_written
 from jetspark.spark.starting import begun
-from jetspark.spark.table_files import HadoopFiles, LocalFiles, local_path
-from jetspark.spark.table_rules import Wanted, check_whole
-from jetspark.spark.table_state import read_checkpoint
 
 T = TypeVar("T")
 
@@ -110,24 +117,25 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
 
 
 def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:
-    """Check the tables of files before Spark is started; changes nothing.
+    """Check the tables and the checkpoints before Spark is started; changes nothing.
 
-    Raises the errors of `table` for a table or its checkpoint.
+    Raises PipelineError that names the part of the file.
     """
-    checkpoint = local_path(pipeline.checkpoint)
-    if checkpoint is not None:
-        action = partial(table.check_way, "checkpoint", pipeline.checkpoint, checkpoint)
-        _of(pipeline, ("checkpoint",), action)
+    _of(pipeline, ("checkpoint",), partial(check_way, "checkpoint", pipeline.checkpoint))
     for name, sink in pipeline.sinks.items():
-        wanted = _wanted(pipeline, name, sink, adopt)
-        if wanted is None:
-            own = _checkpoint(pipeline, name)
-            if (here := local_path(own)) is not None:
-                state = read_checkpoint(LocalFiles(), here)
-                action = partial(check_whole, state, own, "and what the query has written")
-                _of(pipeline, ("sinks", name), action)
-        else:
-            _of(pipeline, ("sinks", name), partial(table.look_ahead, wanted))
+        checkpoint = _checkpoint(pipeline, name)
+        options = _table(pipeline, name, sink, adopt)
+        if options is not None:
+            _of(pipeline, ("sinks", name), partial(check_start, options, checkpoint))
+        elif (here := local_path(checkpoint)) is not None:
+            whole = read_checkpoint(here).check_whole
+            action = partial(whole, checkpoint, "and what the query has written")
+            _of(pipeline, ("sinks", name), action)
+
+
+def checkpoints(pipeline: PipelineFile) -> list[str]:
+    """The folders of the sinks' checkpoints."""
+    return [_checkpoint(pipeline, name) for name in pipeline.sinks]
 
 
 def start(
@@ -135,8 +143,8 @@ def start(
 ) -> dict[str, StreamingQuery]:
     """Start the queries, by the names of their sinks; all or none.
 
-    `adopt`: continue tables of files that jetspark has not written, with their checkpoints. Raises
-    ConfigError and PipelineError, which name the part of the file.
+    `adopt`: add rows to tables that these queries have not written. Raises ConfigError and
+    PipelineError, which name the part of the file.
     """
     check_queries(pipeline, spark)
     queries: dict[str, StreamingQuery] = {}
@@ -253,11 +261,11 @@ def _start(
     else:
         writer = writer.trigger(availableNow=True)
     if sink.format == _JETSTREAM:
-        query = read_checkpoint(HadoopFiles(spark), _checkpoint(pipeline, name)).query
+        query = query_of(spark, _checkpoint(pipeline, name))
         register_name(parse_sink_options(_options(pipeline, name, sink)), query)
-    start = with_quick_checkpoint(spark, _checkpoint(pipeline, name), writer.start)
-    wanted = _wanted(pipeline, name, sink, adopt)
-    return begun(start) if wanted is None else table.start(rows, wanted, start)
+    if (options := _table(pipeline, name, sink, adopt)) is not None:
+        check_start(options, _checkpoint(pipeline, name))
+    return begun(with_quick_checkpoint(spark, _checkpoint(pipeline, name), writer.start))
 
 
 def _options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[str, str]:
@@ -276,24 +284,15 @@ def _checkpoint(pipeline: PipelineFile, name: str) -> str:
     return f"{pipeline.checkpoint.rstrip('/')}/{name}"
 
 
-def _wanted(pipeline: PipelineFile, name: str, sink: SinkTable, adopt: bool) -> Wanted | None:
-    """The table of files that a sink writes, if it does."""
-    path = next((text for key, text in sink.options.items() if key.casefold() == "path"), None)
+def _table(
+    pipeline: PipelineFile, name: str, sink: SinkTable, adopt: bool
+) -> LakehouseOptions | None:
+    """The options of the table that a sink writes, if it does."""
     format_ = lakehouse_format(sink.format)
-    if path is None or (format_ is None and sink.format.casefold() not in table.FORMATS):
+    if format_ is None:
         return None
-    if format_ is not None and local_path(path) is None:
-        return None  # Spark's file systems may not reach it: only the sink checks it
-    return Wanted(
-        table=path.rstrip("/"),
-        checkpoint=_checkpoint(pipeline, name),
-        format=sink.format.casefold(),
-        partition_by=sink.partition_by,
-        adopt=adopt,
-        lakehouse=None
-        if format_ is None
-        else parse_lakehouse_options(format_, _options(pipeline, name, sink)),
-    )
+    options = _options(pipeline, name, sink) | {"adoptTable": str(adopt)}
+    return parse_lakehouse_options(format_, options)
 
 
 def _streaming(sink: SinkTable, spark: SparkSession) -> DataFrame:

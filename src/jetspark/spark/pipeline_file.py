@@ -17,13 +17,17 @@ from typing import Any, NoReturn
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.small_files import read_small_text
 from jetspark.spark import option_values
+from jetspark.spark.checkpoints import place
 from jetspark.spark.json_payloads import json_columns
-from jetspark.spark.lakehouse.options import lakehouse_format, parse_lakehouse_options
+from jetspark.spark.lakehouse.options import (
+    FILES,
+    lakehouse_format,
+    not_a_table,
+    parse_lakehouse_options,
+)
 from jetspark.spark.options import parse_options
 from jetspark.spark.pipeline_lines import Places, meant_by, read_places
 from jetspark.spark.sink_options import Guarantee, parse_sink_options
-from jetspark.spark.table import FORMATS
-from jetspark.spark.table_files import place
 from jetspark.subjects import nearest_name
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -193,8 +197,17 @@ class _Reader:
             hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(tables)}."
             self._fail((*where, "from"), f"there is no source or view {rows!r}{hint}")
         if "format" not in table:
-            self._fail(where, 'format is missing: "parquet", "jetstream", or another of Spark\'s.')
+            self._fail(
+                where,
+                'format is missing: "jetspark-delta", "jetspark-iceberg", "jetstream", or another '
+                "of Spark's.",
+            )
         kind = self._text((*where, "format"), table.pop("format"))
+        if kind.casefold() in FILES:
+            self._fail(
+                (*where, "format"),
+                f'{not_a_table(kind)} Write format = "jetspark-delta" or "jetspark-iceberg".',
+            )
         mode = self._text((*where, "mode"), table.pop("mode", "append"))
         if mode not in _MODES:
             self._fail((*where, "mode"), f"mode is {', '.join(_MODES)}, not {mode!r}.")
@@ -203,8 +216,7 @@ class _Reader:
             self._fail((*where, "partition_by"), 'partition_by is a list: ["region", "day"].')
         if twice := _repeated(columns):
             self._fail((*where, "partition_by"), f"partition_by names {twice!r} twice.")
-        ours = kind == _JETSTREAM or lakehouse_format(kind) is not None
-        if mode != "append" and (ours or kind.casefold() in FORMATS):
+        if mode != "append" and (kind == _JETSTREAM or lakehouse_format(kind) is not None):
             self._fail(
                 (*where, "mode"),
                 f"Spark writes {kind} with mode append only. Rows that change later, such as "
@@ -219,7 +231,9 @@ class _Reader:
                 )
             if key.casefold() == "adopttable" and lakehouse_format(kind) is not None:
                 self._fail((*where, key), f"give jetspark run --adopt once in place of {key}.")
-        self._check_path(where, kind, table)
+        path = next((key for key in table if key.casefold() == "path"), None)
+        if path is not None and (not isinstance(table[path], str) or not table[path]):
+            self._fail((*where, path), "path is a text: the folder of the table.")
         self._check_own_keys(where, kind, table, _OF_SINKS)
         options = self._texts(where, table)
         if kind == _JETSTREAM:
@@ -236,15 +250,6 @@ class _Reader:
                 lambda: parse_lakehouse_options(found, options).for_streaming(),
             )
         return SinkTable(rows, kind, options, mode, tuple(columns))
-
-    def _check_path(self, where: tuple[str, ...], kind: str, table: Mapping[str, Any]) -> None:
-        """Spark would require it only at the query's start."""
-        key = next((key for key in table if key.casefold() == "path"), None)
-        if key is None:
-            if kind.casefold() in FORMATS:
-                self._fail(where, f"path is missing: the folder of the {kind} table.")
-        elif not isinstance(table[key], str) or not table[key]:
-            self._fail((*where, key), "path is a text: the folder of the table.")
 
     def _check_sinks_apart(self, pipeline: str, sinks: Mapping[str, SinkTable]) -> None:
         """Of two queries with one table, or one name, the second one would be refused."""
@@ -353,8 +358,7 @@ def _held_alone(
     pipeline: str, name: str, sink: SinkTable
 ) -> Iterator[tuple[str, tuple[object, ...], str]]:
     """What must be unique among sinks: (key, value, name for the message)."""
-    lakehouse = lakehouse_format(sink.format)
-    if lakehouse is not None or sink.format.casefold() in FORMATS:
+    if lakehouse_format(sink.format) is not None:
         # A table of a catalog may have several writers.
         for key in sink.options:
             if key.casefold() == "path":

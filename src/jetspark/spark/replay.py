@@ -18,19 +18,23 @@ from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, format_of
 from jetspark.lakehouse.places import in_catalog
+from jetspark.spark.checkpoints import local_path
 from jetspark.spark.failures import explain
 from jetspark.spark.formats import register_formats
 from jetspark.spark.json_payloads import CORRUPT, KEPT
-from jetspark.spark.lakehouse.options import PREFIX, lakehouse_format, parse_lakehouse_options
+from jetspark.spark.lakehouse.options import (
+    FILES,
+    PREFIX,
+    lakehouse_format,
+    parse_lakehouse_options,
+)
 from jetspark.spark.sink_options import parse_sink_options
-from jetspark.spark.table_files import local_path
 from jetspark.subjects import nearest_name
 
 T = TypeVar("T")
 
 _POSITION = re.compile(r";? line \d+ pos \d+;?\s*$")
 _MSG_ID = "msg_id"
-_FILES = frozenset({"parquet", "json", "csv", "orc", "text", "avro", "xml"})
 _PATTERN = frozenset("*?[{")
 
 
@@ -67,7 +71,7 @@ class Replay:
             parse_lakehouse_options(own, self._reading).for_reading()
         named = "://" not in self.table and not _PATTERN & set(self.table)
         path = Path(self.table.removeprefix("file:"))
-        if self._format.casefold() in _FILES and named:
+        if self._format.casefold() in FILES and named:
             if not path.exists():
                 raise ConfigError(
                     f"There is no file or folder {path.absolute()}: give the folder or URI of a "

@@ -30,7 +30,6 @@ from jetspark.spark.class_archive import class_archive
 from jetspark.spark.failures import explain
 from jetspark.spark.java import find_java
 from jetspark.spark.jvm import SessionStart, WrongSettingError, activate, forget, kill
-from jetspark.spark.table_keeper import settle
 from jetspark.spark.workers.preloading import Preloader, preloading
 
 _JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
@@ -217,7 +216,6 @@ def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
     gateway = SparkContext._gateway
     if gateway is None or context not in (None, session.sparkContext):
         return  # closed already; there may be another one since
-    settle()  # while the JVM is there
     # This thread's own connection may still be busy with a call that a signal has interrupted, and
     # the JVM would take the next one only after it.
     stopping = threading.Thread(target=_stop, args=(session,), daemon=True)

@@ -11,10 +11,10 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.spark import option_values as values
+from jetspark.spark.checkpoints import place
 from jetspark.spark.connection_options import CONNECTION, connection_options
 from jetspark.spark.option_names import named
 from jetspark.spark.options import READING_ONLY
-from jetspark.spark.table_files import place
 from jetspark.subjects import check_name, nearest_name
 
 

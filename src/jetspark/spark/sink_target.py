@@ -12,9 +12,8 @@ from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
 from jetspark.bulk.proof import proven
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
+from jetspark.spark.checkpoints import read_checkpoint
 from jetspark.spark.sink_options import Guarantee, SinkOptions
-from jetspark.spark.table_files import LocalFiles
-from jetspark.spark.table_state import read_checkpoint
 from jetspark.subjects import subject_matches, subjects_overlap
 
 _ROOM_FOR_PACKING = 8192
@@ -72,7 +71,7 @@ def check_new_writer(options: SinkOptions, checkpoint: str) -> None:
     """Raises LedgerError when the query has no checkpoint in this folder of this machine, and
     another one of its name has written; and as `Leaders.ask`."""
     if options.guarantee is Guarantee.EXACTLY_ONCE and not options.adopt_ledger:
-        query = read_checkpoint(LocalFiles(), checkpoint).query
+        query = read_checkpoint(checkpoint).query
         _writer(options, query or str(uuid.uuid4())).check_name()
 
 

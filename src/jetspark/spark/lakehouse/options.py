@@ -12,11 +12,13 @@ from jetspark.lakehouse.places import absolute, file_size
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Deletes, Upsert
 from jetspark.spark import option_values as values
-from jetspark.spark.table_files import place
+from jetspark.spark.checkpoints import place
 from jetspark.subjects import nearest_name
 
 PREFIX = "jetspark-"
 """Prefix of the formats' names in Spark, since a JAR may provide "delta" and "iceberg"."""
+FILES = frozenset({"parquet", "json", "csv", "orc", "text", "avro", "xml"})
+"""Formats of Spark's own file sink and source."""
 _CHECKPOINT = "checkpointlocation"
 _OF_SPARK = frozenset({_CHECKPOINT, "queryname", "header", "inferschema"})
 _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
@@ -150,6 +152,14 @@ def lakehouse_format(name: str) -> Format | None:
     """The table format of a Spark format name; None if it is none of ours."""
     found = name.casefold().removeprefix(PREFIX)
     return Format(found) if found != name.casefold() and found in tuple(Format) else None
+
+
+def not_a_table(format_: str) -> str:
+    """The sentence for a format of Spark's file sink, whose folder only Spark reads correctly."""
+    return (
+        f"jetspark writes Delta and Iceberg tables; for a folder of {format_} files use Spark's "
+        f'own writeStream.format("{format_}") in a program of yours.'
+    )
 
 
 def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> LakehouseOptions:

@@ -28,10 +28,9 @@ from jetspark.lakehouse.schemas import (
 )
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import staged
+from jetspark.spark.checkpoints import local_path, read_checkpoint
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.lakehouse.writer import Target
-from jetspark.spark.table_files import LocalFiles, local_path
-from jetspark.spark.table_state import read_checkpoint
 
 _UNWRITTEN = ("time(", "geometry", "geography")
 """Beginnings of the names of types that older versions of Spark lack."""
@@ -48,7 +47,7 @@ def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
     checkpoint = None if options.checkpoint is None else local_path(options.checkpoint)
     if checkpoint is None:
         return prepare(options, schema)
-    state = read_checkpoint(LocalFiles(), checkpoint)
+    state = read_checkpoint(checkpoint)
     # Spark has planned this batch before it asks. A path without a scheme may also be on a file
     # system that only Spark knows, but hardly beside a table on this machine.
     folder = options.name.path

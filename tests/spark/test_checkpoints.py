@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from jetspark.spark.checkpoint_files import BY_FILE_SYSTEM, SETTING, with_quick_checkpoint
+from jetspark.spark.checkpoints import BY_FILE_SYSTEM, SETTING, with_quick_checkpoint
 from jetspark.spark.ingest import Ingest
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def test_a_checkpoint_goes_on_in_either_way(
             spark.conf.set(SETTING, own)
         try:
             admin.fill([(name, b"one"), (name, b"two")])
-            ingest = Ingest(options=options, to=str(tmp_path / "table"), format="parquet")
+            ingest = Ingest(options=options, to=str(tmp_path / "table"))
             ingest.start(spark).awaitTermination(120)
         finally:
             assert spark.conf.get(SETTING, None) == own
             spark.conf.unset(SETTING)
     assert ways[::2] == [BY_FILE_SYSTEM] * 2
     assert ways[1] != BY_FILE_SYSTEM
-    assert spark.read.parquet(str(tmp_path / "table")).count() == 6
+    assert spark.read.format("jetspark-delta").load(str(tmp_path / "table")).count() == 6
 
 
 def test_a_checkpoint_elsewhere_and_a_setting_of_ones_own_are_left_alone(

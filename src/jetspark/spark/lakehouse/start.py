@@ -1,0 +1,151 @@
+"""Checks before a query starts that its table and its checkpoint belong together.
+
+The commit of a batch sets the query's number in the table (`lakehouse.batches`), and Spark commits
+the batch in the checkpoint afterwards. So the table is at the last batch that the checkpoint has
+committed, or one batch ahead, and then that is the planned one.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.batches import check_name, last_batch
+from jetspark.lakehouse.formats import check_empty, find_table
+from jetspark.lakehouse.table import Table
+from jetspark.spark.checkpoints import (
+    CheckpointState,
+    check_way,
+    held_in,
+    local_path,
+    place,
+    read_checkpoint,
+)
+from jetspark.spark.lakehouse.options import LakehouseOptions
+
+
+def check_start(options: LakehouseOptions, checkpoint: str) -> None:
+    """Check the table of a query, and the query's checkpoint as far as it is on this machine;
+    changes nothing.
+
+    Raises ConfigError, with what to do, for folders that cannot be written, and for a table and a
+    checkpoint that do not belong together; and as `find_table`.
+    """
+    folder = options.name.path
+    if folder is not None:
+        check_way("table", folder)
+    check_way("checkpoint", checkpoint)
+    table = find_table(options.format, options.name)
+    local = folder is not None and local_path(folder) is not None
+    if table is None and folder is not None and local and (within := held_in(folder)) is not None:
+        raise ConfigError(
+            f"{folder} would lie in {within}, another table or a checkpoint, and be lost with it: "
+            "name a folder outside of that."
+        )
+    here = local_path(checkpoint)
+    state = CheckpointState() if here is None else read_checkpoint(here)
+    _check_place(state, checkpoint, folder)
+    start_again = f"{_elsewhere(options)}, and another checkpoint, and the stream is read again"
+    state.check_whole(checkpoint, f"and {options.name}, or {start_again}")
+    if table is None:
+        check_empty(options.format, options.name)
+    if here is not None:
+        _check_batches(options, table, state, checkpoint, start_again)
+
+
+def _check_place(state: CheckpointState, checkpoint: str, folder: str | None) -> None:
+    """A checkpoint that does not exist yet needs a folder of its own."""
+    own = place(checkpoint)
+    table = None if folder is None else place(folder)
+    advice = "take another folder for the checkpoint"
+    if folder is not None:
+        advice += f", such as {folder.rstrip('/')}/_checkpoint"
+    if own == table:
+        raise ConfigError(f"{checkpoint} is the folder of the table itself: {advice}.")
+    if not state.is_new:
+        return
+    if table is not None and table.startswith(f"{own}/"):
+        raise ConfigError(f"{folder} would lie in its checkpoint {checkpoint}: {advice}.")
+    if state.others:
+        more = ", …" if len(state.others) > 1 else ""
+        raise ConfigError(
+            f"{checkpoint} holds other things than a checkpoint ({state.others[0]}{more}): "
+            f"{advice}."
+        )
+    if state.within not in (None, table):
+        raise ConfigError(
+            f"{checkpoint} would lie in {state.within}, another table or checkpoint, and be lost "
+            f"with it: {advice}."
+        )
+    if table is not None and own.startswith(f"{table}/"):
+        first = own.removeprefix(f"{table}/").partition("/")[0]
+        if first[0] != "_":
+            raise ConfigError(
+                f"{checkpoint} is inside of the table, where {first} would count as a part of it: "
+                f"{advice}."
+            )
+
+
+def _check_batches(
+    options: LakehouseOptions,
+    table: Table | None,
+    state: CheckpointState,
+    checkpoint: str,
+    start_again: str,
+) -> None:
+    """Compare the numbers of the table and the checkpoint."""
+    here = options.name
+    done = -1 if state.committed is None else state.committed
+    planned = -1 if state.planned is None else state.planned
+    last = None
+    if table is not None and state.query is not None:
+        last = last_batch(table, state.query)
+    if options.adopt:
+        if table is None:
+            _refuse(
+                f"{here} has no table to adopt: name that of one, or leave out --adopt "
+                "(adopt=True) to begin one there."
+            )
+        if last is None:
+            return
+    if last is None:
+        if done >= 0:
+            _refuse(
+                f"{checkpoint} counts {_batches(done)} as read that {here} does not have: it is "
+                "the checkpoint of another table, or this table was removed. Take another "
+                "checkpoint (or remove this one) to read the stream from its start."
+            )
+        if table is not None and not table.is_new:
+            if options.query_name is not None:
+                check_name(table, state.query, options.query_name)
+            # Tables in a catalog or an object store are expected to have several writers.
+            if here.path is None or local_path(here.path) is None:
+                return
+            _refuse(
+                f"The {options.format.capitalize()} table {here} has rows that this query did not "
+                f"write: {_elsewhere(options)}, or let the rows be added to those that are there "
+                "(--adopt, adopt=True)."
+            )
+    elif done > last:
+        _refuse(
+            f"{checkpoint} counts {_batches(done)} as read, but {here} has only {_batches(last)}: "
+            f"bring back the whole table, or {start_again}."
+        )
+    elif last > done + 1 or planned < last:
+        _refuse(
+            f"{checkpoint} is older than {here}, which has {_batches(last)}: name the checkpoint "
+            f"that wrote the last of them, or {start_again}."
+        )
+
+
+def _elsewhere(options: LakehouseOptions) -> str:
+    """Advice that always helps, as part of a sentence."""
+    return f"take another table, such as {options.name}-2"
+
+
+def _batches(last: int) -> str:
+    return "1 batch" if last == 0 else f"{last + 1:,} batches"
+
+
+def _refuse(sentence: str) -> NoReturn:
+    raise ConfigError(sentence)
