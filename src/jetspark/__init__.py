@@ -20,27 +20,36 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # as type checkers know it: importing `typing` takes most of the time
 if TYPE_CHECKING:
-    from typing import Any
-
+    from jetspark import blocking as blocking
+    from jetspark import dead_letters as dead_letters
+    from jetspark import errors as errors
+    from jetspark import groups as groups
+    from jetspark import identity as identity
+    from jetspark import jetstream as jetstream
+    from jetspark import kv as kv
+    from jetspark import objects as objects
+    from jetspark import server as server
+    from jetspark import services as services
+    from jetspark import system as system
+    from jetspark import tracing as tracing
     from jetspark.public_names import *  # noqa: F403
+else:
 
+    def __getattr__(name):
+        names = import_module("jetspark.public_names")
+        if name == "__all__" or name in names.__all__:
+            found = getattr(names, name)
+        elif name.startswith("_"):
+            raise AttributeError(f"module 'jetspark' has no attribute {name!r}")
+        else:
+            try:
+                found = import_module(f"jetspark.{name}")
+            except ModuleNotFoundError as error:
+                if error.name != f"jetspark.{name}":
+                    raise
+                raise AttributeError(f"module 'jetspark' has no attribute {name!r}") from None
+        globals()[name] = found
+        return found
 
-def __getattr__(name: str) -> Any:
-    names = import_module("jetspark.public_names")
-    if name == "__all__" or name in names.__all__:
-        found = getattr(names, name)
-    elif name.startswith("_"):
-        raise AttributeError(f"module 'jetspark' has no attribute {name!r}")
-    else:
-        try:
-            found = import_module(f"jetspark.{name}")
-        except ModuleNotFoundError as error:
-            if error.name != f"jetspark.{name}":
-                raise
-            raise AttributeError(f"module 'jetspark' has no attribute {name!r}") from None
-    globals()[name] = found
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__getattr__("__all__")})
+    def __dir__():
+        return sorted({*globals(), *__getattr__("__all__")})

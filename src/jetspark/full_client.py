@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from jetspark.arguments import checked
 from jetspark.client.client import Client as CoreClient
@@ -16,7 +16,7 @@ from jetspark.client.hooked import HookedCalls
 from jetspark.client.hooking import Hooked, check_hooks
 from jetspark.client.hooks import Hooks
 from jetspark.client.notices import ErrorCallback, EventCallback
-from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.connection.options import ConnectionOptions, ConnectOptions, make_options
 from jetspark.dead_letters.calls import DeadLetterCalls
 from jetspark.groups.calls import GroupCalls
 from jetspark.identity.calls import CalloutCalls
@@ -146,7 +146,7 @@ def connect(
     hooks: Hooks | None = None,
     event_callback: EventCallback | None = None,
     error_callback: ErrorCallback | None = None,
-    **options: Any,
+    **options: Unpack[ConnectionOptions],
 ) -> Connecting:
     """Connect to NATS: `await connect(...)` or `async with connect(...) as nc`.
 

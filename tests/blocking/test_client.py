@@ -59,7 +59,7 @@ def test_errors_are_those_of_the_asyncio_client(nc: Client, unique: Unique) -> N
     with pytest.raises(errors.MaxPayloadError):
         nc.publish("a", bytes(nc.max_payload + 1))
     with pytest.raises(errors.ConfigError):
-        connect(nc.current_server, nmae="x")
+        connect(nc.current_server, nmae="x")  # type: ignore[call-arg]
     with pytest.raises(errors.ServerRefusedError):
         connect("nats://127.0.0.1:1")
     assert open_requests(nc) == 0

@@ -21,7 +21,6 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 import jetspark
 from jetspark.server import NatsServer
@@ -181,8 +180,7 @@ async def run(
     resource = figures.resource
     with NatsServer(name="chaos") as server:
         async with jetspark.connect(server.url) as nc:
-            options = {"limit_marker_ttl": timedelta(minutes=1)} if ttl else {}
-            await nc.jetstream().create_bucket(BUCKET, **options)
+            await nc.jetstream().create_bucket(BUCKET, limit_marker_ttl=60 if ttl else None)
 
             async def serve(message: jetspark.Message) -> None:
                 token, who = json.loads(message.data)

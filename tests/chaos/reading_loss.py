@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from tests.chaos.campaign import Kind, Run
 from tests.chaos.outcome import Outcome
@@ -123,7 +124,7 @@ def _expire(loss: Loss) -> None:
     loss.scene.fill(1)
 
 
-def _update(loss: Loss, **changes: int | timedelta) -> None:
+def _update(loss: Loss, **changes: Any) -> None:
     with loss.scene.published.jetstream() as js:
         js.update_stream(name=STREAM, **changes)
 

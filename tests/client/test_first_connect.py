@@ -165,7 +165,7 @@ async def test_first_connect_background_can_be_closed_before_there_is_a_server(
 
 async def test_first_connect_takes_no_other_word() -> None:
     with pytest.raises(ConfigError, match="first_connect"):
-        jetspark.connect("nats://127.0.0.1:1", first_connect="later")
+        jetspark.connect("nats://127.0.0.1:1", first_connect="later")  # type: ignore[arg-type]
 
 
 def test_blocking_first_connect_background_returns_at_once(

@@ -69,7 +69,7 @@ async def test_refused_connection_names_server(connect: Connect) -> None:
 
 async def test_an_unknown_option_is_refused_before_any_io() -> None:
     with pytest.raises(ConfigError, match="did you mean 'reconnect_wait'"):
-        jetspark.connect(reconect_wait=1)
+        jetspark.connect(reconect_wait=1)  # type: ignore[call-arg]
 
 
 async def test_close_leaves_no_task_and_no_route_behind(shared_server: NatsServer) -> None:

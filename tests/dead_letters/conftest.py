@@ -62,10 +62,11 @@ async def make_orders(
 ) -> AsyncIterator[Callable[..., object]]:
     made: list[Orders] = []
 
-    async def make(**options: object) -> Orders:
+    async def make(retention: str | None = None) -> Orders:
         name = unique("ORDERS")
-        stream = {"storage": "memory", **options}
-        await js.create_stream(name=name, subjects=[f"{name}.>"], **stream)
+        await js.create_stream(
+            name=name, subjects=[f"{name}.>"], storage="memory", retention=retention
+        )
         await js.create_consumer(name, durable_name="worker", max_deliver=1)
         dead = await js.create_dead_letters(f"{name}_DEAD", name, storage="memory")
         made.append(Orders(js, name, dead))

@@ -387,8 +387,9 @@ async def test_another_stream_of_the_name_is_neither_taken_nor_deleted(
     js: JetStream, orders: Orders, unique: Callable[[str], str], retention: str, subjects: list[str]
 ) -> None:
     name = unique("D")
-    foreign = {"name": f"{name}_ADVISORIES", "retention": retention, "storage": "memory"}
-    await js.create_stream(**foreign, subjects=[subject.format(name) for subject in subjects])
+    foreign: dict[str, Any] = {"retention": retention, "storage": "memory"}
+    taken = [subject.format(name) for subject in subjects]
+    await js.create_stream(name=f"{name}_ADVISORIES", subjects=taken, **foreign)
     before = (await js.stream_info(f"{name}_ADVISORIES")).config
     with pytest.raises(ConfigError, match=f'"{name}_ADVISORIES" is not one of dead letters'):
         await js.create_dead_letters(name, orders.name, storage="memory")
@@ -397,7 +398,7 @@ async def test_another_stream_of_the_name_is_neither_taken_nor_deleted(
         await js.stream_info(name)
     # One that was made in place of the advisories.
     await js.delete_stream(orders.dead.advisories)
-    await js.create_stream(**{**foreign, "name": orders.dead.advisories}, subjects=[f"{name}.c"])
+    await js.create_stream(name=orders.dead.advisories, subjects=[f"{name}.c"], **foreign)
     await js.delete_dead_letters(orders.dead.name)
     assert (await js.stream_info(orders.dead.advisories)).config.subjects == [f"{name}.c"]
     for stream in (orders.dead.advisories, f"{name}_ADVISORIES"):
@@ -438,7 +439,7 @@ async def test_another_stream_is_never_taken_for_dead_letters(
     with pytest.raises(StreamNotFoundError):
         await js.stream_info(f"{orders.name}_MORE")
     with pytest.raises(ConfigError, match="decides on subjects itself"):
-        await js.create_dead_letters("D", "ORDERS", subjects=["x"])
+        await js.create_dead_letters("D", "ORDERS", subjects=["x"])  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="streams is empty"):
         await js.create_dead_letters("D", [])
 

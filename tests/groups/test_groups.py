@@ -488,7 +488,7 @@ async def test_a_static_group_reads_a_stream_with_partitions(
     with pytest.raises(ConfigError, match=r'no member .*: did you mean "a"\?'):
         group.consume("A")
     with pytest.raises(ConfigError, match="decides on durable_name"):
-        group.consume("a", durable_name="x")
+        group.consume("a", durable_name="x")  # type: ignore[call-arg]
     found: list[GroupMsg] = []
     async with asyncio.timeout(60), group.consume("a") as a, group.consume("b") as b:
         for member in (a, b):

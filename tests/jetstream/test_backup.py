@@ -249,9 +249,9 @@ async def test_the_configuration_may_be_changed_on_the_way_but_not_the_name(
     folder = tmp_path / "b"
     await js.backup_stream(filled, folder)
     with pytest.raises(ConfigError, match="the name cannot be changed"):
-        await elsewhere.restore_stream(folder, name="OTHER")
+        await elsewhere.restore_stream(folder, name="OTHER")  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="did you mean 'subjects'"):
-        await elsewhere.restore_stream(folder, subject=["a"])
+        await elsewhere.restore_stream(folder, subject=["a"])  # type: ignore[call-arg]
     info = await elsewhere.restore_stream(folder, {"description": "new"}, max_msgs=ALL * 2)
     assert (info.config.description, info.config.max_msgs) == ("new", ALL * 2)
     with pytest.raises(NameInUseError, match=f'"{filled}" exists already'):

@@ -220,7 +220,7 @@ async def test_a_message_larger_than_max_bytes_is_reported_and_waited_for(
 
 @pytest.mark.parametrize("limits", [{"max_batch": 5}, {"max_bytes": 300}, {"max_waiting": 1}])
 async def test_pull_requests_stay_within_the_consumers_limits(
-    js: JetStream, stream: str, reported: list[JetsparkError], limits: dict[str, int]
+    js: JetStream, stream: str, reported: list[JetsparkError], limits: dict[str, Any]
 ) -> None:
     consumer = await js.create_consumer(stream, durable_name="d", **limits)
     await fill(js, stream, 200)

@@ -234,8 +234,13 @@ async def see_states(walk: Walk, nc: Client, name: str) -> None:
     for _ in range(3):
         await js.publish(f"{name}.a", b"x", headers={"k": "v"})
     await js.delete_msg(name, 2)
-    group = {"priority_groups": ["g"], "priority_policy": "pinned_client"}
-    await js.create_consumer(name, name="c", inactive_threshold=None, **group)
+    await js.create_consumer(
+        name,
+        name="c",
+        inactive_threshold=None,
+        priority_groups=["g"],
+        priority_policy="pinned_client",
+    )
     request = json.dumps({"batch": 1, "group": "g", "expires": 1_000_000_000}).encode()
     async with nc.subscribe(nc.new_inbox()) as inbox:
         await nc.publish(f"$JS.API.CONSUMER.MSG.NEXT.{name}.c", request, reply=inbox.subject)

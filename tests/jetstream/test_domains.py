@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.jetstream.eventually import eventually
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jetspark.full_client import Client, JetStream
 
 
-async def filled(js: JetStream, name: str, *tails: str, **options: object) -> None:
+async def filled(js: JetStream, name: str, *tails: str, **options: Any) -> None:
     """A stream that listens to "<name>.>", with one message for each tail."""
     await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory", **options)
     for tail in tails:

@@ -97,13 +97,18 @@ async def test_every_time_of_a_call_may_be_a_timedelta(
 async def test_options_of_configurations_may_be_seconds(
     js: JetStream, stream: str, unique: Callable[[str], str]
 ) -> None:
-    info = await js.create_stream(name=unique("T"), max_age=3600, duplicate_window=Decimal("1.5"))
+    info = await js.create_stream(name=unique("T"), max_age=3600, duplicate_window=Decimal("1.5"))  # type: ignore[arg-type]
     assert info.config.max_age == timedelta(hours=1)
     assert info.config.duplicate_window == timedelta(seconds=1.5)
     info = await js.update_stream(name=info.name, max_age=7200.5)
     assert info.config.max_age == timedelta(seconds=7200.5)
-    waits = {"ack_wait": 3, "backoff": [3, timedelta(seconds=4)], "inactive_threshold": 60}
-    consumer = await js.create_consumer(stream, **waits, max_deliver=3)
+    consumer = await js.create_consumer(
+        stream,
+        ack_wait=3,
+        backoff=[3, timedelta(seconds=4)],
+        inactive_threshold=60,
+        max_deliver=3,
+    )
     config = consumer.cached_info.config
     assert config.backoff == [timedelta(seconds=3), timedelta(seconds=4)]
     assert (config.ack_wait, config.inactive_threshold) == (

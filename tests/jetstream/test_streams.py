@@ -216,7 +216,7 @@ async def test_wrong_stream_options_are_refused_before_anything_is_sent(
     with pytest.raises(BadSubjectError):
         await js.create_stream(name="S", subjects=["a..b"])
     with pytest.raises(ConfigError, match="did you mean 'subjects'"):
-        await js.create_stream(name="S", subject=["a"])
+        await js.create_stream(name="S", subject=["a"])  # type: ignore[call-arg]
     assert nc.stats.out_msgs == before
 
 

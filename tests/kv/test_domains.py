@@ -150,7 +150,7 @@ async def test_impossible_aggregates_are_refused(js: JetStream) -> None:
     with pytest.raises(ConfigError, match="subject_transforms"):
         await js.create_bucket_aggregate("a", [Source(name="KV_b")])
     with pytest.raises(ConfigError, match="mirror_name"):
-        await js.create_bucket_aggregate("a", [Origin("b")], mirror_name="b")
+        await js.create_bucket_aggregate("a", [Origin("b")], mirror_name="b")  # type: ignore[call-arg]
     for options, sentence in (
         ({"keys": "new.>"}, "list"),
         ({"keys": ["a b"]}, "key"),

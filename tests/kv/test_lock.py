@@ -109,8 +109,7 @@ async def test_the_server_removes_what_a_dead_holder_has_left(
     needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.11")
-    options = {"limit_marker_ttl": timedelta(seconds=60), "storage": "memory"}
-    bucket = await js.create_bucket(unique("B"), **options)
+    bucket = await js.create_bucket(unique("B"), limit_marker_ttl=60, storage="memory")
     async with jetspark.connect(shared_server.url) as other:
         dead = (await other.jetstream().bucket(bucket.name)).lock("job", lease=1)
         token = await dead.acquire()

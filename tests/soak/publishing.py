@@ -155,8 +155,8 @@ async def kills(server: NatsServer, how: str, count: int, seed: int) -> Figures:
         server.url, reconnect_wait=0.05, reconnect_jitter=0.02, max_reconnect_attempts=-1
     ) as nc:
         js = nc.jetstream(timeout=10)
-        options = {"allow_batched": True} if how.startswith("ingest") else {}
-        await js.create_stream(name="S", subjects=["s"], **options)
+        batched = True if how.startswith("ingest") else None
+        await js.create_stream(name="S", subjects=["s"], allow_batched=batched)
         run = Run(js)
         figures = run.figures
         if how.startswith("ingest"):

@@ -87,11 +87,10 @@ def restore(
     """
     place = folder_to_read(folder)
     check_replicas(replicas)
-    options = {} if replicas is None else {"num_replicas": replicas}
 
     async def bring_back(js: JetStream) -> StreamInfo:
         with _bar(f"restoring {place}") as progress:
-            return await js.restore_stream(place, config, progress=progress, **options)
+            return await js.restore_stream(place, config, progress=progress, num_replicas=replicas)
 
     made = with_jetstream(server, context, bring_back)
     if json:

@@ -49,13 +49,12 @@ def add(
         json: Print the server's JSON document of the stream.
     """
     check_replicas(replicas)
-    given = {"subjects": subject, "storage": storage, "num_replicas": replicas}
-    options = {option: value for option, value in given.items() if value is not None}
-    if config is None:
-        options.setdefault("subjects", [name])
+    subjects = [name] if subject is None and config is None else subject
 
     async def make(js: JetStream) -> StreamInfo:
-        return await js.create_stream(config, name=name, **options)
+        return await js.create_stream(
+            config, name=name, subjects=subjects, storage=storage, num_replicas=replicas
+        )
 
     made = with_jetstream(server, context, make, stream=name)
     if json:

@@ -8,7 +8,7 @@ import re
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from jetspark.arguments import check_fields, checked, path_of
 from jetspark.connection import contexts
@@ -19,7 +19,7 @@ from jetspark.connection.proxy import Proxy, parse_proxy
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
 from jetspark.errors import BadTimeError, ConfigError
 from jetspark.subjects import NO_TEXT, check_publish_subject, nearest_name
-from jetspark.timestamps import LONGEST, in_seconds
+from jetspark.timestamps import LONGEST, Seconds, in_seconds
 from jetspark.wire.js_api import api_prefix_of
 
 _TRUST = ("tls_ca_file", "tls_ca_dir", "tls_cert_file", "ssl_context")
@@ -244,13 +244,80 @@ class ConnectOptions:
         return dataclasses.replace(self, **changes)
 
     @classmethod
-    def from_context(cls, name: str = "", /, **options: Any) -> ConnectOptions:
-        """The options that a context of the `nats` command names (ADR-21), and `options` over it.
+    def from_context(
+        cls,
+        name: str = "",
+        /,
+        *,
+        servers: str | Iterable[str] | None = None,
+        **options: Unpack[ConnectionSettings],
+    ) -> ConnectOptions:
+        """The options that a context of the `nats` command names (ADR-21), and those given over it.
 
         `name`: the context; the selected one when empty. Raises ConfigError when there is none,
         or when it asks for what jetspark does not have.
         """
-        return make_options(context=name, **options)
+        return make_options(servers, context=name, **options)
+
+
+class ConnectionSettings(TypedDict, total=False):
+    """The fields of ConnectOptions but `servers`, as options of a call, for type checkers."""
+
+    name: str
+    user: Credential | None
+    password: Credential | None
+    token: Credential | None
+    creds_file: str | os.PathLike[str] | None
+    creds: Credential | None
+    nkey_seed_file: str | os.PathLike[str] | None
+    nkey_seed: Credential | None
+    jwt: Credential | None
+    sign: Callable[[bytes], bytes] | None
+    nkey: str | None
+    proxy: str | None
+    dialer: Callable[[str, int], Any] | None
+    tls: bool
+    tls_first: bool
+    tls_ca_file: str | os.PathLike[str] | None
+    tls_ca_dir: str | os.PathLike[str] | None
+    tls_cert_file: str | os.PathLike[str] | None
+    tls_key_file: str | os.PathLike[str] | None
+    tls_key_password: str | None
+    tls_hostname: str | None
+    ssl_context: ssl.SSLContext | None
+    ws_headers: Mapping[str, str] | Sequence[tuple[str, str]]
+    ws_compression: bool
+    verbose: bool
+    pedantic: bool
+    echo: bool
+    randomize: bool
+    first_connect: Literal["once", "wait", "background"]
+    ignore_discovered_servers: bool
+    choose_server: Callable[[tuple[PoolServer, ...]], PoolServer | None] | None
+    connect_timeout: Seconds
+    reconnect: bool
+    reconnect_wait: Seconds
+    reconnect_jitter: Seconds
+    reconnect_delay: Callable[[int], float] | None
+    max_reconnect_attempts: int
+    retry_auth_errors: bool
+    ping_interval: Seconds
+    max_outstanding_pings: int
+    request_timeout: Seconds
+    check_subjects: bool
+    inbox_prefix: str
+    max_control_line: int
+    pending_size: int
+    jetstream_domain: str | None
+    jetstream_api_prefix: str | None
+    trace: bool
+
+
+class ConnectionOptions(ConnectionSettings, total=False):
+    """The options of `connect`, for type checkers."""
+
+    context: str | None
+    """A context of the `nats` command; "" is the selected one."""
 
 
 _TIMES = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final, Unpack
 
 from jetspark.arguments import checked
 from jetspark.dead_letters.dead_letters import DeadLetters
@@ -22,12 +22,11 @@ from jetspark.dead_letters.letter import (
 )
 from jetspark.errors import ConfigError, JetsparkError, StreamNotFoundError
 from jetspark.jetstream.context import JetStreamContext
+from jetspark.jetstream.documents import StreamSettings
 from jetspark.jetstream.events.kinds import event_subjects
 from jetspark.subjects import check_name
 
 _OURS: Final = frozenset({"name", "subjects", "retention", "mirror", "sources"})
-_SHARED: Final = ("storage", "num_replicas", "placement")
-"""Options for both streams."""
 
 
 @checked
@@ -45,7 +44,7 @@ class DeadLetterCalls:
         streams: str | Iterable[str],
         *,
         consumers: str | Iterable[str] | None = None,
-        **options: Any,
+        **options: Unpack[StreamSettings],
     ) -> DeadLetters:
         """Store the messages that consumers of `streams` give up, from now on.
 
@@ -75,7 +74,6 @@ class DeadLetterCalls:
         await self._check_endless(name, watched)
         for stream in watched:
             await self._check_there(stream)
-        both = {option: options[option] for option in _SHARED if option in options}
         advisories = f"{name}{ADVISORIES}"
         new = [stream for stream in (name, advisories) if not await self._is_there(stream)]
         try:
@@ -83,7 +81,12 @@ class DeadLetterCalls:
                 name=name, subjects=[letters_subject(name)], **options
             )
             await self._js.create_or_update_stream(
-                name=advisories, subjects=subjects, retention="workqueue", **both
+                name=advisories,
+                subjects=subjects,
+                retention="workqueue",
+                storage=options.get("storage"),
+                num_replicas=options.get("num_replicas"),
+                placement=options.get("placement"),
             )
             await self._js.create_or_update_consumer(
                 advisories, durable_name=WORKER, ack_policy="explicit", max_deliver=-1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final, Unpack
 
 import msgspec
 
@@ -37,7 +37,7 @@ from jetspark.groups.documents import (
 from jetspark.groups.member import GroupCallback, GroupMember
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.documents.configuration import config_to_wire, with_seconds
-from jetspark.jetstream.documents.consumers import ConsumerConfig
+from jetspark.jetstream.documents.consumers import ConsumerConfig, ConsumerSettings
 from jetspark.kv.bucket import Bucket
 from jetspark.subjects import check_name
 from jetspark.timestamps import Seconds, as_timedelta
@@ -117,7 +117,7 @@ class ConsumerGroup:
         callback: GroupCallback | None = None,
         ack_wait: Seconds = ACK_WAIT,
         max_ack_pending: int = 1,
-        **options: Any,
+        **options: Unpack[ConsumerSettings],
     ) -> GroupMember:
         """Consume as an instance of `member`, from entering `async with` to its end.
 

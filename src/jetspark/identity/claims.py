@@ -6,7 +6,7 @@ Field names are those of the wire; fields that this version does not know are in
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
@@ -80,8 +80,26 @@ class UserClaims(GivenDocument, frozen=True, kw_only=True):
     version: int | None = None
 
 
+class OtherClaims(TypedDict, total=False):
+    """The fields of UserClaims that no permissions say, as options, for type checkers."""
+
+    subs: int | None
+    data: int | None
+    payload: int | None
+    src: list[str] | None
+    times: list[HoursOfDay] | None
+    times_location: str | None
+    bearer_token: bool | None
+    proxy_required: bool | None
+    allowed_connection_types: list[str] | None
+    issuer_account: str | None
+    tags: list[str] | None
+    type: str | None
+    version: int | None
+
+
 @checked
-def permitted(permissions: Permissions, **more: Any) -> UserClaims:
+def permitted(permissions: Permissions, **more: Unpack[OtherClaims]) -> UserClaims:
     """The claims of a user with the permissions of roles (`jetspark.jetstream.acl`).
 
     `more`: other fields of UserClaims. Raises ConfigError.

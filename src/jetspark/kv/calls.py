@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Unpack
 
 from jetspark.arguments import checked
 from jetspark.errors import (
@@ -27,6 +27,8 @@ from jetspark.kv.config import (
     BUCKET_OPTIONS,
     NEW_BUCKET,
     BucketConfig,
+    BucketOptions,
+    BucketSettings,
     Origin,
     bucket_config,
     is_bucket,
@@ -48,7 +50,7 @@ class BucketCalls:
         raise NotImplementedError
 
     async def create_bucket(
-        self, name: str, config: BucketConfig | None = None, /, **options: Any
+        self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
     ) -> Bucket:
         """Create a bucket, or bind to it when it exists with the same configuration.
 
@@ -61,7 +63,7 @@ class BucketCalls:
         return self._bound(info)
 
     async def update_bucket(
-        self, name: str, config: BucketConfig | None = None, /, **options: Any
+        self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
     ) -> Bucket:
         """Change a bucket; options not given keep their values.
 
@@ -80,7 +82,7 @@ class BucketCalls:
         return self._bound(info)
 
     async def create_or_update_bucket(
-        self, name: str, config: BucketConfig | None = None, /, **options: Any
+        self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
     ) -> Bucket:
         """Update a bucket, or create it. Raises as `update_bucket` and `create_bucket`."""
         wanted = bucket_config(config, options)
@@ -105,7 +107,7 @@ class BucketCalls:
         /,
         *,
         writable: bool = True,
-        **options: Any,
+        **options: Unpack[BucketSettings],
     ) -> Bucket:
         """Create a bucket that also takes the entries of other buckets (server 2.10).
 
@@ -126,7 +128,12 @@ class BucketCalls:
         return self._bound(await self._make_bucket(name, wanted, where))
 
     async def create_bucket_mirror(
-        self, name: str, origin: Origin, config: BucketConfig | None = None, /, **options: Any
+        self,
+        name: str,
+        origin: Origin,
+        config: BucketConfig | None = None,
+        /,
+        **options: Unpack[BucketSettings],
     ) -> StreamInfo:
         """Create a mirror of a bucket, which answers its direct gets, nearer to some readers.
 

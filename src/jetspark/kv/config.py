@@ -25,13 +25,14 @@ from jetspark.jetstream.documents.document import Span, check_names, from_wire
 from jetspark.jetstream.streams.backing import (
     STREAM_FIELDS,
     BackedConfig,
+    BackedOptions,
     backed_options_of,
     check_backed,
     stream_options_of,
     takes_in,
 )
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter
-from jetspark.timestamps import ns_from_now
+from jetspark.timestamps import Seconds, ns_from_now
 
 MAX_HISTORY: Final = 64
 
@@ -71,6 +72,23 @@ class BucketConfig(BackedConfig, frozen=True, kw_only=True):
     """Makes it a mirror of another bucket. Deprecated: use `create_bucket_mirror`."""
     mirror_domain: str | None = None
     """The JetStream domain of the bucket `mirror_name`."""
+
+
+class BucketSettings(BackedOptions, total=False):
+    """Options of a bucket that has its origins from elsewhere."""
+
+    max_value_size: int | None
+    history: int | None
+    max_bucket_size: int | None
+    republish: Republish | Mapping[str, Any] | None
+    limit_marker_ttl: Seconds | None
+
+
+class BucketOptions(BucketSettings, total=False):
+    """The fields of BucketConfig as options, for type checkers. Times may be seconds."""
+
+    mirror_name: str | None
+    mirror_domain: str | None
 
 
 @dataclass(frozen=True, slots=True)

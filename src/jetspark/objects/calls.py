@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any
+from typing import Unpack
 
 from jetspark.arguments import checked
 from jetspark.errors import NameInUseError, StreamNotFoundError
@@ -16,7 +16,13 @@ from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.differences import known_as
 from jetspark.jetstream.listing import Listing
 from jetspark.jetstream.streams.backing import STREAM_FIELDS, takes_in
-from jetspark.objects.config import ObjectStoreConfig, new_store, store_config, stream_options
+from jetspark.objects.config import (
+    ObjectStoreConfig,
+    ObjectStoreOptions,
+    new_store,
+    store_config,
+    stream_options,
+)
 from jetspark.objects.info import ObjectStoreStatus
 from jetspark.objects.meta import no_store
 from jetspark.objects.names import STREAM_PREFIX, check_store
@@ -33,7 +39,11 @@ class ObjectStoreCalls:
         raise NotImplementedError
 
     async def create_object_store(
-        self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
+        self,
+        name: str,
+        config: ObjectStoreConfig | None = None,
+        /,
+        **options: Unpack[ObjectStoreOptions],
     ) -> ObjectStore:
         """Create an object store, or bind to it when it exists with the same configuration.
 
@@ -50,7 +60,11 @@ class ObjectStoreCalls:
         return ObjectStore(self._js, name)
 
     async def update_object_store(
-        self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
+        self,
+        name: str,
+        config: ObjectStoreConfig | None = None,
+        /,
+        **options: Unpack[ObjectStoreOptions],
     ) -> ObjectStore:
         """Change an object store; options not given keep their values.
 

@@ -15,6 +15,7 @@ from jetspark.jetstream.documents.configuration import config_to_wire
 from jetspark.jetstream.documents.document import check_names, from_wire
 from jetspark.jetstream.streams.backing import (
     BackedConfig,
+    BackedOptions,
     backed_options_of,
     check_backed,
     stream_options_of,
@@ -26,6 +27,12 @@ class ObjectStoreConfig(BackedConfig, frozen=True, kw_only=True):
 
     max_bytes: int | None = None
     """Most bytes of the store, which refuses objects when full; -1 (the default): no limit."""
+
+
+class ObjectStoreOptions(BackedOptions, total=False):
+    """The fields of ObjectStoreConfig as options, for type checkers."""
+
+    max_bytes: int | None
 
 
 def store_config(config: ObjectStoreConfig | None, options: Mapping[str, Any]) -> ObjectStoreConfig:

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Unpack
 
 from jetspark.blocking.events import ErrorCallback, EventCallback
 from jetspark.blocking.full_client import Client
 from jetspark.blocking.hooked import HookedClient
 from jetspark.client.hooking import check_hooks
 from jetspark.client.hooks import Hooks
-from jetspark.connection.options import make_options
+from jetspark.connection.options import ConnectionOptions, make_options
 
 
 def connect(
@@ -20,7 +20,7 @@ def connect(
     hooks: Hooks | None = None,
     event_callback: EventCallback | None = None,
     error_callback: ErrorCallback | None = None,
-    **options: Any,
+    **options: Unpack[ConnectionOptions],
 ) -> Client:
     """Connect to NATS: `nc = connect(...)`, or `with connect(...) as nc`.
 

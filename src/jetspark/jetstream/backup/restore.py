@@ -21,7 +21,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Unpack
 
 from jetspark.archives.metadata import lacking
 from jetspark.arguments import checked
@@ -48,7 +48,7 @@ from jetspark.jetstream.backup.backup import (
 )
 from jetspark.jetstream.backup.folder import BackupProgress, StreamBackup, verify_backup
 from jetspark.jetstream.backup.left_over import LeftOver
-from jetspark.jetstream.documents import StreamConfig, StreamInfo
+from jetspark.jetstream.documents import StreamConfig, StreamInfo, UnnamedStreamOptions
 from jetspark.jetstream.documents.configuration import config_to_wire
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.requirements import check_stream
@@ -96,7 +96,7 @@ class RestoreCalls:
         *,
         progress: ProgressCallback | None = None,
         timeout: Seconds | None = None,
-        **options: Any,
+        **options: Unpack[UnnamedStreamOptions],
     ) -> StreamInfo:
         """Restore a stream from a backup, with its messages, sequences, times and consumers.
 
@@ -148,7 +148,7 @@ class RestoreCalls:
         return info
 
     def _config(
-        self, backup: StreamBackup, config: StreamConfigLike | None, options: dict[str, Any]
+        self, backup: StreamBackup, config: StreamConfigLike | None, options: UnnamedStreamOptions
     ) -> dict[str, Any]:
         wire = {**backup.document["config"], **config_to_wire(StreamConfig, config, options)}
         if wire.get("name") != backup.stream:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 from jetspark.arguments import checked
 from jetspark.err_codes import (
@@ -29,7 +29,7 @@ from jetspark.jetstream.consumers.consumer import consumer_info
 from jetspark.jetstream.consumers.pull import PullConsumer
 from jetspark.jetstream.consumers.push import PushConsumer
 from jetspark.jetstream.differences import differing, with_differences
-from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo
+from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo, ConsumerOptions
 from jetspark.jetstream.documents.configuration import Configuration, config_to_wire
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.paging import Paged
@@ -48,7 +48,11 @@ class ConsumerCalls:
     _api: Api
 
     async def create_consumer(
-        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+        self,
+        stream: str,
+        config: ConsumerConfigLike | None = None,
+        /,
+        **options: Unpack[ConsumerOptions],
     ) -> PullConsumer:
         """Create a pull consumer, or bind to it when it exists with the same configuration.
 
@@ -67,7 +71,11 @@ class ConsumerCalls:
         return PullConsumer(self._api, await self._create(stream, wire))
 
     async def create_push_consumer(
-        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+        self,
+        stream: str,
+        config: ConsumerConfigLike | None = None,
+        /,
+        **options: Unpack[ConsumerOptions],
     ) -> PushConsumer:
         """Create a push consumer; `deliver_subject` is required. Raises as `create_consumer`."""
         wire = _durable(_checked(self._api, stream, config, options), config)
@@ -76,7 +84,11 @@ class ConsumerCalls:
         return PushConsumer(self._api, await self._create(stream, wire))
 
     async def update_consumer(
-        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+        self,
+        stream: str,
+        config: ConsumerConfigLike | None = None,
+        /,
+        **options: Unpack[ConsumerOptions],
     ) -> ConsumerInfo:
         """Change a consumer; options not given keep their values. A name is required.
 
@@ -94,7 +106,11 @@ class ConsumerCalls:
         return await self._send(stream, _merged(answer["config"], wire), "update")
 
     async def create_or_update_consumer(
-        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+        self,
+        stream: str,
+        config: ConsumerConfigLike | None = None,
+        /,
+        **options: Unpack[ConsumerOptions],
     ) -> ConsumerInfo:
         """Update a consumer, or create it, pull or push, when none has that name.
 
@@ -224,7 +240,7 @@ def _checked(
     api: Api,
     stream: str,
     config: ConsumerConfigLike | None,
-    options: dict[str, Any],
+    options: ConsumerOptions,
     *,
     defaults: Mapping[str, Any] = _DEFAULTS,
 ) -> dict[str, Any]:

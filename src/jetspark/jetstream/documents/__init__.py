@@ -4,6 +4,8 @@ from jetspark.jetstream.documents.consumers import (
     AckPolicy,
     ConsumerConfig,
     ConsumerInfo,
+    ConsumerOptions,
+    ConsumerSettings,
     DeliverPolicy,
     PauseState,
     PriorityGroupState,
@@ -41,9 +43,12 @@ from jetspark.jetstream.documents.streams import (
     StoredMsg,
     StreamConfig,
     StreamInfo,
+    StreamOptions,
+    StreamSettings,
     StreamState,
     SubjectTransform,
     Tier,
+    UnnamedStreamOptions,
 )
 from jetspark.jetstream.exact_times import Duration, Timestamp, exact_ns
 
@@ -58,6 +63,8 @@ __all__ = [
     "ConsumerConfig",
     "ConsumerInfo",
     "ConsumerLimits",
+    "ConsumerOptions",
+    "ConsumerSettings",
     "DeliverPolicy",
     "DesiredCluster",
     "DesiredPeer",
@@ -87,9 +94,12 @@ __all__ = [
     "StoredMsg",
     "StreamConfig",
     "StreamInfo",
+    "StreamOptions",
+    "StreamSettings",
     "StreamState",
     "SubjectTransform",
     "Tier",
     "Timestamp",
+    "UnnamedStreamOptions",
     "exact_ns",
 ]

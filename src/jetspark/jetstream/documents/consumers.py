@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, TypedDict
 
 import msgspec
 
 from jetspark.jetstream.documents.configuration import UINT64, GivenDocument
 from jetspark.jetstream.documents.document import Document, Moment, Span
 from jetspark.jetstream.documents.streams import ClusterInfo
+from jetspark.timestamps import Seconds
 
 
 class DeliverPolicy(StrEnum):
@@ -102,6 +105,52 @@ class ConsumerConfig(GivenDocument, frozen=True, kw_only=True):
     """A PriorityPolicy (2.11)."""
     priority_timeout: Span | None = None
     """Time without a pull after which the pinned client is unpinned (2.11)."""
+
+
+class ConsumerSettings(TypedDict, total=False):
+    """Options of a group's consumers, which have the rest from the group."""
+
+    description: str | None
+    deliver_policy: str | None
+    opt_start_seq: int | None
+    opt_start_time: datetime | None
+    ack_policy: str | None
+    max_deliver: int | None
+    backoff: Sequence[Seconds] | None
+    replay_policy: str | None
+    rate_limit_bps: int | None
+    sample_freq: str | None
+    max_waiting: int | None
+    flow_control: bool | None
+    headers_only: bool | None
+    max_batch: int | None
+    max_expires: Seconds | None
+    max_bytes: int | None
+    deliver_group: str | None
+    idle_heartbeat: Seconds | None
+    num_replicas: int | None
+    mem_storage: bool | None
+    direct: bool | None
+    sourcing: bool | None
+    metadata: Mapping[str, str] | None
+    pause_until: datetime | None
+    extra: dict[str, Any]
+
+
+class ConsumerOptions(ConsumerSettings, total=False):
+    """The fields of ConsumerConfig as options, for type checkers. Times may be seconds."""
+
+    durable_name: str | None
+    name: str | None
+    ack_wait: Seconds | None
+    filter_subject: str | None
+    filter_subjects: str | Iterable[str] | None
+    max_ack_pending: int | None
+    deliver_subject: str | None
+    inactive_threshold: Seconds | None
+    priority_groups: str | Iterable[str] | None
+    priority_policy: str | None
+    priority_timeout: Seconds | None
 
 
 class PauseState(Document, frozen=True, kw_only=True):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypedDict
 
 import msgspec
 
 from jetspark.jetstream.documents.configuration import UINT64, GivenDocument
 from jetspark.jetstream.documents.document import Document, Moment, Span
+from jetspark.timestamps import Seconds
 from jetspark.wire.headers import Headers, parse_headers
 from jetspark.wire.js_api import api_prefix_of
 
@@ -169,6 +171,61 @@ class StreamConfig(GivenDocument, frozen=True, kw_only=True):
     metadata: dict[str, str] | None = None
     template_owner: str | None = None
     """The template that created the stream (servers before 2.11)."""
+
+
+class StreamSettings(TypedDict, total=False):
+    """Options of a stream that has its name and what it takes in from elsewhere."""
+
+    description: str | None
+    max_consumers: int | None
+    max_msgs: int | None
+    max_bytes: int | None
+    max_age: Seconds | None
+    max_msgs_per_subject: int | None
+    max_msg_size: int | None
+    discard: str | None
+    discard_new_per_subject: bool | None
+    storage: str | None
+    num_replicas: int | None
+    no_ack: bool | None
+    duplicate_window: Seconds | None
+    placement: Placement | Mapping[str, Any] | None
+    compression: str | None
+    first_seq: int | None
+    subject_transform: SubjectTransform | Mapping[str, Any] | None
+    republish: Republish | Mapping[str, Any] | None
+    allow_direct: bool | None
+    mirror_direct: bool | None
+    sealed: bool | None
+    deny_delete: bool | None
+    deny_purge: bool | None
+    allow_rollup_hdrs: bool | None
+    consumer_limits: ConsumerLimits | Mapping[str, Any] | None
+    allow_msg_ttl: bool | None
+    subject_delete_marker_ttl: Seconds | None
+    allow_msg_counter: bool | None
+    allow_atomic: bool | None
+    allow_msg_schedules: bool | None
+    persist_mode: str | None
+    allow_batched: bool | None
+    metadata: Mapping[str, str] | None
+    template_owner: str | None
+    extra: dict[str, Any]
+
+
+class UnnamedStreamOptions(StreamSettings, total=False):
+    """Options of a stream that has its name from elsewhere."""
+
+    subjects: str | Iterable[str] | None
+    retention: str | None
+    mirror: Source | Mapping[str, Any] | None
+    sources: Iterable[Source | Mapping[str, Any]] | None
+
+
+class StreamOptions(UnnamedStreamOptions, total=False):
+    """The fields of StreamConfig as options, for type checkers. Times may be seconds."""
+
+    name: str | None
 
 
 class LostData(Document, frozen=True, kw_only=True):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, TypedDict
 
 from jetspark.errors import ConfigError
 from jetspark.jetstream.documents.configuration import GivenDocument
 from jetspark.jetstream.documents.document import Span
 from jetspark.jetstream.documents.streams import Placement, StorageType, StreamConfig, StreamInfo
 from jetspark.subjects import subjects_overlap
+from jetspark.timestamps import Seconds
 
 _DUPLICATES: Final = timedelta(minutes=2)
 
@@ -30,6 +31,19 @@ class BackedConfig(GivenDocument, frozen=True, kw_only=True):
     """Whether files are compressed (2.10)."""
     metadata: dict[str, str] | None = None
     """Anything you want to note (2.10)."""
+
+
+class BackedOptions(TypedDict, total=False):
+    """The fields of BackedConfig as options, for type checkers. Times may be seconds."""
+
+    description: str | None
+    ttl: Seconds | None
+    storage: str | None
+    replicas: int | None
+    placement: Placement | Mapping[str, Any] | None
+    compression: bool | None
+    metadata: Mapping[str, str] | None
+    extra: dict[str, Any]
 
 
 def check_backed(config: BackedConfig) -> None:

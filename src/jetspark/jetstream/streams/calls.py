@@ -8,7 +8,7 @@ are wire documents (durations in nanoseconds) and are sent as they are. Names fo
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 from jetspark.arguments import check_whole, checked
 from jetspark.errors import (
@@ -20,7 +20,7 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.differences import differing, with_differences
-from jetspark.jetstream.documents import StreamConfig, StreamInfo
+from jetspark.jetstream.documents import StreamConfig, StreamInfo, StreamOptions
 from jetspark.jetstream.documents.configuration import Configuration, config_to_wire, given
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.paging import Paged
@@ -41,7 +41,7 @@ class StreamCalls:
     _api: Api
 
     async def create_stream(
-        self, config: StreamConfigLike | None = None, /, **options: Any
+        self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
         """Create a stream. Options are the fields of StreamConfig; `name` is required.
 
@@ -65,7 +65,7 @@ class StreamCalls:
             raise error from None
 
     async def update_stream(
-        self, config: StreamConfigLike | None = None, /, **options: Any
+        self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
         """Change the stream `name`; options not given keep their values.
 
@@ -80,7 +80,7 @@ class StreamCalls:
         return await self._send_config(js_api.STREAM_UPDATE, name, {**current["config"], **wire})
 
     async def create_or_update_stream(
-        self, config: StreamConfigLike | None = None, /, **options: Any
+        self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
         """Update a stream, or create it. Raises as `update_stream` and `create_stream`."""
         name, wire = self._named(config, options)
@@ -160,7 +160,7 @@ class StreamCalls:
         return Paged(self._api, js_api.STREAM_LIST, "streams", _stream_info, _by_subject(subject))
 
     def _named(
-        self, config: StreamConfigLike | None, options: dict[str, Any]
+        self, config: StreamConfigLike | None, options: StreamOptions
     ) -> tuple[str, dict[str, Any]]:
         wire = config_to_wire(StreamConfig, config, options)
         name = wire.get("name")

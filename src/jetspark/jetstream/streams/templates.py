@@ -7,14 +7,14 @@ prefix the answering server is unknown; a newer one does not answer, and the cal
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import msgspec
 
 from jetspark.arguments import checked
 from jetspark.errors import ConfigError, UnsupportedByServerError
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.documents import StreamConfig
+from jetspark.jetstream.documents import StreamConfig, UnnamedStreamOptions
 from jetspark.jetstream.documents.configuration import config_to_wire
 from jetspark.jetstream.documents.document import Document, from_wire
 from jetspark.jetstream.paging import Paged
@@ -52,7 +52,7 @@ class TemplateCalls:
         /,
         *,
         max_streams: int,
-        **options: Any,
+        **options: Unpack[UnnamedStreamOptions],
     ) -> StreamTemplateInfo:
         """Create a template: each new subject gets a stream of its own, named after it.
 

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Unpack
 
 from jetspark.arguments import spelt
 from jetspark.blocking.dead_letters.dead_letters import DeadLetters
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.full_client import JetStream as AsyncJetStream
+from jetspark.jetstream.documents import StreamSettings
 
 
 class GeneratedDeadLetterCalls:
@@ -25,7 +26,7 @@ class GeneratedDeadLetterCalls:
         streams: str | Iterable[str],
         *,
         consumers: str | Iterable[str] | None = None,
-        **options: Any,
+        **options: Unpack[StreamSettings],
     ) -> DeadLetters:
         """Store the messages that consumers of `streams` give up, from now on.
 

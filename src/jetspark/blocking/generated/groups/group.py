@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Unpack
 
 from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
@@ -14,6 +14,7 @@ from jetspark.groups.group import ACK_WAIT
 from jetspark.groups.group import ConsumerGroup as AsyncConsumerGroup
 from jetspark.groups.group import ElasticGroup as AsyncElasticGroup
 from jetspark.groups.group import StaticGroup as AsyncStaticGroup
+from jetspark.jetstream.documents.consumers import ConsumerSettings
 from jetspark.timestamps import Seconds
 
 
@@ -67,7 +68,7 @@ class GeneratedConsumerGroup:
         callback: GroupCallback | None = None,
         ack_wait: Seconds = ACK_WAIT,
         max_ack_pending: int = 1,
-        **options: Any,
+        **options: Unpack[ConsumerSettings],
     ) -> GroupMember:
         """Consume as an instance of `member`, from entering `with` to its end.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Any
+from typing import Unpack
 
 from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.backup import ProgressCallback, transfer
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.backup.folder import StreamBackup
-from jetspark.jetstream.documents import StreamInfo
+from jetspark.jetstream.documents import StreamInfo, UnnamedStreamOptions
 from jetspark.jetstream.streams.calls import StreamConfigLike
 from jetspark.timestamps import Seconds
 
@@ -78,7 +78,7 @@ class GeneratedBackupCalls:
         *,
         progress: ProgressCallback | None = None,
         timeout: Seconds | None = None,
-        **options: Any,
+        **options: Unpack[UnnamedStreamOptions],
     ) -> StreamInfo:
         """Restore a stream from a backup, with its messages, sequences, times and consumers.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Unpack
 
 from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
@@ -16,7 +16,7 @@ from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.consumers.calls import ConsumerConfigLike
-from jetspark.jetstream.documents import ConsumerInfo
+from jetspark.jetstream.documents import ConsumerInfo, ConsumerOptions
 from jetspark.jetstream.documents.consumers import PauseState, ReplayPolicy
 from jetspark.jetstream.ordered.calls import HEARTBEAT, INACTIVE_THRESHOLD
 from jetspark.jetstream.pulling.consume_options import EXPIRES
@@ -33,7 +33,11 @@ class GeneratedConsumerCalls:
 
     @spelt
     def create_consumer(
-        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+        self,
+        stream: str,
+        config: ConsumerConfigLike | None = None,
+        /,
+        **options: Unpack[ConsumerOptions],
     ) -> PullConsumer:
         """Create a pull consumer, or bind to it when it exists with the same configuration.
 
@@ -52,7 +56,11 @@ class GeneratedConsumerCalls:
 
     @spelt
     def create_push_consumer(
-        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+        self,
+        stream: str,
+        config: ConsumerConfigLike | None = None,
+        /,
+        **options: Unpack[ConsumerOptions],
     ) -> PushConsumer:
         """Create a push consumer; `deliver_subject` is required. Raises as `create_consumer`."""
         return PushConsumer(
@@ -62,7 +70,11 @@ class GeneratedConsumerCalls:
 
     @spelt
     def update_consumer(
-        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+        self,
+        stream: str,
+        config: ConsumerConfigLike | None = None,
+        /,
+        **options: Unpack[ConsumerOptions],
     ) -> ConsumerInfo:
         """Change a consumer; options not given keep their values. A name is required.
 
@@ -74,7 +86,11 @@ class GeneratedConsumerCalls:
 
     @spelt
     def create_or_update_consumer(
-        self, stream: str, config: ConsumerConfigLike | None = None, /, **options: Any
+        self,
+        stream: str,
+        config: ConsumerConfigLike | None = None,
+        /,
+        **options: Unpack[ConsumerOptions],
     ) -> ConsumerInfo:
         """Update a consumer, or create it, pull or push, when none has that name.
 

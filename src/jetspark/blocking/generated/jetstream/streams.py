@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream.documents import StreamInfo
+from jetspark.jetstream.documents import StreamInfo, StreamOptions, UnnamedStreamOptions
 from jetspark.jetstream.streams.calls import StreamConfigLike
 from jetspark.jetstream.streams.templates import StreamTemplateInfo
 from jetspark.kinds import StreamSequence
@@ -23,7 +23,7 @@ class GeneratedStreamCalls:
 
     @spelt
     def create_stream(
-        self, config: StreamConfigLike | None = None, /, **options: Any
+        self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
         """Create a stream. Options are the fields of StreamConfig; `name` is required.
 
@@ -35,7 +35,7 @@ class GeneratedStreamCalls:
 
     @spelt
     def update_stream(
-        self, config: StreamConfigLike | None = None, /, **options: Any
+        self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
         """Change the stream `name`; options not given keep their values.
 
@@ -47,7 +47,7 @@ class GeneratedStreamCalls:
 
     @spelt
     def create_or_update_stream(
-        self, config: StreamConfigLike | None = None, /, **options: Any
+        self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
         """Update a stream, or create it. Raises as `update_stream` and `create_stream`."""
         return self._thread.run(self._inner.create_or_update_stream, config, **options)
@@ -122,7 +122,7 @@ class GeneratedTemplateCalls:
         /,
         *,
         max_streams: int,
-        **options: Any,
+        **options: Unpack[UnnamedStreamOptions],
     ) -> StreamTemplateInfo:
         """Create a template: each new subject gets a stream of its own, named after it.
 

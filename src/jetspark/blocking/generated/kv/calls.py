@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Unpack
 
 from jetspark.arguments import spelt
 from jetspark.blocking.kv.bucket import Bucket
@@ -12,7 +12,7 @@ from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.documents import Source, StreamInfo
-from jetspark.kv.config import BucketConfig, Origin
+from jetspark.kv.config import BucketConfig, BucketOptions, BucketSettings, Origin
 from jetspark.kv.status import BucketStatus
 
 
@@ -24,7 +24,7 @@ class GeneratedBucketCalls:
 
     @spelt
     def create_bucket(
-        self, name: str, config: BucketConfig | None = None, /, **options: Any
+        self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
     ) -> Bucket:
         """Create a bucket, or bind to it when it exists with the same configuration.
 
@@ -38,7 +38,7 @@ class GeneratedBucketCalls:
 
     @spelt
     def update_bucket(
-        self, name: str, config: BucketConfig | None = None, /, **options: Any
+        self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
     ) -> Bucket:
         """Change a bucket; options not given keep their values.
 
@@ -51,7 +51,7 @@ class GeneratedBucketCalls:
 
     @spelt
     def create_or_update_bucket(
-        self, name: str, config: BucketConfig | None = None, /, **options: Any
+        self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
     ) -> Bucket:
         """Update a bucket, or create it. Raises as `update_bucket` and `create_bucket`."""
         return Bucket(
@@ -68,7 +68,7 @@ class GeneratedBucketCalls:
         /,
         *,
         writable: bool = True,
-        **options: Any,
+        **options: Unpack[BucketSettings],
     ) -> Bucket:
         """Create a bucket that also takes the entries of other buckets (server 2.10).
 
@@ -91,7 +91,12 @@ class GeneratedBucketCalls:
 
     @spelt
     def create_bucket_mirror(
-        self, name: str, origin: Origin, config: BucketConfig | None = None, /, **options: Any
+        self,
+        name: str,
+        origin: Origin,
+        config: BucketConfig | None = None,
+        /,
+        **options: Unpack[BucketSettings],
     ) -> StreamInfo:
         """Create a mirror of a bucket, which answers its direct gets, nearer to some readers.
 

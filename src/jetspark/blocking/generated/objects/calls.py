@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from jetspark.arguments import spelt
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.objects.store import ObjectStore
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.objects.config import ObjectStoreConfig
+from jetspark.objects.config import ObjectStoreConfig, ObjectStoreOptions
 from jetspark.objects.info import ObjectStoreStatus
 
 
@@ -22,7 +22,11 @@ class GeneratedObjectStoreCalls:
 
     @spelt
     def create_object_store(
-        self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
+        self,
+        name: str,
+        config: ObjectStoreConfig | None = None,
+        /,
+        **options: Unpack[ObjectStoreOptions],
     ) -> ObjectStore:
         """Create an object store, or bind to it when it exists with the same configuration.
 
@@ -36,7 +40,11 @@ class GeneratedObjectStoreCalls:
 
     @spelt
     def update_object_store(
-        self, name: str, config: ObjectStoreConfig | None = None, /, **options: Any
+        self,
+        name: str,
+        config: ObjectStoreConfig | None = None,
+        /,
+        **options: Unpack[ObjectStoreOptions],
     ) -> ObjectStore:
         """Change an object store; options not given keep their values.
 
