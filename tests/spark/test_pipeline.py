@@ -63,6 +63,39 @@ def run(pipeline: PipelineFile, spark: SparkSession) -> None:
         query.awaitTermination(300)
 
 
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_a_stream_that_is_emptied_is_read_for_one_sink_only(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    retention: str,
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.14")
+    queue = unique("QUEUE")
+    admin.create(queue, f"{queue}.>", retention=retention, allow_direct=True)
+    option = {"workqueue": "soleReader = true", "interest": 'interestConsumer = "c"'}[retention]
+    table = 'format = "jetspark-delta"\npath = "{}/{}"'
+    one_sink = f"""{option}
+[views.some]
+sql = "SELECT * FROM orders WHERE amount > 5"
+[views.twice]
+sql = "SELECT o.seq FROM orders o JOIN some s ON o.seq = s.seq"
+[sinks.all]
+from = "twice"
+{table.format(tmp_path, "all")}
+"""
+    more = f'[sinks.some]\nfrom = "some"\n{table.format(tmp_path, "some")}\n'
+    pipeline = write(tmp_path, shared_server, queue, one_sink + more)
+    for act in (check_queries, start):
+        with pytest.raises(PipelineError, match=r"toml:19: .*is read for the sink all, too, with"):
+            act(pipeline, spark)
+    assert admin.facts(queue).consumers == 0
+    check_queries(write(tmp_path, shared_server, queue, one_sink), spark)
+
+
 @pytest.mark.parametrize(
     ("more", "line", "sentence"),
     [

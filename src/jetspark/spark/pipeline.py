@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -107,13 +107,38 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
     reads = {
         name: [
             one
-            for one in streaming_sources(spark.table(pipeline.sinks[name].rows))
+            for one in streaming_sources(spark.table(sink.rows))
             if isinstance(one, SourceOptions)
         ]
-        for name in writes
+        for name, sink in pipeline.sinks.items()
     }
+    taken: dict[tuple[str, ...], str] = {}
+    for name, sources in reads.items():
+        _of(pipeline, ("sinks", name, "from"), partial(_check_taken, name, sources, taken))
     for name in writes:
         _of(pipeline, ("sinks", name), partial(check_no_loop, name, writes, reads, created))
+
+
+def _check_taken(
+    name: str, sources: Iterable[SourceOptions], taken: dict[tuple[str, ...], str]
+) -> None:
+    """Raise ConfigError if the rows of another sink, which has another query, come from the same
+    stream, and are removed from it when they were read. `taken`: the sinks by their streams."""
+    for source in sources:
+        consumer = source.interest_consumer or ""
+        for one in streams_facts(source).values() if source.takes_nothing else ():
+            other = taken.setdefault((one.name, one.created, consumer), name)
+            if other != name:
+                instead = (
+                    f"a source with another 'interestConsumer' than {consumer!r}"
+                    if consumer
+                    else "a stream with retention 'limits' that has this one as a source"
+                )
+                raise ConfigError(
+                    f"the stream {one.name!r} is read for the sink {other}, too, with a query of "
+                    "its own, and what one query has read is gone for the other: leave out one of "
+                    f"the sinks and read the other's table, or read {instead}."
+                )
 
 
 def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:
