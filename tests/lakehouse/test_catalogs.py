@@ -18,7 +18,7 @@ from tests.support.table_readers import newest_metadata
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.batches import Change, added, commit_batch, replaced
-from jetspark.lakehouse.formats import Format, find_table, make_table, open_table
+from jetspark.lakehouse.formats import Format, find_table, format_of, make_table, open_table
 from jetspark.lakehouse.iceberg_folder import FolderCatalog
 from jetspark.lakehouse.places import in_catalog
 from jetspark.lakehouse.table import Table, TableName
@@ -76,6 +76,24 @@ def test_the_newest_version_of_a_folder_is_found_whatever_its_hint_says(tmp_path
     found = open_table(Format.ICEBERG, name)
     assert commit_batch(found, "q", 1, written(found, 10, 20))
     assert hint.read_text("utf-8") == "3"
+
+
+def test_a_folder_with_a_table_of_a_catalog_gets_no_second_one(
+    name: TableName, tmp_path: Path
+) -> None:
+    folder = tmp_path / "warehouse" / "lake" / "numbers"
+    make_table(Format.ICEBERG, name, SCHEMA, ())
+    assert format_of(folder) is Format.ICEBERG
+    place = TableName(path=str(folder))
+    with pytest.raises(ConfigError, match=r"whose metadata is 0000.* it belongs to a catalog"):
+        make_table(Format.ICEBERG, place, SCHEMA, ())
+    (found,) = folder.glob("metadata/*.metadata.json")
+    for other in ("v1.gz.metadata.json", "v1.metadata.json.gz"):
+        found = found.rename(found.with_name(other))
+        with pytest.raises(ConfigError, match=rf"{other}: compressed metadata is not supported"):
+            make_table(Format.ICEBERG, place, SCHEMA, ())
+        with pytest.raises(ConfigError, match="is a table in iceberg, not in delta"):
+            make_table(Format.DELTA, place, SCHEMA, ())
 
 
 def test_two_that_make_the_same_version_conflict(tmp_path: Path) -> None:

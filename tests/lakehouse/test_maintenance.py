@@ -12,6 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from deltalake import DeltaTable
 from deltalake.schema import Schema
@@ -27,7 +28,7 @@ from jetspark.lakehouse.batches import commit_batch, commit_files, last_batch, r
 from jetspark.lakehouse.delta import OpenDelta
 from jetspark.lakehouse.delta_claim import CLAIM
 from jetspark.lakehouse.formats import Format, make_table, open_table
-from jetspark.lakehouse.maintenance import groups_of
+from jetspark.lakehouse.maintenance import Vacuum, groups_of
 from jetspark.lakehouse.table import Table, TableName
 
 if TYPE_CHECKING:
@@ -233,14 +234,14 @@ def test_files_that_no_version_needs_are_removed_and_young_ones_stay(
     written(table, 500, 510)  # of a task that failed
     table.compact(10**8)
     table = open_table(format_, table.name)
-    assert table.vacuum(HOUR, dry_run=False) == []
+    assert table.vacuum(HOUR, dry_run=False) == Vacuum([], [])
     ours = [tmp_path / "table" / one for one in ("_jetspark/note-1.json", "_checkpoint/offsets/0")]
     for one in ours:  # a run keeps these beside the rows
         one.parent.mkdir(parents=True)
         one.write_text("{}", "utf-8")
     grow_old(tmp_path / "table")
     late = written(table, 100, 110)  # of a batch that is about to be committed
-    found = [one for one in table.vacuum(HOUR, dry_run=True) if one.endswith(".parquet")]
+    found = table.vacuum(HOUR, dry_run=True).removed
     # Delta remembers when a file was replaced, which was now.
     assert len(found) == 2
     table.vacuum(HOUR, dry_run=False)
@@ -248,6 +249,59 @@ def test_files_that_no_version_needs_are_removed_and_young_ones_stay(
     commit_batch(table, "q", 10, late)
     assert [one.exists() for one in ours] == [True, True]
     assert column(format_, tmp_path / "table", "n") == Counter(range(110))
+
+
+@by_format
+def test_what_is_not_known_to_be_the_table_s_is_kept_and_named(
+    format_: Format,
+    made: Callable[[Format], Table],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = made(format_)
+    data = table.layout(1, "zstd").folder
+    inner = TableName(path=str(tmp_path / "table" / f"{data}inner"))
+    within = make_table(format_, inner, SCHEMA, ())
+    files = written(within, 0, 10)
+    commit_files(within, files)
+    (failed,) = {one.path for one in written(table, 500, 502)[:1]}
+    (tmp_path / "table" / f"{data}mine.parquet").write_bytes(b"mine")
+    grow_old(tmp_path)
+    found = table.vacuum(HOUR, dry_run=False)
+    assert failed in found.removed
+    assert found.kept == [f"{data}inner/", f"{data}mine.parquet"]
+    assert (tmp_path / "table" / f"{data}mine.parquet").exists()
+    assert column(format_, Path(str(inner.path)), "n") == Counter(range(10))
+    assert app.run(["table", "vacuum", str(tmp_path / "table"), "--keep", "1h"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    kept = f"Kept, since nothing proves that it is this table's: {data}inner/, {data}mine.parquet"
+    assert said == f"0 files removed. {kept}"
+
+
+def test_a_table_that_keeps_its_old_files_for_longer_is_obeyed(tmp_path: Path) -> None:
+    name = TableName(path=str(tmp_path / "table"))
+    properties = {"delta.deletedFileRetentionDuration": "interval 30 days"}
+    DeltaTable.create(str(name.path), Schema.from_arrow(SCHEMA), configuration=properties)
+    table = open_table(Format.DELTA, name)
+    with pytest.raises(ConfigError, match=r"deletedFileRetentionDuration: give at least that time"):
+        table.vacuum(timedelta(days=7), dry_run=False)
+    table.vacuum(timedelta(days=31), dry_run=False)
+
+
+@pytest.mark.parametrize(("feature", "command"), [("rowTracking", "compact"), ("new", "vacuum")])
+def test_a_table_with_features_that_are_not_known_is_refused(
+    made: Callable[[Format], Table], tmp_path: Path, feature: str, command: str
+) -> None:
+    table = made(Format.DELTA)
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [feature]}
+    action = msgspec.json.encode({"protocol": protocol})
+    log = tmp_path / "table" / "_delta_log"
+    (log / f"{table.version + 1:020}.json").write_bytes(action)
+    with pytest.raises(ConfigError, match=rf"has the table feature {feature}, which is not"):
+        getattr(open_table(Format.DELTA, table.name), command)(
+            *([10**8] if command == "compact" else [HOUR]),
+            **({} if command == "compact" else {"dry_run": False}),
+        )
 
 
 def test_snapshots_older_than_is_kept_are_forgotten_with_their_files(

@@ -14,6 +14,7 @@ from tests.support.object_store import object_store
 
 from jetspark.lakehouse.batches import commit_batch, last_batch
 from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.maintenance import Vacuum
 from jetspark.lakehouse.places import table_at
 from jetspark.lakehouse.table import TableName
 
@@ -72,7 +73,7 @@ def test_each_batch_is_there_once_and_files_are_put_together(
     table = open_table(*named)
     assert (table.facts().rows, table.facts().files) == (20, 2)
     assert last_batch(table, "q") == 1
-    assert table.vacuum(timedelta(hours=1), dry_run=False) == []
+    assert table.vacuum(timedelta(hours=1), dry_run=False) == Vacuum([], [])
     assert rows(open_table(*named)) == Counter(range(20))
 
 

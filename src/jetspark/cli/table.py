@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _REPEATED = Parameter(negative="")
 _SPAN = re.compile(r"(\d+)\s*([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}
+_SHOWN = 10
+"""Files that are kept, by name."""
 _CENTURY = 100 * 365 * 24
 """In hours: more than that keeps everything as well."""
 
@@ -65,7 +67,7 @@ def info(
             "format": found.format,
             "location": found.location,
             "version" if found.format == "delta" else "snapshots": f"{found.version:,}",
-            "rows": f"{found.rows:,}",
+            "rows": "unknown" if found.rows is None else f"{found.rows:,}",
             "files": f"{found.files:,}",
             "size": size(found.bytes),
             "partitions": ", ".join(found.partition_by) or "–",
@@ -121,7 +123,8 @@ def vacuum(
 ) -> None:
     """Remove files that no version needs: of older versions, and of failed tasks.
 
-    Versions older than --keep can no longer be read afterwards.
+    Versions older than --keep can no longer be read afterwards. A file that is not proven to be
+    this table's is kept, and named.
 
     Args:
         place: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
@@ -139,13 +142,21 @@ def vacuum(
         )
     retention = timedelta(hours=min(int(match[1]) * _HOURS[match[2]], _CENTURY))
     with _opened(place, format, table_option) as opened:
-        files = opened.vacuum(retention, dry_run=dry_run)
+        done = opened.vacuum(retention, dry_run=dry_run)
     if json:
-        show_json({"files": list(files), "removed": not dry_run})
-    elif dry_run:
-        console.say(*files, f"{console.counted(len(files), 'file')} would be removed.")
+        show_json({"files": list(done.removed), "kept": list(done.kept), "removed": not dry_run})
+        return
+    count = console.counted(len(done.removed), "file")
+    if dry_run:
+        console.say(*done.removed, f"{count} would be removed.")
     else:
-        console.say(f"{console.counted(len(files), 'file')} removed.")
+        console.say(f"{count} removed.")
+    if done.kept:
+        more = len(done.kept) - _SHOWN
+        console.say(
+            f"Kept, since nothing proves that it is this table's: {', '.join(done.kept[:_SHOWN])}"
+            f"{f' and {more:,} more (all with --json)' if more > 0 else ''}"
+        )
 
 
 @contextmanager

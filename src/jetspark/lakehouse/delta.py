@@ -28,7 +28,14 @@ from jetspark.lakehouse.changes import Changes
 from jetspark.lakehouse.conditions import to_sql
 from jetspark.lakehouse.delta_claim import claim
 from jetspark.lakehouse.delta_statistics import statistics
-from jetspark.lakehouse.maintenance import Compaction, TableFacts, check_retention
+from jetspark.lakehouse.maintenance import (
+    Compaction,
+    TableFacts,
+    Vacuum,
+    check_retention,
+    provable,
+    remove_all,
+)
 from jetspark.lakehouse.new_files import Layout, NewFile
 from jetspark.lakehouse.partitions import partition_value
 from jetspark.lakehouse.scans import Piece, pieces_of
@@ -41,6 +48,19 @@ if TYPE_CHECKING:
 _DELETED = "jetspark_deleted"
 _KEPT_BY_WRITERS = ("delta.invariants", "delta.generationExpression", "delta.identity")
 """Metadata of columns that every writer has to enforce."""
+_REWRITTEN = frozenset(
+    {
+        "appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors", "generatedColumns",
+        "invariants", "timestampNtz",
+    }
+)  # fmt: skip
+"""Features of tables whose files deltalake may replace by others with the same rows."""
+_VACUUMED = _REWRITTEN | {
+    "allowColumnDefaults", "clustering", "columnMapping", "domainMetadata", "icebergCompatV1",
+     "icebergCompatV2", "identityColumns", "inCommitTimestamp", "rowTracking",
+    "typeWidening", "v2Checkpoint", "vacuumProtocolCheck", "variantType",
+}  # fmt: skip
+"""Features of tables whose log names every data file that a version has."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +161,7 @@ class OpenDelta:
         in files that it has written itself."""
         configuration = self._table.metadata().configuration
         asked = [name for name in configuration if name.startswith("delta.constraints.")]
-        if configuration.get("delta.columnMapping.mode", "none") != "none":
+        if self._is_mapped():
             asked.append("delta.columnMapping.mode")
         asked += [
             f"{key} of {column.name}"
@@ -267,11 +287,13 @@ class OpenDelta:
     def facts(self) -> TableFacts:
         """The newest version."""
         files = pa.table(self._table.get_add_actions(flatten=True))
+        counts = files["num_records"].to_pylist() if files.num_rows else []
+        known = None not in counts and "deletionVectors" not in self._features()
         return TableFacts(
             format="delta",
             location=self.location,
             version=self._table.version(),
-            rows=sum(files["num_records"].to_pylist()),
+            rows=sum(counts) if known else None,
             files=files.num_rows,
             bytes=sum(files["size_bytes"].to_pylist()),
             columns=[(one.name, str(plain(one.type))) for one in self.schema],
@@ -280,7 +302,9 @@ class OpenDelta:
         )
 
     def compact(self, target_bytes: int) -> Compaction:
-        """Merge small files. Raises CommitConflict if rows were removed in the meantime."""
+        """Merge small files. Raises CommitConflict if rows were removed in the meantime, and
+        ConfigError for a table whose features deltalake does not keep when it writes files anew."""
+        self._check_features(_REWRITTEN, "compact it with Delta's own connector (OPTIMIZE)")
         with self._claim():
             before = self._table.version()
             try:
@@ -293,16 +317,52 @@ class OpenDelta:
                 self._check_alone(before)
         return Compaction(removed=found["numFilesRemoved"], added=found["numFilesAdded"])
 
-    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Sequence[str]:
-        """Remove the files that no version younger than the retention refers to. Raises
-        ConfigError for a retention that is too short."""
+    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
+        """As `Maintained.vacuum`. Raises ConfigError also for a retention that is too short."""
         check_retention(retention)
+        self._check_features(_VACUUMED, "vacuum it with Delta's own connector for Spark")
+        if "delta.deletedFileRetentionDuration" in self._table.metadata().configuration:
+            try:
+                self._listed(retention, full=False, enforced=True)
+            except DeltaError as error:
+                raise ConfigError(
+                    f"{self.name} keeps the files of older versions for longer, by its property "
+                    "delta.deletedFileRetentionDuration: give at least that time (--keep)."
+                ) from error
+        unnamed = self._listed(retention, full=True)
+        once = set(self._listed(retention, full=False))
+        found = provable(unnamed, once, self._listed(timedelta(), full=True))
+        if not dry_run:
+            remove_all(self.storage, found.removed)
+        return found
+
+    def _listed(self, retention: timedelta, *, full: bool, enforced: bool = False) -> list[str]:
+        """Files that no version within the retention has; `full`: not only those of the log."""
         return self._table.vacuum(
             retention_hours=math.ceil(retention / timedelta(hours=1)),
-            dry_run=dry_run,
-            enforce_retention_duration=False,
-            full=True,
+            dry_run=True,
+            enforce_retention_duration=enforced,
+            full=full,
         )
+
+    def _check_features(self, known: frozenset[str], instead: str) -> None:
+        """Raises ConfigError for a table with other features than these."""
+        asked = self._features() - known
+        if "columnMapping" not in known and self._is_mapped():
+            asked.add("columnMapping")
+        if asked:
+            raise ConfigError(
+                f"{self.name} has the table feature {', '.join(sorted(asked))}, which is not "
+                f"supported here: {instead}."
+            )
+
+    def _features(self) -> set[str]:
+        protocol = self._table.protocol()
+        return {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+
+    def _is_mapped(self) -> bool:
+        configuration = self._table.metadata().configuration
+        return configuration.get("delta.columnMapping.mode", "none") != "none"
 
     def _claim(self) -> AbstractContextManager[None]:
         other = OpenDelta.find(self.name)

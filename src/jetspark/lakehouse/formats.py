@@ -25,7 +25,7 @@ STORAGE = "storage."
 """Prefix of the options for the library that accesses the storage and the catalog."""
 _MARKS = {
     "delta": "_delta_log/*.json",
-    "iceberg": "metadata/*.metadata.json",
+    "iceberg": "metadata/*.metadata.json*",
     "parquet": "_spark_metadata",
 }
 """What tells the format of a folder."""
@@ -49,7 +49,7 @@ def format_of(folder: Path) -> Format | None:
     """The format of the table in a local folder; None if there is none."""
     if (folder / "_delta_log").is_dir():
         return Format.DELTA
-    if (folder / "metadata" / "version-hint.text").is_file():
+    if next(folder.glob(_MARKS["iceberg"]), None) is not None:
         return Format.ICEBERG
     return None
 

@@ -50,9 +50,15 @@ from jetspark.lakehouse.iceberg_maintenance import (
     compact,
     old_snapshots,
     stage,
-    unnamed_files,
+    vacuumed,
 )
-from jetspark.lakehouse.maintenance import Compaction, TableFacts, check_retention
+from jetspark.lakehouse.maintenance import (
+    Compaction,
+    TableFacts,
+    Vacuum,
+    check_retention,
+    remove_all,
+)
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile
 from jetspark.lakehouse.scans import Piece, pieces_of
 from jetspark.lakehouse.schemas import nullable, plain, small
@@ -67,6 +73,7 @@ _OF_NEW_TABLES = {
     "write.metadata.previous-versions-max": "20",
     "commit.manifest-merge.enabled": "true",
 }
+_NEWEST_WRITTEN = 2
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 
@@ -179,7 +186,13 @@ class OpenIceberg:
         return IcebergStorage(self.location, {**self._table.io.properties})
 
     def layout(self, target_bytes: int, compression: str) -> Layout:
-        """Layout of new files. Raises ConfigError for partitions by a transform of a column."""
+        """Layout of new files. Raises ConfigError for partitions by a transform of a column, and
+        for a version of the format that PyIceberg does not write."""
+        if (format_ := self._table.metadata.format_version) > _NEWEST_WRITTEN:
+            raise ConfigError(
+                f"{self.name} is in version {format_} of the Iceberg format, which PyIceberg does "
+                "not write: write it with Iceberg's own connector for Spark."
+            )
         for one in self._table.spec().fields:
             if not isinstance(one.transform, IdentityTransform):
                 raise ConfigError(
@@ -315,12 +328,15 @@ class OpenIceberg:
 
     def facts(self) -> TableFacts:
         """The newest version."""
-        files = [one.file for one in self._table.scan().plan_files()]
+        scan = self._table.scan()
+        tasks = list(scan.plan_files())
+        files = [one.file for one in tasks]
+        deleted = any(one.delete_files for one in tasks)  # then only the rows themselves tell
         return TableFacts(
             format="iceberg",
             location=self.location,
             version=len(self._table.metadata.snapshots),
-            rows=sum(one.record_count for one in files),
+            rows=scan.count() if deleted else sum(one.record_count for one in files),
             files=len(files),
             bytes=sum(one.file_size_in_bytes for one in files),
             columns=[(one.name, str(plain(one.type))) for one in self.schema],
@@ -346,16 +362,17 @@ class OpenIceberg:
             self.storage,
         )
 
-    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Sequence[str]:
-        """Remove the files that no snapshot younger than the retention refers to. Raises
-        ConfigError for a retention that is too short."""
+    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
+        """As `Maintained.vacuum`. Raises ConfigError also for a retention that is too short."""
         check_retention(retention)
         table = self._table
+        if table.properties.get("gc.enabled", "true").casefold() == "false":
+            raise ConfigError(
+                f"{self.name} has the property gc.enabled=false: its files may belong to another "
+                "table, too. Nothing was removed; set the property to true if they do not."
+            )
         old = old_snapshots(table, datetime.now(UTC) - retention)
-        kept = [
-            one.snapshot_id for one in table.metadata.snapshots if one.snapshot_id not in set(old)
-        ]
-        found = unnamed_files(table, kept, retention)
+        found = vacuumed(table, set(old), retention)
         if not dry_run:
             # The metadata first, so that no snapshot refers to a removed file.
             if old:
@@ -363,8 +380,7 @@ class OpenIceberg:
                 with ExpireSnapshots(making) as expiring:
                     expiring.by_ids(old)
                 self._commit(making)
-            for one in found:
-                table.io.delete(one)
+            remove_all(self.storage, found.removed)
             self.refresh()
         return found
 

@@ -67,6 +67,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         """The newest version. Raises NoSuchTableError."""
         version = self._newest()
         if version is None:
+            self._check_others()
             raise NoSuchTableError(f"There is no Iceberg table in {self._folder}.")
         place = f"{self.location}/metadata/v{version}.metadata.json"
         io = load_file_io(self.properties, place)
@@ -78,6 +79,21 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
             metadata_location=place,
             io=io,
             catalog=self,
+        )
+
+    def _check_others(self) -> None:
+        """Raises ConfigError for the metadata of a table that is no table of a folder."""
+        if (found := next(self._metadata.glob("*.metadata.json*"), None)) is None:
+            return
+        said = f"{self._folder} has an Iceberg table whose metadata is {found.name}: "
+        if found.name.startswith("v") and ".gz" in found.suffixes:
+            raise ConfigError(
+                f"{said}compressed metadata is not supported; set its property "
+                "write.metadata.compression-codec to none, and change the table once."
+            )
+        raise ConfigError(
+            f"{said}it belongs to a catalog, which alone knows its newest version. Name the table "
+            "there: the options 'catalog' and 'table' (for --to: catalog:namespace.table)."
         )
 
     def _check_place(self, said: str) -> None:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
-from urllib.parse import urlsplit
 
 import pyarrow.fs
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO
 from pyiceberg.manifest import DataFile
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
-from jetspark.errors import CommitConflict, TableError
-from jetspark.lakehouse.maintenance import Compaction, groups_of
+from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.lakehouse.maintenance import Compaction, Vacuum, groups_of, provable
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
 
 _CONFLICT_SECONDS = 120.0
+_SCHEME = re.compile(r"^[a-z0-9+.-]+:(?://)?(?=.)")
 
 
 def compact(
@@ -76,34 +81,78 @@ def stage(making: Transaction, old: Sequence[DataFile], new: Sequence[DataFile])
 
 
 def old_snapshots(table: Table, before: datetime) -> list[int]:
-    """Snapshots that are older and not the head of a branch or tag."""
-    kept = {one.snapshot_id for one in table.metadata.refs.values()}
+    """Snapshots that are older, and not those that the table keeps for a branch or a tag."""
+    metadata = table.metadata
+    least = int(metadata.properties.get("history.expire.min-snapshots-to-keep", 1))
+    kept: set[int] = set()
+    for ref in metadata.refs.values():
+        head = metadata.snapshot_by_id(ref.snapshot_id)
+        count = max(ref.min_snapshots_to_keep or least, 1)
+        kept.update(one.snapshot_id for one in islice(ancestors_of(head, metadata), count))
     limit = int(before.timestamp() * 1000)
     return [
         one.snapshot_id
-        for one in table.metadata.snapshots
+        for one in metadata.snapshots
         if one.timestamp_ms < limit and one.snapshot_id not in kept
     ]
 
 
-def unnamed_files(table: Table, kept: Sequence[int], retention: timedelta) -> list[str]:
-    """URIs of data files, manifests and manifest lists in the table's folders that are older than
-    the retention and that none of these snapshots refers to."""
-    named = set()
-    for snapshot in table.metadata.snapshots:
-        if snapshot.snapshot_id not in kept:
-            continue
-        named.add(_path(snapshot.manifest_list))
-        for manifest in snapshot.manifests(table.io):
-            named.add(_path(manifest.manifest_path))
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-                named.add(_path(entry.data_file.file_path))
+def vacuumed(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
+    """Which files may be removed with these snapshots. Raises ConfigError for a folder that has
+    the metadata of another table."""
+    metadata = table.metadata
+    needed: set[str] = set()
+    once: set[str] = set()
+    for snapshot in metadata.snapshots:
+        named = once if snapshot.snapshot_id in old else needed
+        named.update(_named(snapshot, table))
+    for statistics in (*metadata.statistics, *metadata.partition_statistics):
+        named = once if statistics.snapshot_id in old else needed
+        named.add(_path(statistics.statistics_path))
+    root = _path(table.location()) + "/"
     before = datetime.now(UTC) - retention
-    return [
-        uri
-        for uri, modified in _files(table)
-        if uri.endswith((".parquet", ".avro")) and modified < before and _path(uri) not in named
+    files = dict(_files(table))
+    if needed and needed.isdisjoint(root + path for path in files):
+        raise TableError(
+            f"No file in {table.location()} is one that the table's metadata names: it names them "
+            "in another way. Nothing was removed."
+        )
+    _check_alone(table, files)
+    unnamed = [
+        path
+        for path, modified in files.items()
+        if modified < before
+        and root + path not in needed
+        and path.endswith((".parquet", ".avro", ".orc", ".puffin", ".stats"))
     ]
+    return provable(unnamed, {one.removeprefix(root) for one in once - needed}, files)
+
+
+def _named(snapshot: Snapshot, table: Table) -> Iterator[str]:
+    """The files that a snapshot refers to."""
+    yield _path(snapshot.manifest_list)
+    for manifest in snapshot.manifests(table.io):
+        yield _path(manifest.manifest_path)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            yield _path(entry.data_file.file_path)
+
+
+def _check_alone(table: Table, files: Iterable[str]) -> None:
+    """Raises ConfigError for metadata of another table among these files, which has the same
+    names for its own."""
+    known = {_path(one.metadata_file) for one in table.metadata.metadata_log}
+    known.add(_path(table.metadata_location))
+    for path in files:
+        uri = f"{table.location().rstrip('/')}/{path}"
+        if not path.endswith(".metadata.json") or path.count("/") > 1 or _path(uri) in known:
+            continue
+        other = FromInputFile.table_metadata(table.io.new_input(uri))
+        if other.table_uuid != table.metadata.table_uuid:
+            raise ConfigError(
+                f"{table.location()} has the metadata of another table, too ({path}), and which "
+                "file is whose is not known. Nothing was removed. If that table is not used any "
+                "more, remove this file and those like it."
+            )
 
 
 def _groups(table: Table, target: int) -> Iterator[list[FileScanTask]]:
@@ -131,6 +180,7 @@ def _rewritten(
 
 
 def _files(table: Table) -> Iterator[tuple[str, datetime]]:
+    """Path below the table's location, and when it was written."""
     io = table.io
     if not isinstance(io, PyArrowFileIO):
         raise TableError(
@@ -143,11 +193,9 @@ def _files(table: Table) -> Iterator[tuple[str, datetime]]:
         selector = pyarrow.fs.FileSelector(f"{path}/{folder}", recursive=True, allow_not_found=True)
         for one in files.get_file_info(selector):
             if one.type == pyarrow.fs.FileType.File and one.mtime is not None:
-                prefix = table.location().rstrip("/").removesuffix(path.lstrip("/"))
-                yield prefix + one.path.lstrip("/"), one.mtime.astimezone(UTC)
+                yield one.path.removeprefix(f"{path}/"), one.mtime.astimezone(UTC)
 
 
 def _path(uri: str) -> str:
-    """Without the scheme, which differs between writers of one table (s3, s3a)."""
-    parts = urlsplit(uri)
-    return f"{parts.netloc}{parts.path}"
+    """Without the scheme, which differs between writers of one table (s3, s3a; file:, file://)."""
+    return posixpath.normpath(_SCHEME.sub("", uri))

@@ -1,5 +1,9 @@
 """Compaction of small files into large ones, and removal of files that no version needs.
 
+Only files are removed that are proven to be the table's: an older version of it referred to them,
+or a writer of ours gave them their name and no version has them. Other programs write files of
+other kinds (deletion vectors, statistics), and other tables may lie in the folder: those are told.
+
 Both may run while a query writes: a compaction replaces files with files of the same rows in one
 commit, which does not conflict with commits that only add; and files younger than the retention are
 kept, since a batch may be about to commit them.
@@ -7,7 +11,10 @@ kept, since a batch may be about to commit them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Container, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
@@ -15,7 +22,12 @@ from typing import Any, Protocol
 import msgspec
 
 from jetspark.errors import ConfigError
+from jetspark.lakehouse.new_files import Storage, written_here
 
+_OF_A_TABLE = re.compile(
+    r"(.+?/)(?:_delta_log/.*|metadata/(?:version-hint\.text|[^/]*\.metadata\.json[^/]*))"
+)
+"""A file by which a folder below another is known as a table's."""
 LEAST_RETENTION = timedelta(hours=1)
 """A batch may be about to commit younger files."""
 
@@ -27,7 +39,8 @@ class TableFacts(msgspec.Struct, frozen=True):
     location: str
     version: int
     """Delta: its version; Iceberg: how many snapshots are kept."""
-    rows: int
+    rows: int | None
+    """None if only reading the table would tell."""
     files: int
     bytes: int
     columns: list[tuple[str, str]]
@@ -44,6 +57,15 @@ class Compaction:
     added: int
 
 
+@dataclass(frozen=True)
+class Vacuum:
+    """Paths below the table's location of files that no version needs."""
+
+    removed: Sequence[str]
+    kept: Sequence[str]
+    """What is not proven to be this table's; a folder with another table ends with a slash."""
+
+
 class Maintained(Protocol):
     """Maintenance that both formats support."""
 
@@ -55,10 +77,41 @@ class Maintained(Protocol):
         """Merge small files into files of about this size."""
         ...
 
-    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Sequence[str]:
+    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
         """Remove the files that no version younger than the retention refers to, and expire older
-        versions. Returns the paths; `dry_run`: only returns them."""
+        versions. `dry_run`: only returns the paths. Raises ConfigError for a table with features
+        that make it unknown which files it needs."""
         ...
+
+
+def provable(unnamed: Sequence[str], once: Container[str], around: Iterable[str]) -> Vacuum:
+    """What may be removed of the files that no version needs; `once`: those that an older version
+    referred to; `around`: all others in the folder, to find other tables by."""
+    tables = {
+        match[1] for one in (*unnamed, *around) if (match := _OF_A_TABLE.fullmatch(one)) is not None
+    }
+    removed: list[str] = []
+    kept: dict[str, None] = {}
+    for one in unnamed:
+        within = next((folder for folder in tables if one.startswith(folder)), None)
+        if within is not None:
+            kept[within] = None
+        elif one in once or written_here(one):
+            removed.append(one)
+        else:
+            kept[one] = None
+    return Vacuum(sorted(removed), sorted(kept))
+
+
+def remove_all(storage: Storage, paths: Sequence[str]) -> None:
+    """Remove files, several at a time, since an object store takes its time for each."""
+
+    def remove(path: str) -> None:
+        with suppress(FileNotFoundError):  # another vacuum was faster
+            storage.remove(path)
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(remove, paths))
 
 
 def check_retention(retention: timedelta) -> None:

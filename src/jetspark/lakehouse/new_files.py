@@ -6,6 +6,7 @@ failed or ran twice, are ignored by readers and removed by `vacuum`.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import suppress
@@ -27,6 +28,14 @@ BUFFERED_BYTES = 256 * 1024 * 1024
 """Arrow memory of all partitions in one task, in bytes."""
 OPEN_FILES = 64
 """Files that one task has open at a time, however many partitions its rows have."""
+
+
+_OURS = re.compile(r"(?:.*/)?(?:part-\d+|merged|compacted)-[0-9a-f]{16}-\d+\.parquet")
+
+
+def written_here(path: str) -> bool:
+    """Whether a FileWriter gave a file this name."""
+    return _OURS.fullmatch(path) is not None
 
 
 class Storage(Protocol):
