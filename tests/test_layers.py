@@ -134,6 +134,7 @@ LONGER: dict[str, str] = {
     "jetspark/connection/options.py": "the options, as a class and as the keywords of a call",
     "jetspark/errors.py": "the tree of exceptions is one idea, and its drawing a third of it",
     "jetspark/bulk/reader.py": "the one loop that reads a range to its proven end",
+    "jetspark/lakehouse/delta.py": "a table of the format: how it is read and changed",
     "jetspark/lakehouse/iceberg.py": "a table of the format: how it is read and changed",
     "jetspark/spark/planning.py": "from offsets to partitions, pure",
     "jetspark/jetstream/documents/streams.py": "the documents, and the options as keywords",
