@@ -622,10 +622,13 @@ class PublishFailedError(JetStreamError):
     """
 
     def __init__(self, failures: list[Any]) -> None:
-        first = failures[0]
+        first = min(failures, key=lambda one: one.index)
+        refused = APIError, NoStreamResponseError, NotStoredError
+        unknown = sum(not isinstance(one.error, refused) for one in failures)
         super().__init__(
-            f"{len(failures)} messages were not acknowledged; "
-            f"first number {first.index} on {first.subject!r}: {first.error}"
+            f"{len(failures)} message{'s were' if len(failures) > 1 else ' was'} not acknowledged"
+            f"{f', of which {unknown} may be stored' if unknown else ''}; the first has index "
+            f"{first.index} and is for {first.subject!r}: {first.error}"
         )
         self.failures = failures
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from jetspark.bulk.facts import Stored
 from jetspark.cli import spark_runs
 from jetspark.cli.outcome import Outcome
 from jetspark.cli.signals import Stop, StopRequested
@@ -61,7 +60,7 @@ def run(
     stop: Stop | None = None,
     counted: str = "written",
 ) -> Watch:
-    watch = Watch(outcome or Outcome(), stored=Stored(1234, 100 << 20), counted=counted)
+    watch = Watch(outcome or Outcome(), counted=counted)
     watch.run({"orders": cast("StreamingQuery", query)}, stop or Stop())
     return watch
 
@@ -109,11 +108,8 @@ def test_before_the_first_batch_is_done_the_line_says_what_is_under_way(
     monkeypatch.setattr(Watch, "_rows_under_way", lambda _, query: next(read))
     run(query)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "planning the first batch · 1,234 messages in the stream"
-    assert lines[2:] == [
-        "reading the first batch · 1,234 messages in the stream",
-        "first batch: 617 of 1,234 messages (about 50.0 MiB)",
-    ]
+    assert lines[0] == "planning the first batch"
+    assert lines[2:] == ["reading the first batch", "reading the first batch · 617 rows"]
 
 
 def test_spark_is_not_asked_for_figures_that_nobody_sees(monkeypatch: pytest.MonkeyPatch) -> None:

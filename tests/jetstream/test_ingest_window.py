@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.soak.threads import switching
 
-from jetspark.errors import JetStreamError
+from jetspark.errors import BatchError, JetStreamError, PublishFailedError
 from jetspark.jetstream.batches.ingest_window import IngestWindow
 
 FLOW, OUTSTANDING = 3, 2
@@ -170,3 +170,16 @@ def test_message_reserved_when_the_batch_ends_fails_once() -> None:
     late = window.reserve("a")
     assert window.withdraw(late)
     assert window.sent == 1
+
+
+def test_the_error_names_the_first_message_and_how_many_may_be_stored() -> None:
+    """Those that the server answers to fail first, though others were sent before them."""
+    window = IngestWindow(flow=FLOW, outstanding=OUTSTANDING)
+    window.open()
+    for subject in ("a", "b", "c"):
+        window.reserve(subject)
+    window.failed((3,), BatchError(400, 10206, "unknown batch"))
+    window.over(LOST)
+    said = str(PublishFailedError(window.failures))
+    assert said.startswith("3 messages were not acknowledged, of which 2 may be stored; the first ")
+    assert said.endswith("has index 0 and is for 'a': lost")

@@ -224,7 +224,7 @@ async def test_publisher_block_adds_its_failures_as_a_note_to_an_exception(
         async with js.publisher() as publisher:
             await publisher.send(f"{stream}.a", b"x" * 200)
             raise KeyError("mine")
-    assert "1 messages were not acknowledged" in raised.value.__notes__[0]
+    assert "1 message was not acknowledged" in raised.value.__notes__[0]
 
 
 async def test_cancelling_the_block_does_not_wait(

@@ -62,6 +62,19 @@ def test_a_progress_consumer_moves_and_counts_what_is_left(
     assert admin.facts(stream).messages == 100
 
 
+def test_a_consumer_that_two_queries_share_shows_the_one_that_is_behind(
+    shared_server: NatsServer, admin: Admin, stream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fast, slow = (ProgressConsumer(options(shared_server, stream), "spark") for _ in range(2))
+    for following in (11, 21, 31):
+        slow.show({stream: StreamOffset("", following, 1)})
+        fast.show({stream: StreamOffset("", 3 * following, 1)})
+        if following > 11:
+            assert seen(admin, stream) == (following - 1, 101 - following)
+    assert [record.message for record in caplog.records if "shows another query" in record.message]
+    assert len(caplog.records) == 1
+
+
 def test_a_progress_consumer_that_was_removed_comes_back(
     shared_server: NatsServer, admin: Admin, stream: str
 ) -> None:

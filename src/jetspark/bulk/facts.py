@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jetspark.errors import StreamRecreatedError
 from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What streams store."""
-
-    messages: int = 0
-    size: int = 0
-    """Bytes, as the server counts them: with subjects, headers and its own records."""
-
-    @classmethod
-    def of(cls, facts: Iterable[StreamFacts]) -> Stored:
-        """All of these streams together."""
-        found = list(facts)
-        return cls(sum(one.messages for one in found), sum(one.bytes for one in found))
-
-    def __add__(self, other: Stored) -> Stored:
-        return Stored(self.messages + other.messages, self.size + other.size)
 
 
 class LastMessage(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -16,9 +16,6 @@ from jetspark.cli.spark_runs import Watch, quiet_spark
 from jetspark.cli.spark_settings import spark_settings
 from jetspark.cli.where import pairs, spark_where, starting
 from jetspark.errors import ConfigError
-
-if TYPE_CHECKING:
-    from jetspark.bulk.facts import Stored
 
 DEFAULT_OFFSETS_PER_TRIGGER = 500_000
 _INTERVAL = 5.0
@@ -160,8 +157,8 @@ def ingest(
             table_options=table_options,
         )
         job.check()
-        stored = check_source(source, is_new=job.is_new)
-        watch = Watch(outcome, stored=stored)
+        messages = check_source(source, is_new=job.is_new)
+        watch = Watch(outcome)
         job.look_ahead()
         began = time.monotonic()
         stopped = None
@@ -179,7 +176,7 @@ def ingest(
                     f"jetspark ingest {to}",
                     master,
                     settings,
-                    messages=None if follow else stored.messages,
+                    messages=None if follow else messages,
                     quiet=quiet,
                 ) as spark,
                 locked(spark, job.checkpoint_location),
@@ -225,12 +222,12 @@ def done(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:
     return sentence
 
 
-def check_source(source: dict[str, str], *, is_new: bool) -> Stored:
-    """Ask the server before Spark is started, so that errors come at once; what it stores.
+def check_source(source: dict[str, str], *, is_new: bool) -> int:
+    """Ask the server before Spark is started, so that errors come at once; how many messages
+    it has.
 
     `is_new`: the options say where reading begins, and no checkpoint.
     """
-    from jetspark.bulk.facts import Stored
     from jetspark.spark.options import parse_options
     from jetspark.spark.reading import check_start, streams_facts
 
@@ -238,4 +235,4 @@ def check_source(source: dict[str, str], *, is_new: bool) -> Stored:
     facts = streams_facts(options)
     if is_new:
         check_start(options)
-    return Stored.of(facts.values())
+    return sum(one.messages for one in facts.values())

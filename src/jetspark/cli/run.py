@@ -79,7 +79,7 @@ def run(
     servers = check_servers(pipeline)
     check_tables(pipeline, adopt=adopt)
     check_writers(pipeline)
-    watch = Watch(outcome, stored=servers.stored, counted="read")
+    watch = Watch(outcome, counted="read")
     began = time.monotonic()
     stopped = None
     try:
@@ -90,7 +90,7 @@ def run(
                 f"jetspark {pipeline.name}",
                 master,
                 settings,
-                messages=None if pipeline.follow else servers.stored.messages,
+                messages=None if pipeline.follow else servers.messages,
                 quiet=quiet,
                 look_only=check,
                 told=told,

@@ -16,14 +16,12 @@ from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.losses import Losses
 from jetspark.cli.signals import signals_held
-from jetspark.cli.stream_session import size
 from jetspark.errors import ConfigError, PipelineError, SparkUnavailableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from jetspark.bulk.facts import Stored
     from jetspark.cli.outcome import Outcome
     from jetspark.cli.signals import Stop
     from jetspark.spark.ingest import Progress as QueryProgress
@@ -174,17 +172,13 @@ class Watch:
     """Watches queries until they end.
 
     On a terminal the figures are live. Elsewhere, for example in a pod's log, there is a line after
-    the first batch and then one a minute. `stored`: what the streams have, of which the first
-    batches read as much as they are asked to; `counted`: what was done with the rows, "read"
-    where a query does not write each.
+    the first batch and then one a minute. `counted`: what was done with the rows, "read" where a
+    query does not write each.
     """
 
-    def __init__(
-        self, outcome: Outcome, *, stored: Stored | None = None, counted: str = "written"
-    ) -> None:
+    def __init__(self, outcome: Outcome, *, counted: str = "written") -> None:
         self._outcome = outcome
         self._counted = counted
-        self._stored = stored
         self.losses = Losses()
         self._under_way: dict[StreamingQuery, RowsUnderWay] = {}
         self._began = time.monotonic()
@@ -281,12 +275,9 @@ class Watch:
     def _figures(self, done: QueryProgress, query: StreamingQuery) -> str:
         if query.lastProgress is None:
             reading = query.status["message"] == "Processing new data"
-            if reading and self._stored is not None and (rows := self._rows_under_way(query)):
-                return _first_batch(rows, self._stored)
-            line = f"{'reading' if reading else 'planning'} the first batch"
-            if self._stored is None:
-                return line
-            return f"{line} · {console.counted(self._stored.messages, 'message')} in the stream"
+            if reading and (rows := self._rows_under_way(query)):
+                return f"reading the first batch · {console.counted(rows, 'row')}"
+            return f"{'reading' if reading else 'planning'} the first batch"
         rate = done.rows / max(time.monotonic() - self._began, 0.001)
         line = f"{console.counted(done.rows, 'row')} {self._counted} · {rate:,.0f} messages/s"
         return line if done.lag is None else f"{line} · lag {done.lag:,}"
@@ -297,13 +288,6 @@ class Watch:
         if query not in self._under_way:
             self._under_way[query] = RowsUnderWay(query)
         return self._under_way[query].count()
-
-
-def _first_batch(rows: int, stored: Stored) -> str:
-    """How much was read of what streams store; the bytes are those of so many average messages."""
-    share = min(1.0, rows / max(stored.messages, 1))
-    read = size(round(share * stored.size))
-    return f"first batch: {rows:,} of {console.counted(stored.messages, 'message')} (about {read})"
 
 
 def _wait(query: StreamingQuery) -> None:

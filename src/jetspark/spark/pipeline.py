@@ -12,7 +12,6 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from jetspark.bulk.facts import Stored
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.spark.checkpoints import (
     check_way,
@@ -52,28 +51,28 @@ _JETSTREAM = "jetstream"
 class ServerFacts:
     """The servers' answers before Spark was started."""
 
-    stored: Stored
-    """In the streams that are followed."""
+    messages: int
+    """In the streams that are followed, those of a stream once for each source."""
     missing: tuple[str, ...] = ()
     """What a run first changes on the servers, as sentences."""
 
 
 def check_servers(pipeline: PipelineFile) -> ServerFacts:
     """Check every stream of the file, without a change. Raises the error of the first one."""
-    stored = Stored()
+    messages = 0
     missing: list[str] = []
     for name, source in pipeline.sources.items():
         if source.format == _JETSTREAM:
             options = parse_options(source.options)
             facts = _of(pipeline, ("sources", name), partial(streams_facts, options))
             if not source.static:
-                stored += Stored.of(facts.values())
+                messages += sum(one.messages for one in facts.values())
     for name, sink in pipeline.sinks.items():
         if sink.format == _JETSTREAM:
             wanted = parse_sink_options(sink.options)
             found = _of(pipeline, ("sinks", name), partial(look_at, wanted))
             missing += found.missing
-    return ServerFacts(stored, tuple(dict.fromkeys(missing)))
+    return ServerFacts(messages, tuple(dict.fromkeys(missing)))
 
 
 def check_writers(pipeline: PipelineFile) -> None:

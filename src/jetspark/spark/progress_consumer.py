@@ -5,6 +5,9 @@ finished batches. So `nats consumer info`, `nats consumer report` and exporters 
 and the unread messages as unprocessed. No message is read through it, and nothing depends on it,
 since only the checkpoint counts. If it cannot be moved, a warning is logged, and the move is tried
 again a minute later. It stays when the query ends; `nats consumer rm` removes it.
+
+A query that finds its consumer moved back leaves it to the other query that must have done it, and
+that is behind.
 """
 
 from __future__ import annotations
@@ -61,10 +64,19 @@ class ProgressConsumer:
         consumer = StandingConsumer(
             api, stream, self._name, option="progressConsumer", description=DESCRIPTION
         )
-        if consumer.position() is None:
+        position = consumer.position()
+        if position is not None and position < self._shown.get(stream, ("", 0))[1]:
+            self._not_before = math.inf
+            logger.warning(
+                "The progress consumer %s shows another query, which is behind this one. For each "
+                "to be shown, give each query a name of its own in the option 'progressConsumer'.",
+                self._name,
+            )
+        elif position is None:
             consumer.make(sequence, self._options.subjects)
-        # Recreated the first time, since an earlier run may have had other subjects.
-        elif stream in self._shown and api.link.info.at_least(2, 14):
+        # Recreated the first time, since an earlier run may have had other subjects, and to move it
+        # back: a reset to before its start is refused.
+        elif stream in self._shown and position <= sequence and api.link.info.at_least(2, 14):
             consumer.reset(sequence)
         else:
             consumer.delete()
