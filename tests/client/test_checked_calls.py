@@ -49,7 +49,7 @@ NOT_FOR_USERS = {
     *("FrameReader.left_by", "Subscription.left_by"),
     *("Subscription.take_queued", "ConsumerMessages.take_queued", "PushMessages.take_queued"),
     *("OrderedMessages.take_queued", "Watching.take_ready", "EventStream.push"),
-    *("Service.add", "Service.add_nowait"),
+    *("Service.add", "Service.add_nowait", "Client.adopt"),
 }
 
 CHECKED_WHERE_USED = {

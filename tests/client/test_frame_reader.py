@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any, cast
 
 import pytest
 
 from jetspark.client.frame_reader import FrameReader
+from jetspark.connection.waiters import Waiters
 from jetspark.errors import (
     BadSubscriptionError,
     ConnectionClosedError,
@@ -24,7 +26,7 @@ class OwnClient:
         self.loop = asyncio.get_running_loop()
         self.reported: list[JetsparkError] = []
 
-    def adopt(self, reading: object) -> Any:
+    def adopt(self, reading: object, end: object) -> Any:
         return lambda: None
 
     def report(self, error: JetsparkError) -> None:
@@ -35,8 +37,8 @@ class Words(FrameReader[str]):
     """An item for each frame with a payload."""
 
     def __init__(self, callback: Any = None) -> None:
-        super().__init__(cast(Any, OwnClient()), callback)
-        self._begin_reading("words")
+        super().__init__(cast(Any, OwnClient()), callback, deque(), Waiters())
+        self._begin_reading("words", lambda: None)
 
     def arrive(self, *words: bytes) -> None:
         self._frames += [MessageFrame(1, b"s", None, None, word) for word in words]

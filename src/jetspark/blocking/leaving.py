@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.client.leaving import loop_was_left
 
 ItemT = TypeVar("ItemT")
 P = ParamSpec("P")
@@ -41,22 +42,35 @@ class Leaving:
 class Stoppable(Protocol):
     """The asyncio object of a LeavingLoop."""
 
+    @property
+    def active(self) -> bool:
+        """Whether more may come."""
+
     def stop(self) -> None:
         """End it."""
 
 
 class LeavingLoop(Leaving):
-    """Leaving a loop over it ends it too, unless it is used in a `with` block."""
+    """Leaving the last loop over it ends it too, unless it is used in a `with` block.
+
+    Several threads may loop: it goes on for those that still do.
+    """
 
     _thread: LoopThread
     _inner: Stoppable
     _entered = False
+    _was_left = False
+    _loops: list[None]
+    """One for each loop; a list, since a thread changes it in one step."""
 
     def __enter__(self) -> Self:
         self._entered = True
         return super().__enter__()
 
     def _loop(self, take: Callable[[], ItemT]) -> Iterator[ItemT]:
+        if self._was_left:
+            raise loop_was_left()
+        self._loops.append(None)
         try:
             while True:
                 try:
@@ -64,8 +78,10 @@ class LeavingLoop(Leaving):
                 except StopIteration:
                     return
         finally:
-            # Not waited for: the garbage collector may be running this.
-            if not (self._entered or self._thread.is_over):
+            self._loops.pop()
+            if not (self._entered or self._loops or self._thread.is_over):
+                self._was_left = self._inner.active
+                # Not waited for: the garbage collector may be running this.
                 self._thread.post(self._inner.stop)
 
 

@@ -32,6 +32,7 @@ class Watching(GeneratedWatching[EntryT], LeavingLoop):
 
     def __init__(self, thread: LoopThread) -> None:
         self._thread = thread
+        self._loops = []
         self._taken: deque[EntryT | None] = deque()
         self._turn = threading.Lock()
 

@@ -13,13 +13,16 @@ Contract
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Self
+from weakref import ref
 
 from jetspark.arguments import check_whole, checked_but
 from jetspark.client.barrier_calls import DRAIN_TIMEOUT, BarrierCalls
@@ -68,7 +71,7 @@ class Statistics:
     reconnects: int
 
 
-@checked_but(also=("__init__",))
+@checked_but("adopt", also=("__init__",))
 class Client(RoundTrips, BarrierCalls, RequestCalls):
     """One connection to a NATS deployment. Created in a running event loop, then connected."""
 
@@ -83,6 +86,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         self.options = options or ConnectOptions()
         self.loop = asyncio.get_running_loop()
         self._home = threading.get_ident()
+        self._pid = os.getpid()
         self.hooking: Hooking = NO_HOOKS
         self._notices = Notices(self.loop, event_callback, error_callback)
         self._link = Supervisor(
@@ -93,6 +97,8 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
             self.loop, self._link, self.publishing, self.options.inbox_prefix
         )
         self._subscriptions: set[Reading] = set()
+        self._iterated: dict[ref[Reading], Callable[[], None]] = {}
+        """Those that end when nothing refers to them, and what ends them."""
         self._draining: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None  # of the first drain
 
@@ -212,7 +218,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         """
         timeout = seconds_of(timeout, self.options)
         caller = asyncio.current_task()
-        calling = [sub.left_by(caller) for sub in tuple(self._subscriptions)]
+        calling = [sub.left_by(caller) for sub in self._readings()]
         if not any(calling):
             await self._drain(timeout)
         elif self._draining is None:
@@ -256,7 +262,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
                 if self.status is not ConnectionStatus.CONNECTED:
                     raise ConnectionClosedError("The link was lost before the client was drained.")
                 self._link.begin_drain()
-                drains = [sub.drain(timeout) for sub in tuple(self._subscriptions)]
+                drains = [sub.drain(timeout) for sub in self._readings()]
                 for result in await asyncio.gather(*drains, return_exceptions=True):
                     if isinstance(result, BaseException):
                         raise result
@@ -283,7 +289,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
             await self._link.close()
         finally:
             # Without an await in between: it completes even when it is cancelled here.
-            ended = [sub.abandon() for sub in tuple(self._subscriptions)]
+            ended = [sub.abandon() for sub in self._readings()]
         if ending := {task for task in ended if task is not None}:
             await asyncio.wait(ending)
 
@@ -370,10 +376,34 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         )
         return Listener(self._link, route)
 
-    def adopt(self, reading: Reading) -> Callable[[], None]:
-        """Drain it in `drain` and abandon it in `close`, until the returned function is called."""
-        self._subscriptions.add(reading)
-        return partial(self._subscriptions.discard, reading)
+    def adopt(
+        self, reading: Reading, end: Callable[[], None] | None = None
+    ) -> Callable[[], object]:
+        """Drain it in `drain` and abandon it in `close`, until the returned function is called.
+
+        With `end` it is not kept alive: when nothing else refers to it, `end` is called in the
+        event loop. That must not refer to it either.
+        """
+        if end is None:
+            self._subscriptions.add(reading)
+            return partial(self._subscriptions.discard, reading)
+        weak = ref(reading, self._on_unreferenced)
+        self._iterated[weak] = end
+        return partial(self._forget, weak)
+
+    def _on_unreferenced(self, weak: ref[Reading]) -> None:
+        # The garbage collector may call this anywhere: in another thread, or in a forked child,
+        # where the loop is the parent's.
+        if (end := self._forget(weak)) is not None and os.getpid() == self._pid:
+            with suppress(RuntimeError):  # the loop is closed, so the link is, too
+                self.loop.call_soon_threadsafe(end)
+
+    def _forget(self, weak: ref[Reading]) -> Callable[[], None] | None:
+        return self._iterated.pop(weak, None)
+
+    def _readings(self) -> list[Reading]:
+        alive = [reading for weak in tuple(self._iterated) if (reading := weak()) is not None]
+        return [*self._subscriptions, *alive]
 
     def check_loop(self) -> None:
         """Raises ConfigError in another event loop or thread, which the client's would not wake."""

@@ -3,6 +3,8 @@
 Contract
 - The read loop only appends raw frames. What user code gets is made when it is taken.
 - The iterator form has no task; any number of tasks may wait in it, and each item goes to one.
+- The client and the read loop know the queue (`Arriving`), not the iterator form's reader, which so
+  ends when nothing refers to it any more.
 - The callback form has one task, until the end, which calls it for one item after the other. What a
   callback raises is reported, and the next item follows.
 - What is queued at the end is still given out. Then the iterator ends, or raises the error that
@@ -20,6 +22,7 @@ from jetspark.arguments import checked_but
 from jetspark.client.background import background
 from jetspark.client.barriers import Barriers
 from jetspark.client.callbacks import Callback, check_no_callback
+from jetspark.client.drops import Drops
 from jetspark.client.leaving import Leaving, cancelled
 from jetspark.client.reading import ReadingClient
 from jetspark.connection.waiters import Waiters
@@ -28,6 +31,7 @@ from jetspark.errors import (
     ConnectionClosedError,
     JetsparkError,
     RequestTimeoutError,
+    SlowConsumerError,
 )
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.events import MessageFrame
@@ -40,37 +44,101 @@ def closed_on_purpose(error: JetsparkError | None) -> bool:
     return isinstance(error, ConnectionClosedError) and error.__cause__ is None
 
 
+class Arriving:
+    """The queue of a subscription, with its limits, as the read loop knows it."""
+
+    __slots__ = (
+        "_bytes_limit",
+        "_msgs_limit",
+        "_report",
+        "_subject",
+        "accepted",
+        "drops",
+        "frames",
+        "pending_bytes",
+        "waiters",
+    )
+
+    def __init__(
+        self,
+        subject: str,
+        frames: deque[MessageFrame],
+        msgs_limit: int,
+        bytes_limit: int,
+        report: Callable[[JetsparkError], None],
+    ) -> None:
+        self._subject = subject
+        self._msgs_limit = msgs_limit
+        self._bytes_limit = bytes_limit
+        self._report = report
+        self.frames = frames
+        self.waiters = Waiters()
+        self.accepted = 0
+        """Messages so far, without those that were dropped."""
+        self.pending_bytes = 0
+        """Bytes of the payloads in the queue."""
+        self.drops = Drops()
+
+    def on_frame(self, frame: MessageFrame) -> None:
+        """Queue a message, or drop it at a limit."""
+        size = self.pending_bytes + len(frame.payload)
+        if len(self.frames) >= self._msgs_limit or size > self._bytes_limit:
+            if self.drops.add(self.accepted, len(self.frames)):
+                self._report(SlowConsumerError(self._subject, self.drops.count))
+            return
+        self.accepted += 1
+        self.pending_bytes = size
+        self.frames.append(frame)
+        if self.waiters:
+            self.waiters.wake()
+
+    def on_run(self, frames: list[MessageFrame], size: int) -> bool:
+        """Queue messages that came together; False at a limit: give them one by one."""
+        size += self.pending_bytes
+        if len(self.frames) + len(frames) > self._msgs_limit or size > self._bytes_limit:
+            return False
+        self.accepted += len(frames)
+        self.pending_bytes = size
+        self.frames += frames
+        if self.waiters:
+            self.waiters.wake()
+        return True
+
+
 @checked_but("left_by")
 class FrameReader(Leaving, Generic[ItemT]):
     """The base of subscriptions, consuming and events.
 
     Subclasses subscribe in their constructors and then call `_begin_reading`; in the read loop
-    they append to `_frames` and wake `_waiters`, and at the end they call `_end_reading`.
+    something else appends to `frames` and wakes `waiters`, and at the end `_end_reading` is called.
     """
 
     def __init__(
         self,
         client: ReadingClient,
         callback: Callable[[ItemT], Awaitable[None] | None] | None,
-        frames: deque[MessageFrame] | None = None,
-        waiters: Waiters | None = None,
+        frames: deque[MessageFrame],
+        waiters: Waiters,
     ) -> None:
-        """`frames`, `waiters`: of the object that fills the queue, if it is another one."""
+        """`frames`, `waiters`: of the object that fills the queue."""
         self._client = client
         self._callback = callback
-        self._frames: deque[MessageFrame] = deque() if frames is None else frames
-        self._waiters = Waiters() if waiters is None else waiters
+        self._frames = frames
+        self._waiters = waiters
         self._ended = False
         self._error: JetsparkError | None = None
         self._task: asyncio.Task[None] | None = None
         self._calling: Callback[ItemT] | None = None
         self._barriers: Barriers | None = None
-        self._release: Callable[[], None] = _nothing
+        self._release: Callable[[], object] = _nothing
 
-    def _begin_reading(self, task: str) -> None:
-        """From now on the client drains and closes it. `task`: name of the callback's task."""
+    def _begin_reading(self, task: str, end: Callable[[], None] | None = None) -> None:
+        """From now on the client drains and closes it. `task`: name of the callback's task.
+
+        `end`: as for `Client.adopt`.
+        """
         client = self._client
-        self._release = client.adopt(self)
+        self._release = client.adopt(self, end if self._callback is None else None)
         if self._callback is not None:
             call = Callback(self._callback, f"The callback of {self._source()}", client.report)
             self._calling = call

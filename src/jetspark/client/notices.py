@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Self, TypeAlias
+from weakref import WeakSet
 
 from jetspark.client.callbacks import Callback
 from jetspark.connection.events import Closed, ConnectionEvent
@@ -38,7 +39,9 @@ class Notices:
         self._loop = loop
         self._on_event = on_event and Callback(on_event, "The event callback", _log)
         self._on_error = on_error and Callback(on_error, "The error callback", _log)
-        self._streams: set[EventStream] = set()
+        self._streams: WeakSet[EventStream] = WeakSet()
+        self._waiting: set[asyncio.Future[None]] = set()
+        """Of tasks that wait for an event: each refers to its stream."""
         self._tasks: set[asyncio.Future[Any]] = set()
         self._closed = False
 
@@ -57,7 +60,7 @@ class Notices:
 
     def stream(self) -> EventStream:
         """An iterator over the events from now on."""
-        stream = EventStream(self._loop, self._streams)
+        stream = EventStream(self._loop, self._streams, self._waiting)
         self._streams.add(stream)
         if self._closed:  # for good
             stream.close()
@@ -77,9 +80,15 @@ def _log(error: JetsparkError) -> None:
 class EventStream:
     """Async iterator over connection events; ends after Closed. One reader."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, registry: set[EventStream]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        registry: WeakSet[EventStream],
+        waiting: set[asyncio.Future[None]],
+    ) -> None:
         self._loop = loop
         self._registry = registry
+        self._waiting = waiting
         self._events: deque[ConnectionEvent] = deque(maxlen=EVENTS_KEPT)
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
@@ -108,6 +117,10 @@ class EventStream:
         while not self._events:
             if self._ended:
                 raise StopAsyncIteration
-            self._waiter = self._loop.create_future()
-            await self._waiter
+            waiter = self._waiter = self._loop.create_future()
+            self._waiting.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiting.discard(waiter)
         return self._events.popleft()

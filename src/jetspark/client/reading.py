@@ -33,8 +33,14 @@ class ReadingClient(Sender, Protocol):
     loop: asyncio.AbstractEventLoop
     hooking: Hooking
 
-    def adopt(self, reading: Reading) -> Callable[[], None]:
-        """Drain it in `drain` and abandon it in `close`, until the returned function is called."""
+    def adopt(
+        self, reading: Reading, end: Callable[[], None] | None = None
+    ) -> Callable[[], object]:
+        """Drain it in `drain` and abandon it in `close`, until the returned function is called.
+
+        With `end` it is not kept alive: when nothing else refers to it, `end` is called in the
+        event loop. That must not refer to it either.
+        """
 
     async def flush(self, timeout: Seconds | None = None) -> None:
         """Return when the server has processed everything sent before."""

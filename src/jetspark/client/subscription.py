@@ -8,19 +8,22 @@ Contract
   SlowConsumerError (log, last_error, error callback) an episode (`drops`).
 - The iterator ends after `max_msgs`, `unsubscribe` and `drain`, and when the connection is closed
   on purpose; when it was lost for good, or the server refused the subscription, the iterator
-  raises, after what was queued.
+  raises, after what was queued. Leaving a loop over it does not end it, for the messages that come
+  meanwhile would be lost: it ends when nothing refers to it any more. One from which nothing was
+  ever taken stays, since interest alone is of use.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Self, TypeAlias
 
 from jetspark.arguments import check_whole, checked_but
 from jetspark.client.callbacks import Callback
-from jetspark.client.drops import Drops
-from jetspark.client.frame_reader import FrameReader
+from jetspark.client.frame_reader import Arriving, FrameReader
+from jetspark.client.leaving import weakly
 from jetspark.client.messages import Message
 from jetspark.client.reading import ReadingClient
 from jetspark.connection.routes import Route
@@ -29,7 +32,6 @@ from jetspark.errors import (
     BadSubscriptionError,
     ConnectionClosedError,
     JetsparkError,
-    SlowConsumerError,
 )
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.events import MessageFrame
@@ -54,28 +56,31 @@ class Subscription(FrameReader[Message]):
         pending_bytes_limit: int,
     ) -> None:
         hooking = client.hooking
+        queue_of_frames = hooking.queue(client, callback)
+        self._arriving = arriving = Arriving(
+            subject, queue_of_frames, pending_msgs_limit, pending_bytes_limit, link.report
+        )
         super().__init__(
             client,
             None if callback is None else hooking.callback(callback),
-            hooking.queue(client, callback),
+            arriving.frames,
+            arriving.waiters,
         )
         self._link = link
-        self._pending_bytes = 0
-        self._msgs_limit = pending_msgs_limit
-        self._bytes_limit = pending_bytes_limit
-        self._drops = Drops()
         self._discarded = 0
         self._reader: asyncio.Task[object] | None = None
         self._emptied: asyncio.Future[None] | None = None
         self._route = Route(
             subject,
-            self._on_frame,
+            arriving.on_frame,
             queue=queue,
             max_msgs=max_msgs,
-            on_run=self._on_run,
-            on_end=self._end_reading,
+            on_run=arriving.on_run,
+            on_end=weakly(self._end_reading),
         )
         link.add_route(self._route)
+        self._kept = callback is None
+        """Whether the client keeps it alive until it is read."""
         self._begin_reading(f"jetspark-sub-{subject}")
 
     # -- what it is ----------------------------------------------------------------------------
@@ -98,7 +103,7 @@ class Subscription(FrameReader[Message]):
     @property
     def dropped(self) -> int:
         """Messages dropped at a pending limit."""
-        return self._drops.count
+        return self._arriving.drops.count
 
     @property
     def pending_msgs(self) -> int:
@@ -108,44 +113,24 @@ class Subscription(FrameReader[Message]):
     @property
     def pending_bytes(self) -> int:
         """Bytes of their payloads."""
-        return self._pending_bytes
+        return self._arriving.pending_bytes
 
     @property
     def delivered(self) -> int:
         """Messages that user code has taken."""
-        return self._route.received - self._drops.count - self._discarded - len(self._frames)
-
-    # -- called by the read loop ---------------------------------------------------------------
-
-    def _on_frame(self, frame: MessageFrame) -> None:
-        size = self._pending_bytes + len(frame.payload)
-        if len(self._frames) >= self._msgs_limit or size > self._bytes_limit:
-            self._drop()
-            return
-        self._pending_bytes = size
-        self._frames.append(frame)
-        if self._waiters:
-            self._waiters.wake()
-
-    def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
-        size += self._pending_bytes
-        if len(self._frames) + len(frames) > self._msgs_limit or size > self._bytes_limit:
-            return False
-        self._pending_bytes = size
-        self._frames += frames
-        if self._waiters:
-            self._waiters.wake()
-        return True
-
-    def _drop(self) -> None:
-        drops = self._drops
-        if drops.add(self._route.received - drops.count - 1, len(self._frames)):
-            self._link.report(SlowConsumerError(self.subject, drops.count))
+        return self._arriving.accepted - self._discarded - len(self._frames)
 
     # -- taking messages -----------------------------------------------------------------------
 
+    def _read(self) -> None:
+        if self._kept and not self._ended:
+            self._release()
+            self._release = self._client.adopt(self, partial(self._link.routes.remove, self._route))
+        self._kept = False
+
     def __aiter__(self) -> Self:
         self._check_iterated()
+        self._read()
         return self
 
     def _source(self) -> str:
@@ -153,15 +138,17 @@ class Subscription(FrameReader[Message]):
 
     def _take(self) -> Message:
         frame = self._frames.popleft()
-        self._pending_bytes -= len(frame.payload)
+        self._arriving.pending_bytes -= len(frame.payload)
         return Message(self._client, frame)
 
     async def __anext__(self) -> Message:
         # As in the base, with one call less for each message.
+        if self._kept:
+            self._read()
         if not self._frames:
             await self._fill()
         frame = self._frames.popleft()
-        self._pending_bytes -= len(frame.payload)
+        self._arriving.pending_bytes -= len(frame.payload)
         return Message(self._client, frame)
 
     async def _fill(self) -> None:
@@ -177,6 +164,7 @@ class Subscription(FrameReader[Message]):
         ConnectionClosedError, the error with which the server refused it (PermissionsError,
         SubscriptionLimitError …), ConfigError when there is a callback, BadTimeoutError.
         """
+        self._read()
         return await self._next_within(timeout)
 
     def _over(self) -> JetsparkError:
@@ -192,13 +180,14 @@ class Subscription(FrameReader[Message]):
         """
         frames = self._frames
         taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
-        self._pending_bytes -= sum(len(frame.payload) for frame in taken)
+        self._arriving.pending_bytes -= sum(len(frame.payload) for frame in taken)
         self._took(len(taken))
         return taken
 
     async def _call_back(self, callback: Callback[Message]) -> None:
         # As in the base, without a call of `_take`, which is a tenth of the time per message.
         frames, client, call = self._frames, self._client, callback.call
+        arriving = self._arriving
         while True:
             if not frames:
                 try:
@@ -206,7 +195,7 @@ class Subscription(FrameReader[Message]):
                 except (StopAsyncIteration, JetsparkError):
                     return
             frame = frames.popleft()
-            self._pending_bytes -= len(frame.payload)
+            arriving.pending_bytes -= len(frame.payload)
             if (rest := call(Message(client, frame))) is not None:
                 await rest
 
@@ -233,7 +222,7 @@ class Subscription(FrameReader[Message]):
     def _discard(self) -> None:
         self._discarded += len(self._frames)
         self._frames.clear()
-        self._pending_bytes = 0
+        self._arriving.pending_bytes = 0
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         """Stop the deliveries, and take all that is on its way.

@@ -95,7 +95,7 @@ class Lock:
         self._changed.set()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._leave_client: Callable[[], None] | None = None
+        self._leave_client: Callable[[], object] | None = None
 
     @property
     def key(self) -> str:

@@ -14,14 +14,17 @@ from typing import TypeAlias
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.generated.jetstream.consume import GeneratedConsumerMessages
 from jetspark.blocking.jetstream.message import JsMsg
+from jetspark.blocking.leaving import LeavingLoop
 from jetspark.jetstream.pulling.consume import ConsumerMessages as AsyncConsumerMessages
 from jetspark.jetstream.pulling.consume import JsMsgCallback as AsyncJsMsgCallback
 
 JsMsgCallback: TypeAlias = Callable[[JsMsg], None]
 
 
-class ConsumerMessages(GeneratedConsumerMessages):
+class ConsumerMessages(LeavingLoop, GeneratedConsumerMessages):
     """What `PullConsumer.consume` returns: iterate it, or give it a callback."""
+
+    _inner: AsyncConsumerMessages
 
     def __init__(
         self,
@@ -36,13 +39,14 @@ class ConsumerMessages(GeneratedConsumerMessages):
             inner.ahead = self._taken
             return inner
 
+        self._loops = []
         super().__init__(
             client, f"jetspark-consume-{name}", f"consumer {name!r}", JsMsg, begin, callback
         )
 
     def __iter__(self) -> Iterator[JsMsg]:
         self._inner.__aiter__()  # refuses when there is a callback
-        return self
+        return self._loop(self.__next__)
 
     def __next__(self) -> JsMsg:
         try:

@@ -13,12 +13,15 @@ from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.generated.jetstream.push import GeneratedPushMessages
 from jetspark.blocking.jetstream.consume import JsMsgCallback
 from jetspark.blocking.jetstream.message import JsMsg
+from jetspark.blocking.leaving import LeavingLoop
 from jetspark.jetstream.consumers.push import PushMessages as AsyncPushMessages
 from jetspark.jetstream.pulling.consume import JsMsgCallback as AsyncJsMsgCallback
 
 
-class PushMessages(GeneratedPushMessages):
+class PushMessages(LeavingLoop, GeneratedPushMessages):
     """What `PushConsumer.subscribe` returns: iterate it, or give it a callback."""
+
+    _inner: AsyncPushMessages
 
     def __init__(
         self,
@@ -27,13 +30,14 @@ class PushMessages(GeneratedPushMessages):
         subscribe: Callable[[AsyncJsMsgCallback | None], AsyncPushMessages],
         callback: JsMsgCallback | None,
     ) -> None:
+        self._loops = []
         super().__init__(
             client, f"jetspark-push-{name}", f"consumer {name!r}", JsMsg, subscribe, callback
         )
 
     def __iter__(self) -> Iterator[JsMsg]:
         self._inner.__aiter__()  # refuses when there is a callback
-        return self
+        return self._loop(self.__next__)
 
     def __next__(self) -> JsMsg:
         return self._next()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from jetspark.arguments import checked, checked_but
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.client.leaving import Leaving
+from jetspark.client.leaving import Leaving, weakly
 from jetspark.client.messages import Message
 from jetspark.errors import BadTimeoutError, JetsparkError
 from jetspark.jetstream.api import Api
@@ -69,6 +69,8 @@ class PushMessages(Leaving):
             pending_msgs_limit=pending_msgs_limit,
             pending_bytes_limit=pending_bytes_limit,
         )
+        if callback is None:
+            self._sub.__aiter__()  # this reads it, so the client need not keep it
         self._heartbeat = 0.0
         if config.idle_heartbeat is not None and not config.deliver_group:
             self._heartbeat = config.idle_heartbeat.total_seconds()
@@ -106,7 +108,19 @@ class PushMessages(Leaving):
 
     def __aiter__(self) -> AsyncIterator[JsMsg]:
         self._sub.__aiter__()  # refuses when there is a callback
-        return self
+        return self._loop()
+
+    async def _loop(self) -> AsyncIterator[JsMsg]:
+        self._loop_begins()
+        try:
+            while True:
+                try:
+                    message = await self.__anext__()
+                except StopAsyncIteration:
+                    return
+                yield message
+        finally:
+            self._loop_ends(over=not self.active)
 
     async def __anext__(self) -> JsMsg:
         while True:
@@ -183,7 +197,8 @@ class PushMessages(Leaving):
 
     def _set_clock(self) -> None:
         if self._heartbeat:
-            self._clock = self._client.loop.call_later(self._heartbeat / LOOKS, self._on_clock)
+            look = weakly(self._on_clock)
+            self._clock = self._client.loop.call_later(self._heartbeat / LOOKS, look)
 
     def _on_clock(self) -> None:
         if not self._sub.active:

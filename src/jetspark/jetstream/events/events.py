@@ -16,19 +16,20 @@ Contract
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from jetspark.arguments import checked, checked_but
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.client.drops import Drops
-from jetspark.client.frame_reader import FrameReader
+from jetspark.client.frame_reader import Arriving, FrameReader
+from jetspark.client.leaving import weakly
 from jetspark.errors import (
     ConfigError,
     ConnectionClosedError,
     JetsparkError,
     JetStreamError,
-    SlowConsumerError,
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.events.documents import Event
@@ -42,7 +43,7 @@ from jetspark.timestamps import Seconds, in_seconds
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
-    from jetspark.wire.events import MessageFrame
+    from jetspark.client.listener import Listener
 
 EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
@@ -64,19 +65,19 @@ class Events(FrameReader[Event]):
         pending_bytes_limit: int,
         parse: Callable[[bytes], Event] = parse_event,
     ) -> None:
-        super().__init__(client, callback)
+        self._arriving = arriving = Arriving(
+            ", ".join(subjects), deque(), pending_msgs_limit, pending_bytes_limit, client.report
+        )
+        super().__init__(client, callback, arriving.frames, arriving.waiters)
         self._parse = parse
         self._subjects = subjects
         self._wanted = wanted
-        self._msgs_limit = pending_msgs_limit
-        self._bytes_limit = pending_bytes_limit
-        self._pending_bytes = 0
-        self._drops = Drops()
-        self._accepted = 0
-        self._listeners = [
-            client.listen(subject, self._on_frame, on_end=self._on_end) for subject in subjects
+        on_end = weakly(self._close)
+        self._listeners = listeners = [
+            client.listen(subject, arriving.on_frame, on_run=arriving.on_run, on_end=on_end)
+            for subject in subjects
         ]
-        self._begin_reading("jetspark-events")
+        self._begin_reading("jetspark-events", partial(_unsubscribe, listeners))
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -98,23 +99,7 @@ class Events(FrameReader[Event]):
     @property
     def dropped(self) -> int:
         """Messages dropped at a pending limit."""
-        return self._drops.count
-
-    # -- called by the read loop ---------------------------------------------------------------
-
-    def _on_frame(self, frame: MessageFrame) -> None:
-        size = self._pending_bytes + len(frame.payload)
-        if len(self._frames) >= self._msgs_limit or size > self._bytes_limit:
-            if self._drops.add(self._accepted, len(self._frames)):
-                self._client.report(SlowConsumerError(", ".join(self._subjects), self._drops.count))
-            return
-        self._accepted += 1
-        self._pending_bytes = size
-        self._frames.append(frame)
-        self._waiters.wake()
-
-    def _on_end(self, error: JetsparkError | None) -> None:
-        self._close(error)
+        return self._arriving.drops.count
 
     # -- taking events -------------------------------------------------------------------------
 
@@ -127,7 +112,7 @@ class Events(FrameReader[Event]):
 
     def _take(self) -> Event | None:
         frame = self._frames.popleft()
-        self._pending_bytes -= len(frame.payload)
+        self._arriving.pending_bytes -= len(frame.payload)
         try:
             event = self._parse(frame.payload)
         except JetStreamError as error:
@@ -154,8 +139,7 @@ class Events(FrameReader[Event]):
         self._close(None)
 
     def _close(self, error: JetsparkError | None) -> None:
-        for listener in self._listeners:
-            listener.close()
+        _unsubscribe(self._listeners)
         self._end_reading(error)
 
     async def drain(self, timeout: Seconds | None = None) -> None:
@@ -179,6 +163,11 @@ class Events(FrameReader[Event]):
 
     def __repr__(self) -> str:
         return f"Events({', '.join(self._subjects)}, pending={self.pending})"
+
+
+def _unsubscribe(listeners: Iterable[Listener]) -> None:
+    for listener in listeners:
+        listener.close()
 
 
 @checked

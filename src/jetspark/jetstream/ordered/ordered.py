@@ -22,9 +22,8 @@ Contract
   the same creation time, and other messages: so the last message that came is compared by its time
   with the one that is there now (DataLossError). Without the permissions for the stream's info and
   its messages, or their import from another account, this is not checked.
-- `async with` ends it at the end of the block. So does leaving an `async for` over one that was
-  not entered. Its end deletes the consumer; if that request is lost, the server removes it after
-  `inactive_threshold`.
+- It ends as consuming does (`jetspark.jetstream.pulling.consume`). Its end deletes the consumer; if
+  that request is lost, the server removes it after `inactive_threshold`.
 - One task while a consumer is being created; with a callback, one more.
 """
 
@@ -34,7 +33,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from jetspark.client.background import background
 from jetspark.client.frame_reader import FrameReader
@@ -65,6 +64,7 @@ from jetspark.wire.consumer_order import ConsumerOrder
 if TYPE_CHECKING:
     from jetspark.jetstream.api import Api
     from jetspark.jetstream.pulling.consume_options import ConsumeOptions
+    from jetspark.jetstream.pulling.continuous_pull import ContinuousPull
     from jetspark.wire.events import MessageFrame
 
 _FIRST_TIMEOUT = 1.0
@@ -96,7 +96,6 @@ class OrderedMessages(ConsumerMessages):
         self._config = dict(config)
         self._name_prefix = "" if name_prefix is None else f"{name_prefix}_"
         self._order = ConsumerOrder()
-        self._entered = False
         self._same = SameStream(api, stream)
         self._checks = False
         """Whether the stream of the next consumer is checked."""
@@ -206,14 +205,10 @@ class OrderedMessages(ConsumerMessages):
         self._config["opt_start_seq"] = seq
 
     def _delete(self) -> None:
-        """Does not wait for the answer: otherwise the server removes the consumer later."""
-        names, self._names["consumer"] = dict(self._names), ""
-        if names["consumer"] and self._client.is_connected:
-            subject = js_api.subject_of(self._api.prefix, js_api.CONSUMER_DELETE, names)
-            try:
-                self._client.publish_nowait(subject, reply=self._client.new_inbox())
-            except JetsparkError as error:
-                self._tell(error)
+        _delete(self._api, self._names)
+
+    def _ending(self) -> Callable[[], None]:
+        return partial(_end, self._pull, self._api, self._names)
 
     # -- trouble -------------------------------------------------------------------------------
 
@@ -266,10 +261,10 @@ class OrderedMessages(ConsumerMessages):
 
     # -- taking messages -----------------------------------------------------------------------
 
-    async def __aiter__(self) -> AsyncIterator[JsMsg]:
-        self._check_iterated()
+    async def _loop(self) -> AsyncIterator[JsMsg]:
         frames, take, follows = self._frames, self._pull.take, self._order.follows
         client = self._client
+        self._loop_begins()
         try:
             while True:
                 if not frames:
@@ -283,8 +278,7 @@ class OrderedMessages(ConsumerMessages):
                 else:
                     self._on_gap()
         finally:
-            if not self._entered:
-                self.stop()
+            self._loop_ends(over=self._ended)
 
     async def __anext__(self) -> JsMsg:
         return await FrameReader.__anext__(self)
@@ -313,13 +307,27 @@ class OrderedMessages(ConsumerMessages):
                 return taken[:index]
         return taken
 
-    async def __aenter__(self) -> Self:
-        self._entered = True
-        return self
-
     def __repr__(self) -> str:
         state = "active" if self.active else "ended"
         return f"OrderedMessages({self.stream!r}, {state}, {self.pending_msgs} here)"
+
+
+def _delete(api: Api, names: dict[str, str]) -> None:
+    """Does not wait for the answer: otherwise the server removes the consumer later."""
+    gone, names["consumer"] = dict(names), ""
+    client = api.client
+    if gone["consumer"] and client.is_connected:
+        subject = js_api.subject_of(api.prefix, js_api.CONSUMER_DELETE, gone)
+        try:
+            client.publish_nowait(subject, reply=client.new_inbox())
+        except JetsparkError as error:
+            client.report(error)
+
+
+def _end(pull: ContinuousPull, api: Api, names: dict[str, str]) -> None:
+    """Of one to which nothing refers any more."""
+    pull.stop()
+    _delete(api, names)
 
 
 def expect(

@@ -15,7 +15,7 @@ Contract
 - An error before the first entry is raised; later ones that are transient are reported and retried.
 - It ends with an error when the stream is deleted or recreated, or the connection is lost for good;
   buffered entries are given out first. The error stays in `error`.
-- Leaving an `async for` over one that was not entered with `async with` ends it.
+- It ends as consuming does (`jetspark.jetstream.pulling.consume`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from jetspark.client.frame_reader import closed_on_purpose
 from jetspark.client.leaving import Leaving
@@ -91,7 +91,6 @@ class Watching(Leaving, Generic[EntryT]):
         self._messages: OrderedMessages | None = None
         self._ready: deque[EntryT | None] = deque()
         self._complete = False
-        self._entered = False
         self._stopped = False
         self._error: JetsparkError | None = None
         self._last = 0
@@ -199,6 +198,7 @@ class Watching(Leaving, Generic[EntryT]):
 
     async def _loop(self) -> AsyncIterator[EntryT | None]:
         ready = self._ready
+        self._loop_begins()
         try:
             while True:
                 while ready:
@@ -208,8 +208,7 @@ class Watching(Leaving, Generic[EntryT]):
                 except StopAsyncIteration:
                     return
         finally:
-            if not self._entered:
-                self.stop()
+            self._loop_ends(over=not self.active)
 
     def take_ready(self, limit: int) -> list[EntryT | None]:
         """Up to `limit` entries that are ready, taken as if iterated over.
@@ -342,10 +341,6 @@ class Watching(Leaving, Generic[EntryT]):
         self._ready.clear()
         if self._messages is not None:
             self._messages.stop()
-
-    async def __aenter__(self) -> Self:
-        self._entered = True
-        return await super().__aenter__()
 
     def _leave(self) -> None:
         self.stop()

@@ -4,6 +4,8 @@ Contract
 - Iterate it, or give a callback. The iterator form has no task. The callback form has one, which
   calls it for one message after the other; an exception of the callback is reported, and the next
   message follows.
+- It ends with its `async with` block. One that was not entered ends when the last loop over it is
+  left, and when nothing refers to it any more.
 - Nothing is acknowledged automatically. Messages discarded by `stop` or lost with a link were not
   acknowledged: the server delivers them again after the consumer's ack_wait. Without acks they are
   lost. How many `stop` or the client's end has discarded is reported as SequenceMismatchError,
@@ -33,6 +35,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from jetspark.arguments import checked_but
 from jetspark.client.background import background
 from jetspark.client.frame_reader import FrameReader, closed_on_purpose
+from jetspark.client.leaving import weakly
 from jetspark.errors import (
     BadSubscriptionError,
     ConnectionClosedError,
@@ -85,12 +88,12 @@ class ConsumerMessages(FrameReader[JsMsg]):
         self._api = api
         self._names = {"stream": stream, "consumer": consumer}
         shared = priority is not None and priority.pinned and acks
-        on_missing = None if alone else _ignore if shared else self._on_missing
+        on_missing = None if alone else _ignore if shared else weakly(self._on_missing)
         client = api.client
         self._pull = ContinuousPull(
             api,
             limits,
-            self._on_stop,
+            weakly(self._on_stop),
             priority,
             on_missing,
             client.hooking.queue(client, callback),
@@ -110,7 +113,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
         self._told = ""
         self._retry: asyncio.Task[None] | None = None
         self._begin()
-        self._begin_reading(f"jetspark-consume-{consumer}")
+        self._begin_reading(f"jetspark-consume-{consumer}", self._ending())
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -136,6 +139,10 @@ class ConsumerMessages(FrameReader[JsMsg]):
         else:
             self._client.require_open()
             self._retry = self._behind(self._start_where_it_is())
+
+    def _ending(self) -> Callable[[], None]:
+        """What ends it when nothing refers to it any more."""
+        return self._pull.stop
 
     def _behind(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return background(work, f"Consuming of {self._source()}", self._end)
@@ -255,7 +262,21 @@ class ConsumerMessages(FrameReader[JsMsg]):
 
     def __aiter__(self) -> AsyncIterator[JsMsg]:
         self._check_iterated()
-        return self
+        return self._loop()
+
+    async def _loop(self) -> AsyncIterator[JsMsg]:
+        frames, take, client = self._frames, self._pull.take, self._client
+        self._loop_begins()
+        try:
+            while True:
+                if not frames:
+                    try:
+                        await self._fill()
+                    except StopAsyncIteration:
+                        return
+                yield JsMsg(client, take())
+        finally:
+            self._loop_ends(over=self._ended)
 
     def _source(self) -> str:
         return f"consumer {self._names['consumer']!r}"
