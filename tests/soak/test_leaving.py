@@ -38,7 +38,7 @@ async def test_an_iterator_that_is_left_in_any_way_leaves_nothing_at_the_server(
 
 async def until_ended(messages: ConsumerMessages) -> None:
     """The end of an asynchronous generator that was left is a task of the loop."""
-    while messages.active:
+    while messages.active:  # noqa: ASYNC110
         await asyncio.sleep(0)
 
 
