@@ -132,6 +132,10 @@ LINES, HARD_LIMIT = 400, 800
 # The reason why a file has up to HARD_LIMIT lines.
 LONGER: dict[str, str] = {
     "jetspark/connection/options.py": "the options, as a class and as the keywords of a call",
+    "jetspark/client/client.py": "the calls of a connection, its life, and what it keeps alive",
+    "jetspark/jetstream/pulling/continuous_pull.py": "one pull, with its requests and their ends",
+    "jetspark/connection/supervisor.py": "one logical link: how it begins, is lost and ends",
+    "jetspark/kv/lock.py": "one lock: taken, renewed, lost, released",
     "jetspark/errors.py": "the tree of exceptions is one idea, and its drawing a third of it",
     "jetspark/bulk/reader.py": "the one loop that reads a range to its proven end",
     "jetspark/lakehouse/delta.py": "a table of the format: how it is read and changed",
