@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -23,11 +24,12 @@ from tests.support.table_readers import by_duckdb, column
 
 from jetspark.cli import app
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.lakehouse import batches, delta_claim
+from jetspark.lakehouse import batches, delta_claim, iceberg
 from jetspark.lakehouse.batches import commit_batch, commit_files, last_batch, replaced
 from jetspark.lakehouse.delta import OpenDelta
 from jetspark.lakehouse.delta_claim import CLAIM
 from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
 from jetspark.lakehouse.maintenance import Vacuum, groups_of
 from jetspark.lakehouse.table import Table, TableName
 
@@ -381,3 +383,36 @@ def test_table_commands_info_compact_and_vacuum(
         f"is a table in {format_}, not in {other}: take"
         in said("info", place, "--format", other)[1]
     )
+
+
+def test_an_iceberg_table_removes_old_snapshots_now_and_then(
+    made: Callable[[Format], Table], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(iceberg, "_EXPIRED_EVERY", 10)
+    table = made(Format.ICEBERG)
+    table.keep_versions(timedelta(0))  # but the last ten stay
+
+    def versions(batch: int) -> int:
+        commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
+        table.refresh()
+        return table.facts().version
+
+    assert [versions(batch) for batch in range(10, 21)] == [10, *range(11, 20), 10]
+    lists = {Path(urlsplit(one).path) for one in _manifest_lists(tmp_path / "table")}
+    assert set(tmp_path.glob("table/metadata/snap-*")) == lists
+    assert len(list(tmp_path.glob("table/metadata/v*.metadata.json"))) == 21
+    assert column(Format.ICEBERG, tmp_path / "table", "n") == Counter(range(210))
+    assert last_batch(table, "q") == 20
+    tagged = FolderCatalog(tmp_path / "table").load_table(IDENTIFIER)
+    tagged.manage_snapshots().create_tag(tagged.metadata.current_snapshot_id or 0, "mine").commit()
+    table.refresh()
+    assert [versions(batch) for batch in range(21, 31)] == [*range(11, 21)]
+
+
+def _manifest_lists(folder: Path) -> list[str]:
+    """Of all snapshots, whose manifests are all there."""
+    table = FolderCatalog(folder).load_table(IDENTIFIER)
+    for snapshot in table.metadata.snapshots:
+        for manifest in snapshot.manifests(table.io):
+            assert Path(urlsplit(manifest.manifest_path).path).exists()
+    return [one.manifest_list for one in table.metadata.snapshots]

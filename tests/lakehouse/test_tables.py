@@ -28,6 +28,7 @@ from jetspark.lakehouse.formats import (
     make_table,
     open_table,
 )
+from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
 from jetspark.lakehouse.new_files import FileWriter, NewFile
 from jetspark.lakehouse.table import Table, TableName
 
@@ -144,6 +145,62 @@ def test_a_query_does_not_go_on_in_a_table_that_has_lost_its_batches(
         commit_batch(table, "q", 3, written(table, 30, 40))
     assert commit_batch(table, "q", 3, written(table, 30, 40), adopt=True)
     assert commit_batch(table, "q", 4, ())
+
+
+def test_a_query_does_not_go_on_in_an_older_copy_of_its_table(
+    format_: Format, name: TableName, folder: Path
+) -> None:
+    table = make_table(format_, name, SCHEMA, ())
+    for batch in range(3):
+        commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
+        table.refresh()
+        if batch == 1:
+            shutil.copytree(folder, folder.with_name("copy"))
+    shutil.rmtree(folder)
+    folder.with_name("copy").rename(folder)
+    table = open_table(format_, name)
+    with pytest.raises(
+        TableError, match=r"has only this query's batches 0 to 1, .*batch 2.* older copy"
+    ):
+        commit_batch(table, "q", 3, written(table, 30, 40))
+    assert commit_batch(table, "q", 2, written(table, 20, 30))
+    assert commit_batch(table, "q", 4, written(table, 40, 50), adopt=True)
+    assert commit_batch(table, "q", 5, ())
+    assert column(format_, folder, "seq") == Counter([*range(30), *range(40, 50)])
+
+
+def _set_back(format_: Format, folder: Path, version: int) -> None:
+    if format_ is Format.DELTA:
+        DeltaTable(folder).restore(version)
+    else:
+        found = FolderCatalog(folder).load_table(IDENTIFIER)
+        log = found.metadata.snapshot_log
+        found.manage_snapshots().rollback_to_snapshot(log[version - 1].snapshot_id).commit()
+
+
+def test_a_query_does_not_go_on_in_a_table_that_was_set_back_before_its_last_batch(
+    format_: Format, name: TableName, folder: Path
+) -> None:
+    table = make_table(format_, name, SCHEMA, ())
+    for batch in range(3):
+        commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
+        table.refresh()
+    commit_batch(table, "other", 0, written(table, 50, 60))
+    _set_back(format_, folder, 3)  # only the other one's batch is lost
+    table = open_table(format_, name)
+    assert commit_batch(table, "q", 3, written(table, 30, 40))
+    with pytest.raises(TableError, match="set back to a version before this query's batch 0"):
+        commit_batch(table, "other", 1, written(table, 60, 70))
+    _set_back(format_, folder, 2)
+    table = open_table(format_, name)
+    commit_files(table, written(table, 80, 90))
+    table.refresh()
+    with pytest.raises(TableError, match="set back to a version before this query's batch 3"):
+        commit_batch(table, "q", 4, written(table, 40, 50))
+    assert commit_batch(table, "q", 4, written(table, 40, 50), adopt=True)
+    table.refresh()
+    assert commit_batch(table, "q", 5, ())
+    assert column(format_, folder, "seq") == Counter([*range(20), *range(40, 50), *range(80, 90)])
 
 
 def test_a_folder_of_another_format_or_of_other_files_is_refused(

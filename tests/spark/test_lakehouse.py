@@ -16,6 +16,8 @@ from tests.support.streams import Admin, numbered
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.errors import ConfigError
+from jetspark.lakehouse.formats import Format, open_table
+from jetspark.lakehouse.table import TableName
 from jetspark.spark.failures import explain
 from jetspark.spark.replay import Replay
 from jetspark.spark.starting import begun
@@ -149,6 +151,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
         ("is for streaming queries", lambda: save(rows, format_, table, writerName="x")),
         ("is for reading", lambda: save(rows, format_, table, versionAsOf="1")),
         ("must be a size of at least 64k", lambda: save(rows, format_, table, targetFileSize="9")),
+        ("must be hours, days or w", lambda: save(rows, format_, table, keepVersions="9")),
         ("is for writing", lambda: load(spark, format_, table, mergeSchema="true")),
         ("no .* table at .*none", lambda: load(spark, format_, tmp_path / "none")),
         ("prune", lambda: load(spark, format_, table, prune="kind ==== 1").collect()),
@@ -172,7 +175,9 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(
         assert re.search(said, sentence), sentence
         assert "Traceback" not in sentence
     assert column(format_, table, "id") == Counter(range(10))
-    save(more, format_, table, mergeSchema="true")
+    save(more, format_, table, mergeSchema="true", keepVersions="2d")
+    properties = open_table(Format(format_), TableName(path=str(table))).facts().properties
+    assert {"interval 172800 seconds", "172800000"} & set(properties.values())
     assert column(format_, table, "more") == Counter({None: 10, 1: 10})
 
 

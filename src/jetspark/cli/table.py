@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -15,18 +13,13 @@ from jetspark.cli import console
 from jetspark.cli.commands import COMMANDS, examples
 from jetspark.cli.stream_session import JsonOption, show_facts, show_json, size
 from jetspark.cli.where import pairs
-from jetspark.errors import ConfigError
 
 if TYPE_CHECKING:
     from jetspark.lakehouse.table import Table
 
 _REPEATED = Parameter(negative="")
-_SPAN = re.compile(r"(\d+)\s*([hdw])")
-_HOURS = {"h": 1, "d": 24, "w": 168}
 _SHOWN = 10
 """Files that are kept, by name."""
-_CENTURY = 100 * 365 * 24
-"""In hours: more than that keeps everything as well."""
 
 table = App(
     name="table",
@@ -135,12 +128,9 @@ def vacuum(
         table_option: Option of the storage or the catalog, as name=value; may be given again.
         json: One JSON document.
     """
-    match = _SPAN.fullmatch(keep.strip().casefold())
-    if match is None:
-        raise ConfigError(
-            f"--keep must be hours, days or weeks, such as 12h, 7d or 2w, not {keep!r}."
-        )
-    retention = timedelta(hours=min(int(match[1]) * _HOURS[match[2]], _CENTURY))
+    from jetspark.lakehouse.places import span
+
+    retention = span("--keep", keep)
     with _opened(place, format, table_option) as opened:
         done = opened.vacuum(retention, dry_run=dry_run)
     if json:

@@ -11,27 +11,27 @@ from __future__ import annotations
 import hashlib
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from jetspark.errors import CommitConflict, TableError
 from jetspark.lakehouse.new_files import NewFile
-from jetspark.lakehouse.table import Table, TableName
+from jetspark.lakehouse.table import Numbers, Table, TableName
 
 CONFLICT_SECONDS = 120.0
 """How long a commit is retried after conflicts with others."""
 _PAUSE = 0.02
 
 
-Change = Callable[[Table, Sequence[NewFile], Mapping[str, int]], None]
+Change = Callable[[Table, Sequence[NewFile], Numbers], None]
 """What files do to a table, in one commit that sets these numbers. Raises CommitConflict."""
 
 
-def added(table: Table, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+def added(table: Table, files: Sequence[NewFile], numbers: Numbers) -> None:
     """Their rows are added."""
     table.append(files, numbers)
 
 
-def replaced(table: Table, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+def replaced(table: Table, files: Sequence[NewFile], numbers: Numbers) -> None:
     """Their rows are all that the table has."""
     table.replace(files, numbers)
 
@@ -45,27 +45,44 @@ def gone(name: TableName, batch: int) -> TableError:
     )
 
 
-def _replaced(name: TableName, batch: int) -> TableError:
-    """The error for a table that is not the query's any more at this batch."""
+def check_has_batches(table: Table, writer: str, batch: int) -> None:
+    """Raises TableError for a table that lacks a batch before this one, of a writer that has to
+    continue: an older copy, another table, or one that was set back. May refresh the table."""
+    if batch == 0:
+        return
+    last = last_batch(table, writer)
+    if last is None or last < batch - 1:
+        table.refresh()
+        last = last_batch(table, writer)
+    name = table.name
+    if last is None:
+        raise _lacks(
+            f"{name} does not have {_batches_before(batch)}: it was removed or replaced. Bring it "
+            "back"
+        )
+    if last < batch - 1:
+        raise _lacks(
+            f"{name} has only {_batches_before(last + 1)}, and the checkpoint counts batch "
+            f"{batch - 1} as written, too: an older copy of the table was put back. Bring back the "
+            "newest one"
+        )
+    made = table.number(_version(writer))
+    if made is not None and table.was_set_back(made, _batch(writer), last):
+        raise _lacks(
+            f"{name} was set back to a version before this query's batch {last}, whose rows it has "
+            "lost. Set it forward again"
+        )
+
+
+def _lacks(sentence: str) -> TableError:
     return TableError(
-        f"{name} does not have {_batches_before(batch)}: it was removed or replaced. Bring it "
-        "back; or, to begin anew, remove the query's checkpoint and take another table; or set "
-        "the option 'adoptTable' to true for one run to go on without them."
+        f"{sentence}; or, to begin anew, remove the query's checkpoint and take another table; or "
+        "set the option 'adoptTable' to true for one run to go on without what is lost."
     )
 
 
 def _batches_before(batch: int) -> str:
     return "this query's batch 0" if batch == 1 else f"this query's batches 0 to {batch - 1}"
-
-
-def check_has_batches(table: Table, writer: str, batch: int) -> None:
-    """Raises TableError for a table that has none of the batches before this one, of a writer that
-    has to continue."""
-    if batch == 0 or last_batch(table, writer) is not None:
-        return
-    table.refresh()
-    if last_batch(table, writer) is None:
-        raise _replaced(table.name, batch)
 
 
 def last_batch(table: Table, writer: str) -> int | None:
@@ -86,19 +103,22 @@ def commit_batch(
     """Add the files of a batch, unless the table has it; returns whether they were added.
 
     `name`: stays the same when the checkpoint is lost and the writer gets a new id; `adopt`:
-    continue although a writer with this name and another id has written. `change`: what the rows
-    do to the table. Raises TableError if rows would be written twice, or if others commit without
-    a break.
+    continue although a writer with this name and another id has written, and whatever the table
+    has lost. `change`: what the rows do to the table. Raises TableError if rows would be written
+    twice, if the table lacks earlier ones, or if others commit without a break; and ConfigError for
+    a table that would forget the batch.
     """
+    table.check_numbers_stay()
     deadline = time.monotonic() + CONFLICT_SECONDS
     while True:
         last = last_batch(table, writer)
         if last is not None and last >= batch:
             return False
-        if last is None and batch > 0 and not adopt:
+        if not adopt:
             check_has_batches(table, writer, batch)
-            continue
-        numbers = {_batch(writer): batch}
+            if last_batch(table, writer) != last:
+                continue
+        numbers: dict[str, int | None] = {_batch(writer): batch, _version(writer): None}
         if last is None and name is not None:
             if not adopt:
                 check_name(table, writer, name)
@@ -117,19 +137,19 @@ def commit_files(table: Table, files: Sequence[NewFile], change: Change = added)
 def _committed(
     table: Table,
     files: Sequence[NewFile],
-    numbers: dict[str, int],
+    numbers: Numbers,
     change: Change,
     deadline: float,
 ) -> bool:
     """Try once; if another commit came first, refresh the table and return False."""
     try:
         change(table, files, numbers)
-    except CommitConflict:
+    except CommitConflict as error:
         if time.monotonic() >= deadline:
             raise TableError(
                 f"{table.name}: other writers committed without a break for {CONFLICT_SECONDS:.0f} "
-                "seconds, so this batch was not added; run the query again."
-            ) from None
+                f"seconds, so this batch was not added; run the query again. The last time: {error}"
+            ) from error
         time.sleep(random.uniform(_PAUSE, 5 * _PAUSE))  # noqa: S311
         table.refresh()
         return False
@@ -151,6 +171,11 @@ def check_name(table: Table, writer: str | None, name: str) -> None:
 
 def _batch(writer: str) -> str:
     return f"jetspark.batch.{writer}"
+
+
+def _version(writer: str) -> str:
+    """Of the version that the writer's last batch made."""
+    return f"jetspark.version.{writer}"
 
 
 def _query(name: str) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.fs
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import (
     CommitFailedError,
     DeltaError,
@@ -40,7 +40,7 @@ from jetspark.lakehouse.new_files import Layout, NewFile
 from jetspark.lakehouse.partitions import partition_value
 from jetspark.lakehouse.scans import Piece, pieces_of
 from jetspark.lakehouse.schemas import nullable, plain
-from jetspark.lakehouse.table import TableName
+from jetspark.lakehouse.table import Numbers, TableName
 
 if TYPE_CHECKING:
     import pyarrow.dataset  # imports pandas, and writers need neither
@@ -61,6 +61,15 @@ _VACUUMED = _REWRITTEN | {
     "typeWidening", "v2Checkpoint", "vacuumProtocolCheck", "variantType",
 }  # fmt: skip
 """Features of tables whose log names every data file that a version has."""
+_LOG_RETENTION = "delta.logRetentionDuration"
+_TRANSACTION_RETENTION = "delta.setTransactionRetentionDuration"
+_KEPT = timedelta(hours=36)
+"""How long new tables keep their log: a reader that follows once a day finds its place. Each commit
+lists the whole log on a local disk, so Delta's 30 days cost seconds where commits are frequent."""
+_TRIMMED_EVERY = 1000
+"""Commits from one look at all files of the log to the next."""
+_LOG_STAYS = PostCommitHookProperties(cleanup_expired_logs=False)
+"""deltalake would look at all of them after each commit."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +138,7 @@ class OpenDelta:
                 columns,
                 partition_by=list(partition_by),
                 storage_options=dict(name.properties),
+                configuration={_LOG_RETENTION: _interval(_KEPT)},
             )
         except DeltaError as error:
             if cls.find(name) is not None:
@@ -233,26 +243,68 @@ class OpenDelta:
         """The number that the last commit set under this name; None if no commit has."""
         return self._table.transaction_version(name)
 
+    def check_numbers_stay(self) -> None:
+        """Raises ConfigError for a table that forgets numbers after a time."""
+        if _TRANSACTION_RETENTION in self._table.metadata().configuration:
+            raise ConfigError(
+                f"{self.name} has {_TRANSACTION_RETENTION}, so it would forget which batches it "
+                "has, and rows could be written twice: remove that property (ALTER TABLE … UNSET "
+                "TBLPROPERTIES), or write to another table."
+            )
+
+    def was_set_back(self, version: int, name: str, number: int) -> bool:
+        """Whether a RESTORE since has undone the commit that set this number, which has made
+        `version` or a later one."""
+        later = self.version - version
+        return later > 0 and any(
+            not self._had(one["operationParameters"], name, number)
+            for one in self._table.history(limit=later)
+            if one.get("operation") == "RESTORE"
+        )
+
+    def _had(self, restored: Mapping[str, Any], name: str, number: int) -> bool:
+        """Whether the version that was restored had this number; not if that version is gone."""
+        there = DeltaTable(_path(self.name), storage_options=dict(self.name.properties))
+        try:
+            if "version" in restored:
+                there.load_as_version(int(restored["version"]))
+            else:
+                moment = int(restored["datetime"]) / 1000
+                there.load_as_version(datetime.fromtimestamp(moment, UTC))
+        except (KeyError, TypeError, ValueError, DeltaError):
+            return False
+        found = there.transaction_version(name)
+        return found is not None and found >= number
+
+    def keep_versions(self, span: timedelta) -> None:
+        """Keep the log for this time. Raises CommitConflict, and TableError for a table that cannot
+        be written."""
+        if self._table.metadata().configuration.get(_LOG_RETENTION) != _interval(span):
+            with self._conflicts():
+                self._table.alter.set_table_properties({_LOG_RETENTION: _interval(span)})
+            self.refresh()
+
     def refresh(self) -> None:
         """Read the newest version."""
         self._table.update_incremental()
 
-    def append(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
-        """Add the files. Raises CommitConflict if one of the numbers was set in the meantime."""
+    def append(self, files: Sequence[NewFile], numbers: Numbers) -> None:
+        """Add the files. Raises CommitConflict if one of the numbers was set in the meantime, and
+        TableError for a table that cannot be written."""
         self._commit("append", files, numbers)
 
-    def replace(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+    def replace(self, files: Sequence[NewFile], numbers: Numbers) -> None:
         """Replace all files of the table. Raises CommitConflict, and ConfigError for a table that
         only takes rows added."""
         self._check_removal()
         with self._claim():
             self._commit("overwrite", files, numbers)
 
-    def merge(self, changes: Changes, numbers: Mapping[str, int], marks: str) -> None:
-        """As `Table.merge`. Raises CommitConflict, and ConfigError for a table that only takes
-        rows added."""
+    def merge(self, changes: Changes, numbers: Numbers) -> None:
+        """As `Table.merge`. Raises CommitConflict, TableError for a table that cannot be written,
+        and ConfigError for one that only takes rows added."""
         self._check_removal()
-        with_mark = {**numbers, marks: self.version + 1}
+        wanted = self._resolved(numbers)
         if changes.rows.num_rows:
             source = changes.rows.append_column(_DELETED, changes.deleted)
             columns = {_quoted(one): _quoted(one, "new") for one in self.schema.names}
@@ -266,23 +318,21 @@ class OpenDelta:
             deleted = _quoted(_DELETED, "new")
             merging = self._table.merge(
                 source, same, source_alias="new", target_alias="old",
-                commit_properties=_properties(with_mark),
+                commit_properties=_properties(wanted), post_commithook_properties=_LOG_STAYS,
             )  # fmt: skip
             merging = merging.when_matched_delete(f"{newer} AND {deleted}")
             merging = merging.when_matched_update(columns, newer)
-            try:
+            with self._conflicts():
                 merging.when_not_matched_insert(columns, f"NOT {deleted}").execute()
-            except CommitFailedError as error:
-                raise CommitConflict(f"{self.name} was changed in the meantime.") from error
-        if any(self.number(name) != value for name, value in numbers.items()):
-            self.append((), with_mark)  # the library commits nothing where no row changes
+            self._trim_now_and_then()
+        if any(self.number(name) != value for name, value in wanted.items()):
+            self.append((), wanted)  # the library commits nothing where no row changes
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
-        """Add columns, which are null in existing rows. Raises CommitConflict."""
-        try:
+        """Add columns, which are null in existing rows. Raises CommitConflict, and TableError for a
+        table that cannot be written."""
+        with self._conflicts():
             self._table.alter.add_columns([Field.from_arrow(nullable(one)) for one in columns])
-        except CommitFailedError as error:
-            raise CommitConflict(f"{self.name} was changed in the meantime.") from error
 
     def facts(self) -> TableFacts:
         """The newest version."""
@@ -307,12 +357,8 @@ class OpenDelta:
         self._check_features(_REWRITTEN, "compact it with Delta's own connector (OPTIMIZE)")
         with self._claim():
             before = self._table.version()
-            try:
+            with self._conflicts():
                 found = self._table.optimize.compact(target_size=target_bytes)
-            except CommitFailedError as error:
-                raise CommitConflict(
-                    f"{self.name} was changed in the meantime: compact it again."
-                ) from error
             if found["numFilesRemoved"]:
                 self._check_alone(before)
         return Compaction(removed=found["numFilesRemoved"], added=found["numFilesAdded"])
@@ -334,6 +380,7 @@ class OpenDelta:
         found = provable(unnamed, once, self._listed(timedelta(), full=True))
         if not dry_run:
             remove_all(self.storage, found.removed)
+            self._trim_log()
         return found
 
     def _listed(self, retention: timedelta, *, full: bool, enforced: bool = False) -> list[str]:
@@ -392,20 +439,59 @@ class OpenDelta:
                 "'keys', or write to another table."
             )
 
-    def _commit(self, mode: str, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+    def _commit(self, mode: str, files: Sequence[NewFile], numbers: Numbers) -> None:
         columns = [name for name in self.schema.names if name not in self.partition_by]
         now = int(time.time() * 1000)
-        try:
+        with self._conflicts(files):
             # The library retries by itself, unless the other commit has set one of these numbers.
             self._table.create_write_transaction(
                 [self._added(one, columns, now) for one in files],
                 mode,
                 self._table.schema(),
                 list(self.partition_by),
-                commit_properties=_properties(numbers),
+                commit_properties=_properties(self._resolved(numbers)),
+                post_commithook_properties=_LOG_STAYS,
             )
-        except CommitFailedError as error:
-            raise CommitConflict(f"{self.name} was changed in the meantime.") from error
+        self._trim_now_and_then()
+
+    @contextmanager
+    def _conflicts(self, files: Sequence[NewFile] = ()) -> Iterator[None]:
+        """For a commit that adds these files. Raises CommitConflict if another one came first, and
+        TableError with the library's reason if none did."""
+        before = self.version
+        try:
+            yield
+        except Exception as error:  # of too many kinds to name them
+            self.refresh()
+            if files and self._has(files[0]):
+                return  # the answer was lost, or something failed after the commit
+            if not isinstance(error, CommitFailedError):
+                raise
+            if self.version == before:
+                raise TableError(f"{self.name} cannot be written: {error}.") from error
+            raise CommitConflict(f"{self.name} was changed in the meantime ({error}).") from error
+
+    def _has(self, file: NewFile) -> bool:
+        name = file.path.rpartition("/")[2]
+        paths = pa.table(self._table.get_add_actions())["path"].to_pylist()
+        return any(path.endswith(name) for path in paths)
+
+    def _trim_now_and_then(self) -> None:
+        """After a commit on top of this version."""
+        if self.version % _TRIMMED_EVERY == 0:
+            self._trim_log()
+
+    def _trim_log(self) -> None:
+        """Remove the files of the log that are older than the table's retention."""
+        configuration = self._table.metadata().configuration
+        if configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
+            with suppress(Exception):  # of another writer that does the same; what is left is later
+                self._table.cleanup_metadata()
+
+    def _resolved(self, numbers: Numbers) -> dict[str, int]:
+        return {
+            name: self.version + 1 if value is None else value for name, value in numbers.items()
+        }
 
     def _added(self, file: NewFile, columns: Sequence[str], now: int) -> AddAction:
         values = {
@@ -427,6 +513,10 @@ def _properties(numbers: Mapping[str, int]) -> CommitProperties:
     return CommitProperties(
         app_transactions=[Transaction(name, number, now) for name, number in numbers.items()]
     )
+
+
+def _interval(span: timedelta) -> str:
+    return f"interval {int(span.total_seconds())} seconds"
 
 
 def _quoted(column: str, alias: str | None = None) -> str:

@@ -30,7 +30,12 @@ _MARKS = {
 }
 """What tells the format of a folder."""
 _BEGINNINGS = {
-    "delta": (f"_delta_log/{0:020}.json", "_delta_log/*.checkpoint*"),
+    # The last one looks at each file of the log, on the way to the first checkpoint.
+    "delta": (
+        f"_delta_log/{0:020}.json",
+        "_delta_log/_last_checkpoint",
+        "_delta_log/*.checkpoint*",
+    ),
     "iceberg": (_MARKS["iceberg"],),
 }
 """Files of which a whole table has one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -48,6 +49,8 @@ from jetspark.lakehouse.iceberg_conditions import to_iceberg
 from jetspark.lakehouse.iceberg_folder import catalog_of
 from jetspark.lakehouse.iceberg_maintenance import (
     compact,
+    line_of,
+    manifests_of,
     old_snapshots,
     stage,
     vacuumed,
@@ -62,18 +65,23 @@ from jetspark.lakehouse.maintenance import (
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile
 from jetspark.lakehouse.scans import Piece, pieces_of
 from jetspark.lakehouse.schemas import nullable, plain, small
-from jetspark.lakehouse.table import TableName
+from jetspark.lakehouse.table import Numbers, TableName
 
 _MERGED_BYTES = 128 * 1024 * 1024
 _NUMBER = "jetspark.number."
 """Prefix of the table properties that hold numbers; properties of snapshots would expire."""
+_SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
 _OF_NEW_TABLES = {
     # A streaming query commits often, and old versions of the metadata are of no use.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "commit.manifest-merge.enabled": "true",
+    # Each commit reads and writes all snapshots; Iceberg's five days take seconds.
+    _SNAPSHOT_AGE: "3600000",
 }
 _NEWEST_WRITTEN = 2
+_EXPIRED_EVERY = 100
+"""Commits from one removal of old snapshots to the next, and snapshots that it leaves at least."""
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 
@@ -245,25 +253,51 @@ class OpenIceberg:
         found = self._table.properties.get(_NUMBER + name)
         return None if found is None else int(found)
 
+    def check_numbers_stay(self) -> None:
+        """They do, being properties of the table."""
+
+    def was_set_back(self, version: int, name: str, number: int) -> bool:
+        """Whether the snapshot `version` is none of those that have led to the present one; not if
+        it has expired."""
+        made = self._table.metadata.snapshot_by_id(version)
+        line = list(line_of(self._table.metadata))
+        # Expiry cuts the line at a snapshot that is younger than this one.
+        return (
+            made is not None
+            and made not in line
+            and (not line or line[-1].timestamp_ms <= made.timestamp_ms)
+        )
+
+    def keep_versions(self, span: timedelta) -> None:
+        """Keep snapshots for this time. Raises CommitConflict."""
+        kept = str(int(span.total_seconds() * 1000))
+        if self._table.properties.get(_SNAPSHOT_AGE) != kept:
+            making = self._transaction()
+            making.set_properties({_SNAPSHOT_AGE: kept})
+            self._commit(making)
+            self.refresh()
+
     def refresh(self) -> None:
         """Read the newest version."""
         self._table = self._table.refresh()
 
-    def append(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+    def append(self, files: Sequence[NewFile], numbers: Numbers) -> None:
         """Add the files. Raises CommitConflict if another commit came first."""
         making = self._transaction()
         self._add(making, files, numbers)
         self._commit(making)
+        self._expire_now_and_then()
 
-    def replace(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+    def replace(self, files: Sequence[NewFile], numbers: Numbers) -> None:
         """Replace all files of the table. Raises CommitConflict."""
         making = self._transaction()
         if self._table.current_snapshot() is not None:
             making.delete(AlwaysTrue())
         self._add(making, files, numbers)
         self._commit(making)
+        self._expire_now_and_then()
 
-    def merge(self, changes: Changes, numbers: Mapping[str, int], marks: str) -> None:
+    def merge(self, changes: Changes, numbers: Numbers) -> None:
         """As `Table.merge`. Raises CommitConflict."""
         making = self._transaction()
         files = FileWriter(self.layout(_MERGED_BYTES, "zstd"), self.storage, "merged")
@@ -272,9 +306,7 @@ class OpenIceberg:
             if changes.rows.num_rows:
                 for batch in changes.rows.filter(pc.invert(changes.deleted)).to_batches():
                     files.write(batch)
-            stage(making, old, list(map(self._data_file, files.close())))
-            made = making.table_metadata.current_snapshot_id
-            making.set_properties(_properties({**numbers, marks: made or 0}))
+            self._add(making, files.close(), numbers, old)
         except BaseException:
             files.discard()
             raise
@@ -283,6 +315,7 @@ class OpenIceberg:
         except CommitConflict:  # after any other error the commit may be there
             files.discard()
             raise
+        self._expire_now_and_then()
 
     def _without_replaced(
         self, changes: Changes, files: FileWriter
@@ -376,21 +409,54 @@ class OpenIceberg:
         if not dry_run:
             # The metadata first, so that no snapshot refers to a removed file.
             if old:
-                making = self._transaction()
-                with ExpireSnapshots(making) as expiring:
-                    expiring.by_ids(old)
-                self._commit(making)
+                self._expire(old)
             remove_all(self.storage, found.removed)
             self.refresh()
         return found
 
-    def _transaction(self) -> Transaction:
+    def _expire_now_and_then(self) -> None:
+        """After a commit on top of this version, remove the snapshots that are older than the table
+        says, and the manifests that only they name; data files are left to `vacuum`."""
+        metadata = self._table.metadata
+        age = metadata.properties.get(_SNAPSHOT_AGE)
+        present = metadata.current_snapshot()
+        if (
+            present is None
+            or (present.sequence_number or 1) % _EXPIRED_EVERY
+            or age is None
+            or metadata.properties.get("gc.enabled", "true").casefold() == "false"
+            or set(metadata.refs) != {"main"}
+        ):
+            return
+        with suppress(Exception):  # of another writer that does the same; what is left is later
+            self.refresh()
+            old = old_snapshots(self._table, datetime.now(UTC) - timedelta(milliseconds=int(age)))
+            old = old[: max(len(self._table.metadata.snapshots) - _EXPIRED_EVERY, 0)]
+            named = manifests_of(self._table, old)
+            if named:
+                self._expire(old)
+                remove_all(self.storage, named)
+
+    def _expire(self, old: Sequence[int]) -> None:
+        making = self._transaction(whole=True)
+        with ExpireSnapshots(making) as expiring:
+            expiring._snapshot_ids_to_expire.update(old)  # by_ids copies all of them for each
+        self._commit(making)
+
+    def _transaction(self, *, whole: bool = False) -> Transaction:
         """A transaction whose commit fails if another commit came first.
 
         By default the library retries on top of the other commit, whichever numbers that has set.
+        `whole`: with all snapshots, which the library copies some twenty times.
         """
         metadata = self._table.metadata
-        once = metadata.model_copy(update={"properties": {**metadata.properties, **_NO_RETRIES}})
+        changed: dict[str, Any] = {"properties": {**metadata.properties, **_NO_RETRIES}}
+        if not whole:
+            heads = {one.snapshot_id for one in metadata.refs.values()}
+            heads.add(metadata.current_snapshot_id or 0)
+            snapshots = [one for one in metadata.snapshots if one.snapshot_id in heads]
+            changed |= {"snapshots": snapshots, "snapshot_log": []}
+        once = metadata.model_copy(update=changed)
         table = self._table
         return Table(
             table.name(), once, table.metadata_location, table.io,
@@ -398,11 +464,16 @@ class OpenIceberg:
         ).transaction()  # fmt: skip
 
     def _add(
-        self, making: Transaction, files: Sequence[NewFile], numbers: Mapping[str, int]
+        self,
+        making: Transaction,
+        files: Sequence[NewFile],
+        numbers: Numbers,
+        old: Sequence[DataFile] = (),
     ) -> None:
-        stage(making, (), list(map(self._data_file, files)))
-        if numbers:
-            making.set_properties(_properties(numbers))
+        stage(making, old, list(map(self._data_file, files)))
+        made = making.table_metadata.current_snapshot_id
+        found = {name: made if value is None else value for name, value in numbers.items()}
+        making.set_properties({_NUMBER + name: str(value) for name, value in found.items()})
 
     def _commit(self, making: Transaction) -> None:
         """Raises CommitConflict if it is proven that the table does not have the commit, and
@@ -410,7 +481,7 @@ class OpenIceberg:
         try:
             making.commit_transaction()
         except CommitFailedException as error:
-            raise CommitConflict(f"{self.name} was changed in the meantime.") from error
+            raise CommitConflict(f"{self.name} was changed in the meantime ({error}).") from error
 
     def _data_file(self, file: NewFile) -> DataFile:
         metadata = self._table.metadata
@@ -516,10 +587,6 @@ def _between(changes: Changes) -> BooleanExpression:
         found.append(Comparison(key, ">=", ends["min"], column.type))
         found.append(Comparison(key, "<=", ends["max"], column.type))
     return to_iceberg(All(tuple(found)))
-
-
-def _properties(numbers: Mapping[str, int]) -> dict[str, str]:
-    return {_NUMBER + name: str(value) for name, value in numbers.items()}
 
 
 def _widened(field: pa.Field) -> pa.Field:

@@ -139,8 +139,6 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         place = f"{self.location}/metadata/v{version}.metadata.json"
         self._write(after, version)
         self._point_to_newest(version)
-        if before is not None:
-            self._remove_old(before.metadata, after)
         return CommitTableResponse.model_validate({"metadata": after, "metadata-location": place})
 
     def _write(self, metadata: Any, version: int) -> None:
@@ -179,16 +177,6 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         while (self._metadata / f"v{version + 1}.metadata.json").exists():
             version += 1
         return version or None
-
-    def _remove_old(self, before: Any, after: Any) -> None:
-        """Remove the metadata of old versions, as the table's properties say."""
-        if after.properties.get("write.metadata.delete-after-commit.enabled") != "true":
-            return
-        kept = {one.metadata_file for one in after.metadata_log}
-        for one in before.metadata_log:
-            if one.metadata_file not in kept:
-                with suppress(OSError):
-                    (self._metadata / Path(one.metadata_file).name).unlink()
 
 
 def _version(name: str) -> int:

@@ -17,6 +17,7 @@ from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO
 from pyiceberg.manifest import DataFile
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
@@ -126,6 +127,34 @@ def vacuumed(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
         and path.endswith((".parquet", ".avro", ".orc", ".puffin", ".stats"))
     ]
     return provable(unnamed, {one.removeprefix(root) for one in once - needed}, files)
+
+
+def line_of(metadata: TableMetadata) -> Iterator[Snapshot]:
+    """The present snapshot and those that have led to it, as far as they have not expired."""
+    known = {one.snapshot_id: one for one in metadata.snapshots}
+    one = metadata.current_snapshot()
+    while one is not None:
+        yield one
+        one = known.get(one.parent_snapshot_id or 0)
+
+
+def manifests_of(table: Table, old: Sequence[int]) -> list[str]:
+    """Manifests and their lists below the table's location that only these snapshots, the oldest
+    ones, name. None where the others are not one line: then it would take all of them to tell."""
+    metadata = table.metadata
+    gone = set(old)
+    kept = [one for one in line_of(metadata) if one.snapshot_id not in gone]
+    if not kept or len(kept) + len(old) != len(metadata.snapshots):
+        return []
+    # A snapshot has manifests of the one before, and new ones.
+    needed = {one.manifest_path for one in kept[-1].manifests(table.io)}
+    named: set[str] = set()
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id in gone:
+            named.add(snapshot.manifest_list)
+            named.update(one.manifest_path for one in snapshot.manifests(table.io))
+    root = table.location().rstrip("/") + "/"
+    return [one.removeprefix(root) for one in named - needed if one.startswith(root)]
 
 
 def _named(snapshot: Snapshot, table: Table) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
 from jetspark.errors import ConfigError
@@ -15,6 +16,10 @@ _IN_CATALOG = re.compile(r"(?!file:)([\w-]+):([\w-]+(?:\.[\w-]+)*)")
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)b?")
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _LEAST_SIZE = 64 * 1024
+_SPAN = re.compile(r"(\d+)\s*([hdw])")
+_HOURS = {"h": 1, "d": 24, "w": 168}
+_CENTURY = 100 * 365 * 24
+"""In hours: more than that keeps everything as well."""
 
 
 def absolute(path: str) -> str:
@@ -83,3 +88,13 @@ def file_size(said: str, value: str) -> int:
     if found < _LEAST_SIZE:
         raise ConfigError(f"{said} must be a size of at least 64k, such as 128m, not {value!r}.")
     return found
+
+
+def span(said: str, value: str) -> timedelta:
+    """The time of "7d". Raises ConfigError; `said`: the name of the option or flag."""
+    match = _SPAN.fullmatch(value.strip().casefold())
+    if match is None:
+        raise ConfigError(
+            f"{said} must be hours, days or weeks, such as 12h, 7d or 2w, not {value!r}."
+        )
+    return timedelta(hours=min(int(match[1]) * _HOURS[match[2]], _CENTURY))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Protocol
 
 import pyarrow as pa
@@ -34,6 +35,11 @@ class TableName:
 
     def __str__(self) -> str:
         return self.path if self.path is not None else f"{self.catalog}:{self.identifier}"
+
+
+Numbers = Mapping[str, int | None]
+"""Numbers that a commit sets, by their names; None: the version that it makes, or an earlier one
+that is younger than what it read."""
 
 
 class Table(Maintained, Protocol):
@@ -92,23 +98,33 @@ class Table(Maintained, Protocol):
         """The number that the last commit set under this name; None if no commit has."""
         ...
 
+    def check_numbers_stay(self) -> None:
+        """Raises ConfigError for a table that forgets numbers after a time."""
+        ...
+
+    def was_set_back(self, version: int, name: str, number: int) -> bool:
+        """Whether the table was set back to a version before the commit that set this number, which
+        has made `version` or a later one: by a restore (Delta), by a rollback (Iceberg)."""
+        ...
+
+    def keep_versions(self, span: timedelta) -> None:
+        """Keep older versions for about this time, from the next one on. Raises CommitConflict."""
+        ...
+
     def refresh(self) -> None:
         """Read the newest version."""
         ...
 
-    def append(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+    def append(self, files: Sequence[NewFile], numbers: Numbers) -> None:
         """Add the files. Raises CommitConflict if another commit may have set a number."""
         ...
 
-    def replace(self, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+    def replace(self, files: Sequence[NewFile], numbers: Numbers) -> None:
         """Replace all files of the table. Raises CommitConflict."""
         ...
 
-    def merge(self, changes: Changes, numbers: Mapping[str, int], marks: str) -> None:
-        """Replace the rows with the same keys, unless they are newer. Raises CommitConflict.
-
-        `marks`: name of a further number, which becomes the version that this commit makes.
-        """
+    def merge(self, changes: Changes, numbers: Numbers) -> None:
+        """Replace the rows with the same keys, unless they are newer. Raises CommitConflict."""
         ...
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:

@@ -8,7 +8,7 @@ are those of Spark's AUTO CDC flows: keys, sequence by, apply as deletes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,7 @@ from jetspark.errors import ConfigError
 from jetspark.lakehouse.changes import PLACE, Changes
 from jetspark.lakehouse.new_files import Layout, NewFile, Storage
 from jetspark.lakehouse.schemas import is_nested
-from jetspark.lakehouse.table import Table
+from jetspark.lakehouse.table import Numbers, Table
 
 _TEXT = r"'(?:[^']|'')*'"
 _CONDITION = re.compile(
@@ -104,19 +104,19 @@ class Upsert:
         if self.deletes is not None:
             yield "applyAsDeletes", self.deletes.column
 
-    def __call__(self, table: Table, files: Sequence[NewFile], numbers: Mapping[str, int]) -> None:
+    def __call__(self, table: Table, files: Sequence[NewFile], numbers: Numbers) -> None:
         """Merge the rows of these files. Raises CommitConflict, and ConfigError for rows without
         a key, and for a table that has a key twice."""
         self.merge(table, self.changes(table.storage, files), numbers)
 
-    def merge(self, table: Table, changes: Changes, numbers: Mapping[str, int]) -> None:
+    def merge(self, table: Table, changes: Changes, numbers: Numbers) -> None:
         """Merge these changes. Raises CommitConflict, and ConfigError for a table that has a key
         twice."""
         unique = f"jetspark.unique.{','.join(self.keys)}"
         # After any other commit than such a merge the keys are looked at again.
         if table.number(unique) != table.version:
             self._check_unique(table)
-        table.merge(changes, numbers, unique)
+        table.merge(changes, {**numbers, unique: None})
 
     def _check_unique(self, table: Table) -> None:
         """Raises ConfigError."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import STORAGE, Format
-from jetspark.lakehouse.places import absolute, file_size
+from jetspark.lakehouse.places import absolute, file_size, span
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Deletes, Upsert
 from jetspark.spark import option_values as values
@@ -26,6 +27,13 @@ _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 
 def _size(name: str, value: str) -> int:
     return file_size(f"Option {name!r}", value)
+
+
+def _kept(name: str, value: str) -> timedelta:
+    found = span(f"Option {name!r}", value)
+    if not found:
+        raise ConfigError(f"Option {name!r} must be at least 1h.")
+    return found
 
 
 def _compression(name: str, value: str) -> str:
@@ -56,6 +64,7 @@ _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "mergeSchema": ("merge_schema", values.truth),
     "targetFileSize": ("target_bytes", _size),
     "compression": ("compression", _compression),
+    "keepVersions": ("keep_versions", _kept),
     "transactionId": ("transaction_id", values.name),
     "writerName": ("writer_name", values.name),
     "adoptTable": ("adopt", values.truth),
@@ -81,6 +90,7 @@ class LakehouseOptions:
     merge_schema: bool = False
     target_bytes: int = 128 * 1024 * 1024
     compression: str = "zstd"
+    keep_versions: timedelta | None = None
     transaction_id: str | None = None
     writer_name: str | None = None
     adopt: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -46,7 +47,7 @@ def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
     table = None
     checkpoint = None if options.checkpoint is None else local_path(options.checkpoint)
     if checkpoint is None:
-        return prepare(options, schema)
+        return prepare(options, schema, numbered=True)
     state = read_checkpoint(checkpoint)
     # Spark has planned this batch before it asks. A path without a scheme may also be on a file
     # system that only Spark knows, but hardly beside a table on this machine.
@@ -64,18 +65,30 @@ def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
         if state.query is not None:
             check_has_batches(table, state.query, state.planned)
     with not_gone(options.format, options.name, state.planned or 0):
-        return prepare(options, schema, table)
+        return prepare(options, schema, table, numbered=True)
 
 
-def prepare(options: LakehouseOptions, schema: StructType, table: Table | None = None) -> Target:
+def prepare(
+    options: LakehouseOptions,
+    schema: StructType,
+    table: Table | None = None,
+    *,
+    numbered: bool = False,
+) -> Target:
     """The table for rows of this schema; created, or extended by new columns if that is allowed.
 
-    `table`: if it was opened before. Raises ConfigError for rows that do not fit.
+    `table`: if it was opened before; `numbered`: the rows are a batch with a number. Raises
+    ConfigError for rows that do not fit, and TableError for a table that cannot be written.
     """
     rows = _rows(options, schema)
     if table is None:
         table = make_table(options.format, options.name, rows, options.partition_by or ())
+    if numbered or options.transaction_id is not None:
+        table.check_numbers_stay()
     _check_partitions(options, table)
+    if options.keep_versions is not None:
+        with suppress(CommitConflict):  # the next batch does it
+            table.keep_versions(options.keep_versions)
     while (found := _check_rows(options, table, rows)).added:
         try:
             table.add_columns(found.added)
@@ -87,13 +100,14 @@ def prepare(options: LakehouseOptions, schema: StructType, table: Table | None =
 
 
 def check_fit(options: LakehouseOptions, schema: StructType) -> None:
-    """Check that rows of this schema fit, without a change. Raises ConfigError."""
+    """Check that the rows of a query fit, without a change. Raises ConfigError."""
     rows = _rows(options, schema)
     table = find_table(options.format, options.name)
     if table is None:
         check_names(rows)
         check_partitions(rows, options.partition_by or ())
         return
+    table.check_numbers_stay()
     _check_partitions(options, table)
     _check_rows(options, table, rows)
 
@@ -105,6 +119,7 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
         options.upsert.check_names(names)
     table = find_table(options.format, options.name)
     if table is not None:
+        table.check_numbers_stay()
         _check_partitions(options, table)
         _check_added(options, [name for name in names if name not in table.schema.names])
         lacking = [name for name in table.schema.names if name not in names]

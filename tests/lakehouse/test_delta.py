@@ -1,0 +1,160 @@
+"""Delta tables with features and properties of other writers, and the length of their log."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+from tests.support.numbers_table import SCHEMA, rows, written
+
+from jetspark.cli import app
+from jetspark.errors import ConfigError, TableError
+from jetspark.lakehouse import delta
+from jetspark.lakehouse.batches import (
+    added,
+    check_has_batches,
+    commit_batch,
+    commit_files,
+    replaced,
+)
+from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.table import TableName
+from jetspark.lakehouse.upserts import Upsert
+
+if TYPE_CHECKING:
+    from jetspark.lakehouse.table import Table
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return make_table(Format.DELTA, TableName(path=str(tmp_path / "t")), SCHEMA, ())
+
+
+def log_of(table: Table) -> Path:
+    return Path(str(table.name.path), "_delta_log")
+
+
+def _set(table: Table, properties: dict[str, str]) -> None:
+    DeltaTable(str(table.name.path)).alter.set_table_properties(
+        properties, raise_if_not_exists=False
+    )
+    table.refresh()
+
+
+def _require(table: Table, *features: str) -> None:
+    """Another writer lets the table have writer features."""
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": features}
+    path = log_of(table) / f"{table.version + 1:020}.json"
+    path.write_text(json.dumps({"protocol": protocol}) + "\n", "utf-8")
+
+
+@pytest.mark.parametrize("change", [added, replaced, Upsert(("n",))])
+def test_a_feature_that_the_library_cannot_write_is_named_at_once(
+    table: Table, change: Any
+) -> None:
+    files = written(table, 0, 10)
+    _require(table, "appendOnly", "rowTracking", "domainMetadata")
+    began = time.monotonic()
+    with pytest.raises(TableError, match=r"cannot be written: Unsupported table features.*RowTra"):
+        commit_batch(table, "q", 0, files, change=change)
+    with pytest.raises(TableError, match="cannot be written"):
+        commit_files(open_table(Format.DELTA, table.name), files, change)
+    assert time.monotonic() - began < 20
+
+
+def test_a_column_for_a_table_that_cannot_be_written_is_not_tried_for_ever(table: Table) -> None:
+    _require(table, "appendOnly", "inCommitTimestamp")
+    table = open_table(Format.DELTA, table.name)
+    with pytest.raises(TableError, match=r"cannot be written: .*InCommitTimestamp"):
+        table.add_columns([SCHEMA.field("n").with_name("more")])
+    with pytest.raises(TableError, match=r"cannot be written: .*InCommitTimestamp"):
+        table.keep_versions(HOUR)
+
+
+def test_a_commit_whose_answer_was_lost_is_found_and_not_made_again(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = DeltaTable.create_write_transaction
+
+    def lost(table: DeltaTable, files: list[Any], *given: Any, **options: Any) -> None:
+        commit(table, files, *given, **options)
+        if files:
+            raise OSError("connection reset")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
+    for change in (added, replaced):
+        commit_files(table, written(table, 0, 10), change)
+    monkeypatch.undo()
+    assert rows(open_table(Format.DELTA, table.name)) == Counter(range(10))
+
+
+def test_a_table_that_forgets_batches_is_refused(table: Table) -> None:
+    commit_batch(table, "q", 0, written(table, 0, 10), name="flow")
+    _set(table, {"delta.setTransactionRetentionDuration": "interval 0 seconds"})
+    for writer in ("q", "another checkpoint's"):
+        with pytest.raises(ConfigError, match=r"setTransactionRetention.* written twice: remove"):
+            commit_batch(table, writer, 1, written(table, 0, 10), name="flow")
+    commit_files(table, written(table, 10, 20))  # has no number
+    assert rows(open_table(Format.DELTA, table.name)) == Counter(range(20))
+
+
+def _grow_old(folder: Path, span: timedelta, newest: int) -> None:
+    """All files but those of the newest versions were written so long ago."""
+    then = time.time() - span.total_seconds()
+    for path in folder.iterdir():
+        found = re.match(r"\d{20}", path.name)
+        if found and int(found[0]) <= newest:
+            os.utime(path, (then, then))
+
+
+def _versions(table: Table) -> list[int]:
+    return sorted(int(path.stem) for path in log_of(table).glob("*.json"))
+
+
+def test_the_log_is_trimmed_now_and_then_by_the_retention_of_the_table(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta, "_TRIMMED_EVERY", 40)
+    _set(table, {"delta.checkpointInterval": "10"})
+    for batch in range(35):
+        commit_batch(table, "q", batch, written(table, batch, batch + 1))
+        table.refresh()
+    _grow_old(log_of(table), 40 * HOUR, newest=table.version)
+    commit_batch(table, "q", 35, ())
+    assert _versions(table) == list(range(38))  # deltalake itself would have trimmed it now
+    for batch in range(36, 40):
+        commit_batch(table, "q", batch, ())
+        table.refresh()
+    assert _versions(table) == list(range(29, 42))  # from a checkpoint on
+    check_has_batches(table, "q", 40)
+    assert rows(open_table(Format.DELTA, table.name)) == Counter(range(35))
+
+
+@pytest.mark.parametrize(
+    ("keeps", "trims", "first"), [(48, "true", 0), (24, "false", 0), (24, "true", 19)]
+)
+def test_vacuum_trims_the_log_by_the_retention_of_the_table(
+    table: Table, keeps: int, trims: str, first: int
+) -> None:
+    _set(table, {"delta.checkpointInterval": "10", "delta.enableExpiredLogCleanup": trims})
+    table.keep_versions(keeps * HOUR)
+    for batch in range(18):
+        commit_batch(table, "q", batch, written(table, batch, batch + 1))
+        table.refresh()
+    _grow_old(log_of(table), 40 * HOUR, newest=table.version)
+    vacuum = ["table", "vacuum", str(table.name.path), "--keep", "1h"]
+    assert app.run([*vacuum, "--dry-run"]) == 0
+    assert _versions(table)[0] == 0
+    assert app.run(vacuum) == 0
+    assert _versions(table)[0] == first
+    assert rows(open_table(Format.DELTA, table.name)) == Counter(range(18))
