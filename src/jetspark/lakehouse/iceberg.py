@@ -439,8 +439,8 @@ class OpenIceberg:
 
     def _expire(self, old: Sequence[int]) -> None:
         making = self._transaction(whole=True)
-        with ExpireSnapshots(making) as expiring:
-            expiring._snapshot_ids_to_expire.update(old)  # by_ids copies all of them for each
+        with _Expiring(making) as expiring:
+            expiring.by_ids(list(old))
         self._commit(making)
 
     def _transaction(self, *, whole: bool = False) -> Transaction:
@@ -511,6 +511,15 @@ class OpenIceberg:
             key_metadata=None,
             **statistics.to_serialized_dict(),
         )
+
+
+class _Expiring(ExpireSnapshots):
+    """Removes snapshots from the metadata."""
+
+    def by_ids(self, snapshot_ids: list[int]) -> ExpireSnapshots:
+        """These ones. The library's own copies all snapshots, twice for each of these."""
+        self._snapshot_ids_to_expire.update(snapshot_ids)
+        return self
 
 
 class _Asking(NoopCatalog):
