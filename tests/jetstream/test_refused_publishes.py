@@ -9,7 +9,9 @@ import pytest
 from tests.jetstream.eventually import eventually
 
 from jetspark.errors import (
+    JetsparkError,
     MaxPayloadError,
+    NoStreamResponseError,
     NotStoredError,
     PermissionsError,
     PublishFailedError,
@@ -71,6 +73,27 @@ WAYS: dict[str, Callable[..., Awaitable[None]]] = {
     "fast": _fast,
 }
 way = pytest.mark.parametrize("way", WAYS)
+
+
+async def test_a_subject_without_a_stream_is_told_at_once_and_waited_for_once(
+    shared_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    told: asyncio.Queue[JetsparkError] = asyncio.Queue()
+    nowhere = unique("nowhere")
+    async with connect(shared_server.url, error_callback=told.put_nowait) as nc:
+        publisher = nc.jetstream().publisher(window=10, retry_for=1, raise_failures=False)
+        began = asyncio.get_running_loop().time()
+        async with publisher:
+            for number in range(200):
+                await publisher.send(nowhere, b"%d" % number)
+                if number == 0:
+                    error = await asyncio.wait_for(told.get(), 0.9)
+                    assert isinstance(error, NoStreamResponseError)
+        assert asyncio.get_running_loop().time() - began < 10  # each window for itself: 20 s
+        assert [type(failure.error) for failure in publisher.failed] == [
+            NoStreamResponseError
+        ] * 200
+    assert told.empty()
 
 
 @pytest.fixture(autouse=True)

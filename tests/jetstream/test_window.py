@@ -62,7 +62,7 @@ class WindowMachine(RuleBasedStateMachine):
         index = data.draw(st.sampled_from(sorted(self.sent)))
         entry = self.window.take(index)
         assert int(entry[1]) == self.payloads[index]
-        self.window.settled(index)
+        self.window.acknowledged(index)
         self.end(index, "acked")
 
     @precondition(lambda self: self.sent)
@@ -162,6 +162,32 @@ def test_a_refusal_holds_back_new_messages_until_one_has_another_answer() -> Non
     assert window.due(1.0) == [first]
     assert window.again(first) is not None
     assert window.limit == 10
+
+
+def test_a_window_has_waited_for_those_behind_it_until_a_message_is_acknowledged() -> None:
+    window = Window(2, retry_for=30, unknown_again=always)
+    window.open()
+
+    def refused(now: float) -> bool:
+        index = window.reserve("s", b"", None, None)
+        if not (again := window.refused(index, now)):
+            window.take(index)
+            window.settled(index)
+        return again
+
+    assert refused(1.0)
+    window.refused(0, 31.0)
+    window.take(0)
+    window.settled(0)
+    assert not refused(31.1)
+    assert not refused(50.0)
+    taken = window.reserve("s", b"", None, None)
+    window.take(taken)
+    assert window.watched
+    window.acknowledged(taken)
+    assert refused(51.0)  # another time of trouble
+    assert not refused(81.0)
+    assert refused(200.0)  # long after it
 
 
 def test_after_silence_one_message_a_round_probes_for_an_answer() -> None:

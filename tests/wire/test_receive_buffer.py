@@ -67,6 +67,13 @@ def test_large_frame_grows_memory_which_shrinks_afterwards(most: int) -> None:
     assert len(buffer.room()) == 4096
 
 
+def test_a_message_that_is_only_announced_takes_no_memory() -> None:
+    buffer = ReceiveBuffer(4096)
+    line = b"MSG a 1 %d\r\n" % (128 << 20)
+    assert receive(buffer, line, len(line)) == []
+    assert len(buffer.room()) < 4 << 20
+
+
 def test_there_is_room_until_a_control_line_is_too_long() -> None:
     buffer = ReceiveBuffer(10)
     for _ in range(MAX_CONTROL_LINE):

@@ -4,8 +4,9 @@ Rules: attempts at one server are at least `wait` seconds apart, plus jitter. A 
 counts against its server, a success resets the count. A server is removed when the count exceeds
 `max_attempts` (-1: never), or, unless `retry_auth_errors`, when two attempts in a row fail with the
 same authentication error. A server that was tried or lost moves to the end of the list. Servers
-advertised in INFO are added once each. They inherit the scheme and credentials of the server that
-advertised them, and TLS verifies an address against the name that the user wrote (`tls_name`).
+advertised in INFO are added once each, up to MOST_ADVERTISED: anyone may send an INFO before TLS is
+proven, and the event loop handles it at once. They inherit the scheme and credentials of the server
+that advertised them, and TLS verifies an address against the name that the user wrote (`tls_name`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from jetspark.connection.pool_server import PoolServer
 from jetspark.connection.urls import ServerURL, parse_url
 from jetspark.errors import AuthError, ConfigError, JetsparkError, ServerError
+
+MOST_ADVERTISED = 1000
+"""Addresses of one INFO that are looked at."""
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 30.0
@@ -76,31 +81,30 @@ class ServerPool:
         self._clock = clock
         self._randomize = randomize
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
-        self._servers: list[PooledServer] = []
+        self._servers: dict[tuple[str, int], PooledServer] = {}
+        """By key, in the order in which they are tried."""
         self.replace(urls)
 
     def replace(self, urls: Iterable[ServerURL]) -> None:
         """Use these servers instead, randomized if so wanted. Known ones keep their history."""
-        known = {server.key: server for server in self._servers}
-        self._servers = []
+        known, self._servers = self._servers, {}
         for url in urls:
             new = PooledServer(url)
             if (old := known.get(new.key)) is not None:
                 old.url, old.gossiped = url, False
             self._add(old or new)
         if self._randomize:
-            self._rng.shuffle(self._servers)
+            shuffled = list(self._servers.items())
+            self._rng.shuffle(shuffled)
+            self._servers = dict(shuffled)
 
     def _add(self, server: PooledServer) -> bool:
-        if any(known.key == server.key for known in self._servers):
-            return False
-        self._servers.append(server)
-        return True
+        return self._servers.setdefault(server.key, server) is server
 
     @property
     def servers(self) -> tuple[PooledServer, ...]:
         """All of them, in the order in which they are tried."""
-        return tuple(self._servers)
+        return tuple(self._servers.values())
 
     def next(self) -> tuple[PooledServer, float] | None:
         """The server to try next and the seconds to wait before; None when all were removed."""
@@ -108,7 +112,7 @@ class ServerPool:
             return None
         now = self._clock()
         # sorted() keeps the order of equals, so servers that are ready keep theirs.
-        server = self.choose(sorted(self._servers, key=lambda s: max(s.not_before, now)))
+        server = self.choose(sorted(self.servers, key=lambda s: max(s.not_before, now)))
         return server, max(0.0, server.not_before - now)
 
     def choose(self, candidates: Sequence[PooledServer]) -> PooledServer:
@@ -139,7 +143,8 @@ class ServerPool:
         exhausted = 0 <= self._max_attempts < server.reconnects
         refused = self._same_auth_error(server, error) and not self._retry_auth_errors
         if refused or exhausted:
-            self._remove(server)
+            if self._servers.get(server.key) is server:
+                del self._servers[server.key]
             return True
         self._move_back(server)
         return False
@@ -166,7 +171,7 @@ class ServerPool:
 
     def hurry(self) -> None:
         """Skip the waiting times once: a caller asked for a link now."""
-        for server in self._servers:
+        for server in self.servers:
             server.not_before = float("-inf")
 
     @staticmethod
@@ -176,13 +181,8 @@ class ServerPool:
         return previous is not None and previous is server.last_auth_error
 
     def _move_back(self, server: PooledServer) -> None:
-        if server in self._servers:
-            self._servers.remove(server)
-            self._servers.append(server)
-
-    def _remove(self, server: PooledServer) -> None:
-        if server in self._servers:
-            self._servers.remove(server)
+        if self._servers.get(server.key) is server:
+            self._servers[server.key] = self._servers.pop(server.key)
 
     def learn(self, addresses: Iterable[str], via: PooledServer, *, secure: bool) -> list[str]:
         """Add INFO's connect_urls; returns the new ones.
@@ -191,7 +191,7 @@ class ServerPool:
         `via`. An address that cannot be parsed is skipped.
         """
         named: list[PooledServer] = []
-        for address in addresses:
+        for address in islice(addresses, MOST_ADVERTISED):
             try:
                 url = parse_url(address)
             except ConfigError:
@@ -200,7 +200,11 @@ class ServerPool:
         if not named:
             return []
         keys = {server.key for server in named}
-        self._servers = [s for s in self._servers if not s.gossiped or s is via or s.key in keys]
+        self._servers = {
+            key: server
+            for key, server in self._servers.items()
+            if not server.gossiped or server is via or key in keys
+        }
         if self._randomize:
             self._rng.shuffle(named)
         return [str(server.url) for server in named if self._add(server)]

@@ -1,12 +1,16 @@
 """The receive buffer before the kernel: it keeps an incomplete frame for the next read.
 
-A byte is copied a few times at most, and not at all when a read ends with a complete frame. The
-size is bounded by what the frame's control line announces, and for the line by MAX_CONTROL_LINE.
+A byte is copied a few times at most, and not at all when a read ends with a complete frame. Beyond
+_AT_ONCE the size is bounded by twice what has come, whatever the frame's control line announces,
+and for the line by MAX_CONTROL_LINE.
 """
 
 from __future__ import annotations
 
 from jetspark.wire.kernel import MAX_CONTROL_LINE, look
+
+_AT_ONCE = 2 << 20
+"""Bytes that an announced frame is given at once: servers' usual max_payload is 1 MB."""
 
 _LARGEST_KEPT = 4 << 20
 """Bytes. A buffer that grew beyond this for a large frame is replaced by a small one afterwards."""
@@ -72,15 +76,16 @@ class ReceiveBuffer:
     def consumed(self, end: int, need: int) -> None:
         """The bytes before `end` were used; a frame of `need` bytes begins there (0: not known)."""
         data, self._data = self._data, b""
-        rest = len(data) - end
+        rest, self._need = len(data) - end, need
         if max(need, rest) > len(self._memory):
-            self._grow(max(need, rest), data[end:])
+            self._grow(rest, data[end:])
         elif rest and (end or not self._pending):  # else it is in place
             self._view[:rest] = data[end:]
         elif not rest and len(self._memory) > _LARGEST_KEPT:
             self._make(self._size)
-        self._pending, self._need = rest, need
+        self._pending = rest
 
     def _grow(self, wanted: int, kept: bytes | bytearray | memoryview) -> None:
-        self._make(max(wanted, 2 * len(self._memory)))
+        most = max(2 * len(self._memory), min(self._need, _AT_ONCE))
+        self._make(max(wanted, min(self._need, most) if self._need else most))
         self._view[: len(kept)] = kept

@@ -8,7 +8,8 @@ whether only some subjects are refused. When one of them gets a reply, the other
 their order, and then new ones.
 
 Messages are sent again if they are certainly not stored; if that is unknown, `unknown_again`
-decides. After `retry_for` seconds they fail.
+decides. After `retry_for` seconds they fail. Those that are refused later fail at the same time as
+the first one if nothing was acknowledged since: a whole window has waited already.
 
 Threads. `reserve` and `withdraw` are for senders, one at a time, in any thread; all the rest is
 for the event loop's thread; `count`, `limit` and `sent` may be read anywhere. Both sides use one
@@ -46,6 +47,8 @@ class Window:
         "_held_at",
         "_lock",
         "_refused",
+        "_refused_at",
+        "_refused_since",
         "_retry_for",
         "_unknown",
         "_unknown_again",
@@ -84,6 +87,9 @@ class Window:
         self._waiting: set[int] = set()  # of the troubled: to be sent again
         self._refused: set[int] = set()  # of the troubled: that kept new ones out
         self._unknown: set[int] = set()  # of the troubled: they may be stored
+        self._refused_since: float | None = None
+        """When the first message was refused, if none was acknowledged since."""
+        self._refused_at = 0.0  # the last one
         self._held_at = 0
         self._closed = True
         self._lock = Lock()
@@ -124,6 +130,11 @@ class Window:
 
     # -- the loop's thread: answers ------------------------------------------------------------
 
+    def acknowledged(self, index: int) -> None:
+        """A message that was taken is stored. Needed only while the window is `watched`."""
+        self._refused_since = None
+        self.settled(index)
+
     def settled(self, index: int) -> None:
         """A message that was taken has ended. Needed only while the window is `watched`."""
         if self._forget(index) or index >= self._held_at:
@@ -140,7 +151,10 @@ class Window:
 
         `stored`: an earlier attempt may be stored.
         """
-        if self.troubled.setdefault(index, now + self._retry_for) <= now:
+        if self._refused_since is None or now - self._refused_at > self._retry_for:
+            self._refused_since = now
+        self._refused_at = now
+        if self.troubled.setdefault(index, self._refused_since + self._retry_for) <= now:
             return False
         if stored:
             self._unknown.add(index)
@@ -158,8 +172,8 @@ class Window:
 
     @property
     def watched(self) -> bool:
-        """Whether `settled` has to be called."""
-        return self.held or bool(self.troubled)
+        """Whether `settled` and `acknowledged` have to be called."""
+        return self.held or self._refused_since is not None or bool(self.troubled)
 
     def _let_in(self) -> None:
         """Admit new messages; after a hold, first send the waiting ones again."""

@@ -94,6 +94,7 @@ class WindowedPublishing:
         self._round_at = 0.0
         self._refusal: JetsparkError | None = None  # the first one of this time of trouble
         self._warn_at = 0.0
+        self._told = False  # of the first refusal of all
         self._left_at: float | None = None  # when the link was lost
         self._away = 0.0  # seconds without a link
         self._send = NumberedPublishes(publishing, b"").send
@@ -226,7 +227,7 @@ class WindowedPublishing:
                 continue  # late: it has failed, or was sent again and acknowledged twice
             acked += 1
             if watched:
-                window.settled(index)
+                window.acknowledged(index)
             if told is not None:
                 told(from_wire(PubAck, ack_document(payload)))
         self._acked += acked
@@ -253,7 +254,7 @@ class WindowedPublishing:
             self._on_refusal(index, entry, error)
             return
         self.window.take(index)
-        self.window.settled(index)
+        self.window.acknowledged(index)
         self._acked += 1
         self._duplicates += ack.duplicate
         self._plain_ack = plain_ack_head(frame.payload, document) or self._plain_ack
@@ -267,6 +268,9 @@ class WindowedPublishing:
             if window.refused(index, self._clock(), stored=is_in_process(error)):
                 if self._refusal is None:
                     self._refusal, self._warn_at = error, self._clock() + _WARN_AFTER
+                if not self._told:
+                    self._told = True
+                    self._client.report(error)
                 return
             if window.may_be_stored(index):
                 error = no_ack_in_time(f"message {index}", entry[0], self._timeout)
