@@ -1,8 +1,8 @@
-"""Spoiled archives: `python -m tests.fuzz.archives 100000` gives them to kernels and to Backup.
+"""Spoiled archives: `python -m tests.fuzz.archives 100000` gives them to the kernel and to Backup.
 
-The kernels: equal content, rows and errors, nothing but BackupError, and content within what one
-call may unpack. Backup: rows, a BackupError or a DataLossError. With `--sanitize` the C kernel is
-first built with sanitizers.
+The kernel: equal content and errors however it comes in pieces, nothing but BackupError, and
+content within what one call may unpack. Backup: rows, a BackupError or a DataLossError. With
+`--sanitize` the C kernel is first built with sanitizers.
 """
 
 from __future__ import annotations
@@ -39,10 +39,13 @@ def spoiled(data: bytes, rng: random.Random) -> bytes:
     return bytes(out)
 
 
+_MOST_AT_ONCE = 1 << 20
+"""Bytes of content after which the decoder returns; one frame may exceed it."""
+
+
 def unpacked(kernel: Any, data: bytes, step: int) -> tuple[bytes, str | None]:
     """The content of a stream that comes in pieces, and the error."""
     from jetspark.errors import BackupError
-    from jetspark.wire._python_s2 import MOST_AT_ONCE
 
     decoder, content, raw = kernel.S2Decoder(), bytearray(), b""
     sent = 0
@@ -50,7 +53,7 @@ def unpacked(kernel: Any, data: bytes, step: int) -> tuple[bytes, str | None]:
         while True:
             had = len(content)
             end, need = decoder.decode(raw, 0, content)
-            assert len(content) - had < MOST_AT_ONCE + (4 << 20)
+            assert len(content) - had < _MOST_AT_ONCE + (4 << 20)
             raw = raw[end:]
             if not need:
                 continue
@@ -108,8 +111,7 @@ def fuzz(count: int, kernels: list[ModuleType], seed: int = 0, report: int = 0) 
             sent = make.stream_of(spoiled(content, rng) if inside else content, 500)
             sent = sent if inside else spoiled(sent, rng)
             step = rng.choice((1, 7, 100, 10_000))
-            seen = [unpacked(kernel, sent, step) for kernel in kernels]
-            assert seen.count(seen[0]) == len(seen), sent
+            assert unpacked(kernels[-1], sent, step) == unpacked(kernels[-1], sent, len(sent)), sent
             place = make.write_backup(Path(folder), b"", 1, messages, messages)
             (place / "stream.tar.s2").write_bytes(sent)
             try:

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from jetspark.wire._python_highway import highway
-from jetspark.wire._python_s2 import crc32c
+from jetspark.wire import _kernel  # type: ignore[attr-defined]
 
 IDENTIFIER = b"\xff\x06\x00\x00S2sTwO"
 
@@ -45,7 +44,7 @@ def plain_frame(content: bytes) -> bytes:
 
 
 def _masked(content: bytes) -> bytes:
-    crc = crc32c(content)
+    crc: int = _kernel.crc32c(content)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF).to_bytes(4, "little")
 
 
@@ -78,7 +77,8 @@ def record(message: Message, key: bytes, marks: int = 0) -> bytes:
     length = 22 + len(body) + 8 + (4 if headers else 0)
     head = (length | (1 << 31 if headers else 0)).to_bytes(4, "little")
     sized = len(headers).to_bytes(4, "little") if headers else b""
-    checksum = highway(key, numbers + body).to_bytes(8, "little")
+    hashed: int = _kernel.highway(key, numbers + body)
+    checksum = hashed.to_bytes(8, "little")
     text = len(subject).to_bytes(2, "little") + subject
     return head + numbers + text + sized + headers + payload + checksum
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from jetspark.errors import BackupError
-from jetspark.wire.kernel import S2Decoder, look
+from jetspark.wire.kernel import S2Decoder, look, require_archives
 
 _READ = 1 << 20
 _HEAD = 4 + 4 + 10  # of a frame: kind and length, checksum, the size of its content
@@ -22,7 +22,11 @@ class Content:
     """Content as it comes; `more` returns the next bytes of the archive, b"" at its end."""
 
     def __init__(self, more: Callable[[], bytes], *, offset: int = 0) -> None:
-        """`offset`: where in the archive `more` begins, with a frame."""
+        """`offset`: where in the archive `more` begins, with a frame.
+
+        Raises ConfigError without the C kernel.
+        """
+        require_archives()
         self.data = bytearray()
         """The window."""
         self._offset = offset

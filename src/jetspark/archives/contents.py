@@ -13,12 +13,19 @@ from typing import BinaryIO
 import msgspec
 
 from jetspark.archives.content import Content, content_from
-from jetspark.archives.messages import LIST_MAGIC, block_steps, by_marks, is_list, list_steps
+from jetspark.archives.messages import (
+    LIST_MAGIC,
+    block_steps,
+    by_marks,
+    entry_at,
+    is_list,
+    list_steps,
+)
 from jetspark.archives.metadata import METADATA, Metadata, State
 from jetspark.archives.tar import Block, files_of
 from jetspark.errors import BackupError
 from jetspark.timestamps import parse_isotime
-from jetspark.wire.kernel import Deliveries, archive_entry
+from jetspark.wire.kernel import Deliveries
 
 _STATE = b"state.json"
 
@@ -81,7 +88,7 @@ def messages_in(file: BinaryIO, metadata: Metadata) -> int:
 
 
 def _state_in(content: Content) -> dict[str, object]:
-    while (entry := archive_entry(content.data, 0)) is None:
+    while (entry := entry_at(content.data, 0)) is None:
         content.require()
     if entry.name != _STATE or entry.sequence:
         raise BackupError("The archive is damaged: it does not begin with the stream's state.")

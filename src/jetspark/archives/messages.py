@@ -10,16 +10,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from jetspark.archives.content import Content, content_from
 from jetspark.archives.states import BlockState, Deleted
 from jetspark.archives.tar import Block
 from jetspark.errors import BackupError
-from jetspark.wire.kernel import Deliveries, EntryDecoder, RecordDecoder, archive_entry
+from jetspark.wire.kernel import MAX_MESSAGE, Deliveries, EntryDecoder, RecordDecoder
 
 LIST_MAGIC = b"NATSARC1"
 _WIDTH = 2048  # sequences in one bitmap
+_MOST_NAME = 1 << 20
 
 
 def is_list(content: Content) -> bool:
@@ -40,7 +41,7 @@ def list_steps(
     while True:
         behind, other = decoder.decode(content.data, 0, rows)
         while other:
-            entry = archive_entry(content.data, behind)
+            entry = entry_at(content.data, behind)
             assert entry is not None  # noqa: S101 - the decoder has seen it whole
             behind = entry.end
             if not entry.name:
@@ -53,6 +54,49 @@ def list_steps(
         if decoder.last_sequence >= end - 1 and not whole:
             return
         content.require()
+
+
+class Entry(NamedTuple):
+    """An entry of a list of messages that is not a message, such as the stream's state."""
+
+    name: bytes
+    sequence: int
+    """0: not a message."""
+    payload: bytes
+    end: int
+    """The position behind it."""
+
+
+def entry_at(content: bytes | bytearray, pos: int) -> Entry | None:
+    """The entry at `pos`; None while a part of it is missing. Raises BackupError."""
+    numbers = []
+    for _ in range(5):
+        value = shift = 0
+        while True:
+            if pos >= len(content):
+                return None
+            byte = content[pos]
+            pos += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+            if shift == 70:
+                raise _no_entry()
+        numbers.append(value)
+    name, _, sequence, headers, payload = numbers
+    if name > _MOST_NAME or headers + payload > MAX_MESSAGE:
+        raise _no_entry()
+    end = pos + name + headers + payload
+    if end > len(content):
+        return None
+    return Entry(
+        bytes(content[pos : pos + name]), sequence, bytes(content[end - payload : end]), end
+    )
+
+
+def _no_entry() -> BackupError:
+    return BackupError("The archive is damaged: an entry in it has no valid sizes.")
 
 
 def _check_end(content: Content, behind: int) -> None:

@@ -28,7 +28,7 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.timestamps import parse_isotime
-from jetspark.wire.kernel import Deliveries
+from jetspark.wire.kernel import Deliveries, require_archives
 
 _SILENCE_SECONDS = 10.0  # the server gives up after five
 _SILENCE_PART = 1 / 4  # of the reader's time: some snapshots may fail, and a consumer still fits
@@ -49,8 +49,10 @@ def snapshot_steps(
     before the snapshot was proven to be of the stream that the leader has.
 
     Raises MissedHeartbeatError when the server refuses the snapshot, or it breaks off or is
-    damaged: another consumer may continue. UnsupportedByServerError; and as `SnapshotTransfer`.
+    damaged: another consumer may continue. ConfigError without the C kernel;
+    UnsupportedByServerError; and as `SnapshotTransfer`.
     """
+    require_archives()
     if not wanted.blocking:
         require_list(link)
     silence = min(_SILENCE_SECONDS, _SILENCE_PART * timeout)

@@ -219,15 +219,15 @@ static int s2_block(const uint8_t *at, const uint8_t *limit, uint8_t *to, size_t
     return done == size;
 }
 
-int s2_content(const S2Frame *frame, uint8_t *to) {
+Found s2_content(const S2Frame *frame, uint8_t *to) {
     if (frame->identifier || frame->skipped)
-        return 1;
+        return WHOLE;
     if (!frame->compressed)
         memcpy(to, frame->body, frame->content);
     else if (!s2_block(frame->body, frame->body + frame->body_size, to, frame->content))
-        return 0;
+        return WRONG;
     uint32_t crc = crc32c(to, frame->content);
-    return (crc >> 15 | crc << 17) + 0xA282EAD8u == frame->checksum;
+    return (crc >> 15 | crc << 17) + 0xA282EAD8u == frame->checksum ? WHOLE : SPOILED;
 }
 
 /* -- HighwayHash ---------------------------------------------------------------------------------- */
@@ -462,7 +462,7 @@ Found block_record(const uint8_t *at, size_t size, const uint64_t key[4], Stored
     highway_add(&state, text, subject);
     highway_add(&state, rest, rest_size);
     if (highway_end(&state) != le64(hash))
-        return WRONG;
+        return SPOILED;
     uint64_t sequence = le64(at + 4);
     *mark = sequence & TOMBSTONE_BIT ? TOMBSTONE : sequence & ERASED_BIT || !sequence ? ERASED : LIVE;
     record->sequence = sequence & ~(ERASED_BIT | TOMBSTONE_BIT);

@@ -11,7 +11,7 @@
 #define MOST_NAME ((uint64_t)1 << 20)
 #define MOST_MESSAGE ((uint64_t)128 << 20)
 
-typedef enum { PART, WHOLE, WRONG } Found;
+typedef enum { PART, WHOLE, WRONG, SPOILED } Found; /* SPOILED: a checksum does not match */
 
 /* One frame of an S2 or Snappy stream. */
 typedef struct {
@@ -25,8 +25,8 @@ typedef struct {
 
 Found s2_frame(const uint8_t *at, size_t size, int identified, S2Frame *frame);
 
-/* Unpacks a frame's content and compares its checksum; 1, or 0 for damaged bytes. */
-int s2_content(const S2Frame *frame, uint8_t *to);
+/* Unpacks a frame's content and compares its checksum. */
+Found s2_content(const S2Frame *frame, uint8_t *to);
 
 uint32_t crc32c(const uint8_t *at, size_t size);
 uint32_t crc32c_portable(const uint8_t *at, size_t size);

@@ -26,7 +26,7 @@ static PyObject *twin_control;  /* control_event(line) */
 static PyObject *twin_refuse;   /* refuse(data): raises */
 static PyObject *twin_columns;  /* the class Columns */
 static PyObject *twin_pairs;    /* the class HeaderPairs */
-static PyObject *twin_no_frame, *twin_no_entry, *twin_no_record; /* raise what is wrong in an archive */
+static PyObject *backup_error;  /* the class */
 static PyObject *twin_fields, *twin_sequence, *twin_position; /* for unusual reply subjects */
 
 /* -- frames ----------------------------------------------------------------------------------- */
@@ -1080,20 +1080,6 @@ static PyType_Spec decoder_spec = {
 
 #define MOST_AT_ONCE ((Py_ssize_t)1 << 20) /* bytes of content */
 
-/* Calls the twin, which raises the error for the bytes at `pos`. */
-static void refuse_archive(PyObject *twin, const Py_buffer *view, Py_ssize_t pos, PyObject *more) {
-    PyObject *rest = PyBytes_FromStringAndSize((const char *)view->buf + pos, view->len - pos);
-    PyObject *never = NULL;
-    if (rest != NULL && more != NULL)
-        never = PyObject_CallFunctionObjArgs(twin, rest, more, NULL);
-    Py_XDECREF(rest);
-    Py_XDECREF(more);
-    if (never != NULL) {
-        Py_DECREF(never);
-        PyErr_SetString(PyExc_SystemError, "the kernels do not agree on what a damaged archive is");
-    }
-}
-
 static int check_pos(Py_ssize_t pos, const Py_buffer *view) {
     if (pos >= 0 && pos <= view->len)
         return 1;
@@ -1139,24 +1125,27 @@ static PyObject *unpacker_decode(Unpacker *self, PyObject *args) {
         return NULL;
     }
     Py_ssize_t at = pos, to = had;
-    int good = 1;
+    Found content_found = WHOLE;
     crc32c(data, 0); /* makes its table */
     Py_BEGIN_ALLOW_THREADS
     while (at < behind) {
         s2_frame(data + at, (size_t)(view.len - at), 1, &frame);
-        good = s2_content(&frame, (uint8_t *)out.buf + to);
-        if (!good)
+        content_found = s2_content(&frame, (uint8_t *)out.buf + to);
+        if (content_found != WHOLE)
             break;
         to += (Py_ssize_t)frame.content;
         at += (Py_ssize_t)frame.size;
     }
     Py_END_ALLOW_THREADS
     PyBuffer_Release(&out);
-    if (!good)
+    if (content_found != WHOLE)
         failed = PyByteArray_Resize(into, to) < 0;
-    if (!failed && (!good || found == WRONG)) {
+    if (!failed && (content_found != WHOLE || found == WRONG)) {
         self->identified = (char)(self->identified || at > pos);
-        refuse_archive(twin_no_frame, &view, at, PyBool_FromLong(self->identified));
+        PyErr_SetString(backup_error,
+                        content_found == SPOILED ? "The archive is damaged: a checksum does not match."
+                        : content_found == WRONG ? "The archive is damaged: a block cannot be unpacked."
+                                                 : "The archive is damaged, or is not the archive of a stream.");
         failed = 1;
     }
     if (!failed)
@@ -1202,7 +1191,7 @@ typedef struct {
     PyObject_HEAD
     long long start, end, last;
     uint64_t key[4];
-    PyObject *key_object, *tombstones;
+    PyObject *tombstones;
 } Archive;
 
 static int add_stored(Deliveries *into, const Stored *one) {
@@ -1217,7 +1206,6 @@ static int add_stored(Deliveries *into, const Stored *one) {
 
 static void archive_free(Archive *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
-    Py_XDECREF(self->key_object);
     Py_XDECREF(self->tombstones);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
@@ -1255,8 +1243,14 @@ static PyObject *entries_decode(Archive *self, PyObject *args) {
         found = list_entry((const uint8_t *)view.buf + pos, (size_t)(view.len - pos), &entry);
         if (found == PART || (found == WHOLE && entry.sequence == 0))
             break;
-        if (found == WRONG || (long long)entry.sequence <= self->last) {
-            refuse_archive(twin_no_entry, &view, pos, PyLong_FromLongLong(self->last));
+        if (found == WRONG) {
+            PyErr_SetString(backup_error, "The archive is damaged: an entry in it has no valid sizes.");
+            failed = 1;
+            break;
+        }
+        if ((long long)entry.sequence <= self->last) {
+            PyErr_Format(backup_error, "The archive is damaged: message %lld comes after message %lld.",
+                         (long long)entry.sequence, self->last);
             failed = 1;
             break;
         }
@@ -1288,7 +1282,6 @@ static PyObject *records_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     if (self == NULL)
         return NULL;
     read_key(PyBytes_AsString(key), self->key);
-    self->key_object = Py_NewRef(key);
     self->tombstones = PyList_New(0);
     if (self->tombstones == NULL) {
         Py_DECREF(self);
@@ -1310,8 +1303,10 @@ static PyObject *records_decode(Archive *self, PyObject *args) {
                                    self->key, &record, &mark);
         if (found == PART)
             break;
-        if (found == WRONG) {
-            refuse_archive(twin_no_record, &view, pos, Py_NewRef(self->key_object));
+        if (found != WHOLE) {
+            PyErr_SetString(backup_error,
+                            found == SPOILED ? "The archive is damaged: the checksum of a message does not match."
+                                             : "The archive is damaged: a record in it has no valid sizes.");
             failed = 1;
             break;
         }
@@ -1658,10 +1653,12 @@ PyMODINIT_FUNC PyInit__kernel(void) {
     twin_fields = PyObject_GetAttrString(twin, "reply_fields");
     twin_sequence = PyObject_GetAttrString(twin, "stream_sequence");
     twin_position = PyObject_GetAttrString(twin, "stream_position");
-    twin_no_frame = PyObject_GetAttrString(twin, "refuse_frame");
-    twin_no_entry = PyObject_GetAttrString(twin, "refuse_entry");
-    twin_no_record = PyObject_GetAttrString(twin, "refuse_record");
     Py_DECREF(twin);
+    PyObject *errors = PyImport_ImportModule("jetspark.errors");
+    if (errors == NULL)
+        return NULL;
+    backup_error = PyObject_GetAttrString(errors, "BackupError");
+    Py_DECREF(errors);
     if (PyErr_Occurred())
         return NULL;
     PyObject *module = PyModule_Create(&definition);

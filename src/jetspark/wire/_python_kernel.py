@@ -2,14 +2,9 @@
 
 The C kernel replaces it where one was built (see `kernel`). Both return the same results; the C
 kernel calls this one for the rare cases: control frames, unusual reply subjects, protocol errors.
+Archives of streams are decoded by the C kernel only.
 """
 
-from jetspark.wire._python_archive import Entry as Entry
-from jetspark.wire._python_archive import EntryDecoder as EntryDecoder
-from jetspark.wire._python_archive import RecordDecoder as RecordDecoder
-from jetspark.wire._python_archive import archive_entry as archive_entry
-from jetspark.wire._python_archive import refuse_entry as refuse_entry
-from jetspark.wire._python_archive import refuse_record as refuse_record
 from jetspark.wire._python_columns import OTHER_FRAME as OTHER_FRAME
 from jetspark.wire._python_columns import Columns as Columns
 from jetspark.wire._python_columns import Deliveries as Deliveries
@@ -31,6 +26,3 @@ from jetspark.wire._python_messages import deliver as deliver
 from jetspark.wire._python_reply import reply_fields as reply_fields
 from jetspark.wire._python_reply import stream_position as stream_position
 from jetspark.wire._python_reply import stream_sequence as stream_sequence
-from jetspark.wire._python_s2 import MOST_AT_ONCE as MOST_AT_ONCE
-from jetspark.wire._python_s2 import S2Decoder as S2Decoder
-from jetspark.wire._python_s2 import refuse_frame as refuse_frame

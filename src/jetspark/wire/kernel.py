@@ -3,7 +3,7 @@
 The C kernel is used where it was built and can be loaded, else the Python one.
 JETSPARK_KERNEL=python selects the Python one, JETSPARK_KERNEL=c the C one (ConfigError if it cannot
 be loaded). The rest of jetspark imports these names from this module only. For type checkers they
-are those of the Python kernel.
+are those of the Python kernel, and what only the C kernel has is declared here.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from jetspark.wire._python_kernel import (
     MAX_MESSAGE,
     OTHER_FRAME,
     Columns,
-    Entry,
     Event,
     FrameRun,
     HeaderPairs,
     JsonKind,
-    archive_entry,
 )
 
 frame_of: Callable[[Delivered], MessageFrame] = attrgetter("_frame")
@@ -37,10 +35,7 @@ if TYPE_CHECKING:
         Delivered,
         Deliveries,
         DeliveryDecoder,
-        EntryDecoder,
         MessageFrame,
-        RecordDecoder,
-        S2Decoder,
         deliver,
         header_pairs,
         json_columns,
@@ -52,6 +47,68 @@ if TYPE_CHECKING:
 
     IMPLEMENTATION = "c"
     """Which kernel is in use: "c" or "python"."""
+
+    class S2Decoder:
+        """Unpacks an S2 stream, or one of Snappy, that comes in pieces."""
+
+        identified: bool
+        """Whether the stream's first frame has come, which names the format."""
+
+        def decode(self, data: bytes, pos: int, into: bytearray) -> tuple[int, int]:
+            """Append the content of complete frames from `pos` on, each verified.
+
+            Returns (end, need): bytes from `end` on were not used. `need`: at least so many bytes
+            are needed of the frame there; 0 when it stopped after a MiB of content. Raises
+            BackupError for bytes that are not such a stream, after what was in order.
+            """
+
+    class EntryDecoder:
+        """Decodes a list of messages into columns; only sequences from `start` to before `end`.
+
+        From server 2.15 on an archive is a list of entries: the length of the name (uvarint), the
+        time in nanoseconds (varint), sequence, size of the headers, size of the payload (uvarints),
+        the name, headers, payload. Messages have a sequence, and the subject as their name.
+        """
+
+        last_sequence: int
+        """Sequence of the last message, wanted or not."""
+
+        def __init__(self, start: int, end: int) -> None: ...
+
+        def decode(
+            self, content: bytes | bytearray | memoryview, pos: int, into: Deliveries
+        ) -> tuple[int, int]:
+            """Append the messages of complete entries from `pos` on.
+
+            Returns (end, need): need is OTHER_FRAME when the entry at `end` is complete and not a
+            message, and 0 when more is wanted. Raises BackupError for anything else.
+            """
+
+    class RecordDecoder:
+        """Decodes a message block into columns; only sequences from `start` to before `end`.
+
+        Before 2.15 an archive has the server's message blocks, lists of records: length (4 bytes,
+        the highest bit for headers), sequence (8), time (8), length of the subject (2), subject,
+        size of the headers (4, with headers only), headers, payload, checksum (8). Numbers are
+        little-endian.
+        """
+
+        last_sequence: int
+        """Highest sequence, wanted or not; erased ones count."""
+        tombstones: list[int]
+        """Sequences of this and other blocks that were deleted, as this block says."""
+
+        def __init__(self, key: bytes, start: int, end: int) -> None:
+            """`key`: 32 bytes, of the block's checksums."""
+
+        def decode(
+            self, content: bytes | bytearray | memoryview, pos: int, into: Deliveries
+        ) -> int:
+            """Append the messages of complete records from `pos` on; the position behind the last.
+
+            Erased records, and those whose sequence has been there, are left out. Raises
+            BackupError for anything else.
+            """
 
     look: Look
     """Makes of received bytes what the kernel reads: a view for the C kernel, a copy for Python's.
@@ -80,10 +137,7 @@ else:
     Delivered = _implementation.Delivered
     Deliveries = _implementation.Deliveries
     DeliveryDecoder = _implementation.DeliveryDecoder
-    EntryDecoder = _implementation.EntryDecoder
     MessageFrame = _implementation.MessageFrame
-    RecordDecoder = _implementation.RecordDecoder
-    S2Decoder = _implementation.S2Decoder
     deliver = _implementation.deliver
     header_pairs = _implementation.header_pairs
     json_columns = _implementation.json_columns
@@ -92,6 +146,22 @@ else:
     split_frames = _implementation.split_frames
     stream_position = _implementation.stream_position
     stream_sequence = _implementation.stream_sequence
+    if IMPLEMENTATION == "c":
+        EntryDecoder = _implementation.EntryDecoder
+        RecordDecoder = _implementation.RecordDecoder
+        S2Decoder = _implementation.S2Decoder
+    else:
+        EntryDecoder = RecordDecoder = S2Decoder = None
+
+
+def require_archives() -> None:
+    """Raises ConfigError where streams' archives cannot be read: without the C kernel."""
+    if IMPLEMENTATION != "c":
+        raise ConfigError(
+            "Snapshots and backups need jetspark's C kernel, which was not built, or was switched "
+            "off by JETSPARK_KERNEL: install a C compiler and install jetspark again."
+        )
+
 
 __all__ = [
     "IMPLEMENTATION",
@@ -102,7 +172,6 @@ __all__ = [
     "Delivered",
     "Deliveries",
     "DeliveryDecoder",
-    "Entry",
     "EntryDecoder",
     "Event",
     "FrameRun",
@@ -111,13 +180,13 @@ __all__ = [
     "MessageFrame",
     "RecordDecoder",
     "S2Decoder",
-    "archive_entry",
     "deliver",
     "frame_of",
     "header_pairs",
     "json_columns",
     "look",
     "reply_fields",
+    "require_archives",
     "split_frames",
     "stream_position",
     "stream_sequence",

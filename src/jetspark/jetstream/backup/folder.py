@@ -33,6 +33,7 @@ from jetspark.jetstream.backup.archive import ArchiveScan
 from jetspark.jetstream.documents import StreamConfig, StreamState
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.left_folders import Hold, beginning, remove_left
+from jetspark.wire.kernel import require_archives
 
 _OURS: Final = "archive"  # in backup.json, besides config and state
 _READ: Final = 1 << 20
@@ -87,12 +88,16 @@ class StreamBackup:
 
 
 class BackupWriter:
-    """Writes one backup. Raises ConfigError for a folder in use, BackupError when the disk fails.
+    """Writes one backup.
+
+    Raises ConfigError for a folder in use, and without the C kernel; BackupError when the disk
+    fails.
 
     `write` and `complete` may run in other threads than `discard`, which waits for them.
     """
 
     def __init__(self, folder: str | os.PathLike[str], stream: str) -> None:
+        require_archives()
         self._stream = stream
         self.folder = folder_to_write(folder)
         if self.folder.is_symlink():  # it stays, and what it leads to is renamed
