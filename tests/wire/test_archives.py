@@ -17,9 +17,9 @@ from tests.wire.test_kernels import rows_of
 
 from jetspark.archives.content import Content
 from jetspark.archives.messages import entry_at
+from jetspark.bulk.ranges import SequenceRange
 from jetspark.errors import BackupError, ConfigError
 from jetspark.jetstream.backup.folder import BackupWriter
-from jetspark.spark.options import parse_options
 from jetspark.wire import _kernel  # type: ignore[attr-defined]
 from jetspark.wire.kernel import OTHER_FRAME
 
@@ -252,7 +252,7 @@ def test_without_the_c_kernel_one_sentence_says_what_to_install(
     for attempt in (
         lambda: Content(bytes),
         lambda: BackupWriter("nowhere", "S"),
-        lambda: parse_options({"stream": "S", "backfill": "snapshot"}),
+        lambda: SequenceRange("S", 1, 2, snapshot=True),
     ):
         with pytest.raises(ConfigError, match=r"need jetspark's C kernel, .*install a C compiler"):
             attempt()

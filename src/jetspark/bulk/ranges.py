@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from jetspark.bulk.facts import LastMessage, Witness
 from jetspark.errors import ConfigError
+from jetspark.wire.kernel import require_archives
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class SequenceRange:
     def __post_init__(self) -> None:
         if self.start < 1 or self.end < self.start:
             raise ConfigError(f"Not a range of sequences: {self.start} to {self.end}.")
+        if self.snapshot:
+            require_archives()
 
     def __len__(self) -> int:
         return self.end - self.start

@@ -22,7 +22,6 @@ from jetspark.spark.ddl import ambiguous
 from jetspark.spark.option_names import named
 from jetspark.spark.positions import Position, Positions
 from jetspark.subjects import check_name, nearest_name
-from jetspark.wire.kernel import require_archives
 
 DEFAULT_RECORDS_PER_PARTITION = 250_000
 DEFAULT_TRIGGER_DELAY = 15 * 60.0
@@ -310,7 +309,6 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def _check_backfill(reading: Mapping[str, Any]) -> None:
-    require_archives()
     for name, target in (("soleReader", "sole_reader"), ("interestConsumer", "interest_consumer")):
         if reading.get(target):
             raise ConfigError(
