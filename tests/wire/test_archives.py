@@ -252,7 +252,7 @@ def test_without_the_c_kernel_one_sentence_says_what_to_install(
     for attempt in (
         lambda: Content(bytes),
         lambda: BackupWriter("nowhere", "S"),
-        lambda: SequenceRange("S", 1, 2, None, snapshot=True),
+        lambda: SequenceRange("S", 1, 2, "", snapshot=True),
     ):
         with pytest.raises(ConfigError, match=r"need jetspark's C kernel, .*install a C compiler"):
             attempt()
