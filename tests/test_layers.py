@@ -136,6 +136,7 @@ LONGER: dict[str, str] = {
     "jetspark/jetstream/pulling/continuous_pull.py": "one pull, with its requests and their ends",
     "jetspark/connection/supervisor.py": "one logical link: how it begins, is lost and ends",
     "jetspark/kv/lock.py": "one lock: taken, renewed, lost, released",
+    "jetspark/connection/session.py": "one link, from its opening to its end",
     "jetspark/errors.py": "the tree of exceptions is one idea, and its drawing a third of it",
     "jetspark/bulk/reader.py": "the one loop that reads a range to its proven end",
     "jetspark/lakehouse/delta.py": "a table of the format: how it is read and changed",

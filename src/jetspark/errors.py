@@ -294,8 +294,8 @@ class AccountAuthExpiredError(AuthError):
 class ServerError(JetsparkError):
     """A -ERR of the server, `text` as it came."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(f"The server reports: {text}.")
+    def __init__(self, text: str, advice: str = "") -> None:
+        super().__init__(f"The server reports: {text}.{advice}")
         self.text = text
 
 
@@ -314,7 +314,7 @@ class PermissionsError(ServerError):
         queue: str | None = None,
         sid: int | None = None,
     ) -> None:
-        super().__init__(text)
+        super().__init__(text, " `jetspark acl` prints the permissions that each role needs.")
         self.sid = sid
         self.operation = operation
         self.subject = subject

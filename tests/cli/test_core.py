@@ -316,7 +316,10 @@ def test_a_subject_that_may_not_be_published_to_is_an_error(
     )
     url = f"nats://u:p@127.0.0.1:{server.port}"
     assert app.run(["pub", "no", "x", "--server", url]) == app.FAILED
-    assert 'Permissions Violation for Publish to "no"' in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        'The server reports: Permissions Violation for Publish to "no". `jetspark acl` prints the '
+        "permissions that each role needs.\n"
+    )
     assert app.run(["pub", "yes", "x", "--server", url]) == app.DONE
 
 

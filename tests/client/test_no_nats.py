@@ -78,7 +78,8 @@ def test_connecting_to_a_web_server_suggests_a_wrong_port() -> None:
             assert isinstance(error, ConnectionFailure)
             assert str(error) == (
                 f"{url} accepted the connection and sent nothing within 0.3 s: a NATS server "
-                "speaks first, so is this its client port?"
+                "speaks first, so is this its client port? If it has handshake_first, set "
+                "tls_first."
             )
 
 

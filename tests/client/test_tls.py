@@ -18,7 +18,7 @@ from tests.support.scripted_server import ScriptedServer
 import jetspark
 from jetspark.bulk.link import connect as connect_blocking
 from jetspark.connection.options import make_options
-from jetspark.errors import ConfigError, ConnectTimeoutError, TLSError
+from jetspark.errors import ConfigError, ConnectionFailure, ConnectTimeoutError, TLSError
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
@@ -49,6 +49,45 @@ async def test_tls_comes_first_where_the_server_wants_it(
         await connect(localhost(server), **options, connect_timeout=0.2)
     with pytest.raises(TLSError):
         await connect(localhost(server), tls_first=True)
+
+
+async def test_a_refusal_of_tls_names_the_option_that_helps(
+    make_server: MakeServer, connect: Connect, certificates: Certificates, needs_server: Any
+) -> None:
+    needs_server("2.10.4")
+    ca = {"tls_ca_file": str(certificates.ca)}
+    plain = make_server(certificates.server_config())
+    strict = make_server(certificates.server_config(verify=True))
+    first = make_server(certificates.server_config(handshake_first=True).replace(": 5", ": 1"))
+    for server, options, told in (
+        (plain, {}, "issuer certificate; name its authority with tls_ca_file."),
+        (
+            plain,
+            {**ca, "tls_hostname": "x.example"},
+            "certificate is not valid for 'x.example'; connect to a name of the certificate, or "
+            "set tls_hostname to one.",
+        ),
+        (plain, {**ca, "tls_first": True}, "; tls_first is for servers with handshake_first."),
+        (strict, ca, "; if the server wants a client's certificate, name it with tls_cert_file."),
+        (
+            first,
+            ca,
+            "closed the connection before it said anything: if it has handshake_first, set "
+            "tls_first.",
+        ),
+    ):
+        chosen: dict[str, Any] = {"connect_timeout": 30, **options}
+        errors = []
+        with pytest.raises(ConnectionFailure) as caught:
+            await connect(localhost(server), **chosen)
+        errors.append(caught.value)
+        with pytest.raises(ConnectionFailure) as caught:
+            await asyncio.to_thread(connect_blocking, make_options(localhost(server), **chosen))
+        errors.append(caught.value)
+        assert len({type(error) for error in errors}) == 1
+        for error in errors:
+            assert str(error).endswith(told)
+            assert "_ssl.c" not in str(error)
 
 
 async def test_a_server_without_tls_first_is_reported_as_such(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import socket
-import ssl
 from typing import Protocol
 
 from jetspark.bulk.blocking_websocket import open_websocket
 from jetspark.bulk.sockets import open_socket
+from jetspark.connection.opening import reason_of, tls_failure
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
@@ -37,20 +37,24 @@ def dial(options: ConnectOptions, server: ServerURL) -> SocketLike:
 
 
 def start_tls(
-    sock: SocketLike, context: ssl.SSLContext, hostname: str, server: ServerURL
+    sock: SocketLike, options: ConnectOptions, server: ServerURL, hostname: str
 ) -> socket.socket:
-    """TLS over a socket, its certificate verified against `hostname`. Raises TLSError."""
+    """TLS over a socket, its certificate verified against `hostname`.
+
+    Raises TLSError; ConfigError for unusable TLS files.
+    """
+    context = options.make_ssl_context()
     if not isinstance(sock, socket.socket):
         raise TLSError("TLS is below a WebSocket: the URL must be wss://.", server=str(server))
     try:
         return context.wrap_socket(sock, server_hostname=hostname)
     except (OSError, ValueError) as error:  # ssl.SSLError; ValueError for an impossible host name
-        raise TLSError(f"TLS with {server} failed: {error}.", server=str(server)) from error
+        raise tls_failure(str(server), error, options) from error
 
 
 def broken(server: str, error: OSError | None) -> BrokenSocketError:
     """The error for a socket that failed, or (None) that the server closed."""
-    reason = "closed by the server" if error is None else (error.strerror or str(error))
+    reason = "closed by the server" if error is None else reason_of(error)
     return BrokenSocketError(f"The connection to {server} broke: {reason}.", server=server)
 
 
@@ -58,7 +62,7 @@ def _websocket(sock: socket.socket, options: ConnectOptions, server: ServerURL) 
     try:
         if server.secure:
             hostname = options.tls_hostname_of(server)
-            sock = start_tls(sock, options.make_ssl_context(), hostname, server)
+            sock = start_tls(sock, options, server, hostname)
         return open_websocket(sock, options, server)
     except BaseException as error:
         sock.close()

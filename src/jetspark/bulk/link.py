@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import random
 import secrets
+import ssl
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jetspark.bulk.dialing import broken, dial, start_tls
-from jetspark.connection.handshake import Receive, Send, StartTLS, handshake, no_answer, no_nats
+from jetspark.connection.handshake import (
+    Receive,
+    Send,
+    StartTLS,
+    closed,
+    handshake,
+    no_answer,
+    no_nats,
+)
+from jetspark.connection.opening import tls_failure, too_early
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.server_errors import meaning_of
 from jetspark.connection.urls import ServerURL
@@ -107,9 +117,8 @@ class BlockingLink:
                     case StartTLS(hostname):
                         answer = None
                         if self._buffer.pending or self._ready:
-                            raise ProtocolError("The server sent bytes before the TLS handshake.")
-                        context = options.make_ssl_context()
-                        self._socket = start_tls(self._socket, context, hostname, server)
+                            raise too_early(str(server), options)
+                        self._socket = start_tls(self._socket, options, server, hostname)
         except StopIteration as done:
             info: ServerInfo = done.value
             return info
@@ -117,6 +126,12 @@ class BlockingLink:
             greeted = greeted or options.tls_first  # then the client speaks first
             waited, received = self._timeout, self._buffer.pending
             raise no_answer(str(server), waited, greeted=greeted, received=received) from None
+        except BrokenSocketError as error:
+            if isinstance(error.__cause__, ssl.SSLError):  # TLS 1.3 refuses after the handshake
+                raise tls_failure(str(server), error.__cause__, options) from error
+            if greeted or options.tls_first or error.__cause__ is not None:
+                raise
+            raise closed(str(server), greeted=False) from None
         except ProtocolError as error:
             if greeted:
                 raise

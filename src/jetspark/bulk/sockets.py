@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import socket
 
-from jetspark.connection.opening import Attempts, call_dialer
+from jetspark.connection.opening import Attempts, call_dialer, reason_of
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.proxy import Proxy, ask_proxy, following
-from jetspark.connection.urls import NO_HOST, ServerURL
+from jetspark.connection.urls import ServerURL
 from jetspark.errors import ConnectTimeoutError, ServerRefusedError
 
 
@@ -34,7 +34,7 @@ def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
             f"No connection to {server}{way} within {timeout:g} s.", server=str(server)
         ) from None
     except (UnicodeError, OSError) as error:
-        reason = NO_HOST if isinstance(error, UnicodeError) else (error.strerror or str(error))
+        reason = reason_of(error)
         if proxy is not None:
             sentence = f"No proxy at {proxy}: {reason}."
         elif isinstance(error, UnicodeError):

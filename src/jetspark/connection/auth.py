@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from jetspark.connection.credentials import (
     Identity,
@@ -59,13 +60,22 @@ def identity_of(options: ConnectOptions) -> Identity | None:
     return None
 
 
-def refusal(error: JetsparkError, jwt: str) -> JetsparkError:
-    """The exception for a refused CONNECT: the server does not say that a JWT has expired.
+def refusal(error: JetsparkError, given: Mapping[str, str]) -> JetsparkError:
+    """The exception for a refused CONNECT with these credentials.
 
-    This machine's clock decides, which is safe: the CONNECT has been refused in any case.
+    The server does not say that a JWT has expired. This machine's clock decides, which is safe: the
+    CONNECT has been refused in any case.
     """
-    expires = jwt_expiry(jwt)
-    if isinstance(error, AuthorizationError) and expires is not None and expires <= time.time():
+    if not isinstance(error, AuthorizationError):
+        return error
+    if not given:
+        return AuthorizationError(
+            f"{error.server} wants credentials, and none were given (authorization violation): put "
+            "user and password or a token into the URL, or name a context or a creds file.",
+            server=error.server,
+        )
+    expires = jwt_expiry(given.get("jwt", ""))
+    if expires is not None and expires <= time.time():
         return AuthExpiredError(
             f"{error.server} refused the user's JWT, which has expired.", server=error.server
         )

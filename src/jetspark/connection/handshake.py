@@ -18,7 +18,12 @@ from jetspark.connection.auth import credentials_of, refusal
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.server_errors import error_of
 from jetspark.connection.urls import ServerURL
-from jetspark.errors import ConnectTimeoutError, ProtocolError, SecureConnectionWantedError
+from jetspark.errors import (
+    BrokenSocketError,
+    ConnectTimeoutError,
+    ProtocolError,
+    SecureConnectionWantedError,
+)
 from jetspark.wire import frames
 from jetspark.wire.documents import ConnectDocument, ServerInfo, encode_document, parse_info
 from jetspark.wire.events import Err, Event, Frame, Info, Ping, Pong
@@ -60,9 +65,21 @@ def no_answer(
         return ConnectTimeoutError(f"{server} did not answer within {seconds:g} s.", server=server)
     sent = f"{received:,} bytes but no whole line" if received else "nothing"
     begins = "begins with one" if received else "speaks first"
+    first = "" if received else " If it has handshake_first, set tls_first."
     return ConnectTimeoutError(
         f"{server} accepted the connection and sent {sent} within {seconds:g} s: a NATS server "
-        f"{begins}, so is this its client port?",
+        f"{begins}, so is this its client port?{first}",
+        server=server,
+    )
+
+
+def closed(server: str, *, greeted: bool) -> BrokenSocketError:
+    """For a link that the server has ended."""
+    if greeted:
+        return BrokenSocketError(f"{server} closed the connection.", server=server)
+    return BrokenSocketError(
+        f"{server} closed the connection before it said anything: if it has handshake_first, set "
+        "tls_first.",
         server=server,
     )
 
@@ -102,6 +119,7 @@ def handshake(
     if secure and not below:
         yield StartTLS(options.tls_hostname_of(server))
 
+    credentials = credentials_of(options, server, info.nonce)
     document = ConnectDocument(
         verbose=options.verbose,
         pedantic=options.pedantic,
@@ -113,7 +131,7 @@ def handshake(
         version=client_version,
         protocol=1,
         name=options.name or f"jetspark-{platform.node()}",
-        **credentials_of(options, server, info.nonce),
+        **credentials,
     )
     yield Send(frames.connect(encode_document(document)) + frames.PING)
     while True:
@@ -121,7 +139,7 @@ def handshake(
         if isinstance(event, Pong):
             return info
         if isinstance(event, Err):
-            raise refusal(error_of(event.text, str(server)), document.jwt)
+            raise refusal(error_of(event.text, str(server)), credentials)
         if isinstance(event, Info):
             info = parse_info(event.document)
         if isinstance(event, Ping):

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConfigError, user_error
+from jetspark.connection.urls import NO_HOST
+from jetspark.errors import ConfigError, TLSError, user_error
+
+# Where in the library it happened.
+_OPENSSL: Final = re.compile(r"^\[[^]]*\] | \(_ssl\.c:\d+\)$")
+# Of OpenSSL: no issuer that is known, or signed by itself; another host's or address's.
+_UNTRUSTED: Final = (2, 18, 19, 20, 21)
+_ANOTHER_NAME: Final = (62, 64)
 
 
 def call_dialer(options: ConnectOptions, host: str, port: int) -> socket.socket:
@@ -63,3 +73,45 @@ class Attempts:
         except BaseException:
             sock.close()
             raise
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a link could not be made or ended, for a sentence."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message.removesuffix(".")
+    if isinstance(error, ssl.SSLError):
+        return _OPENSSL.sub("", str(error))
+    if isinstance(error, ConnectionRefusedError | ConnectionResetError) and error.errno:
+        return os.strerror(error.errno)  # asyncio's own text repeats the address
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, UnicodeError):
+        return NO_HOST
+    return str(error).removesuffix(".") or type(error).__name__
+
+
+def tls_failure(server: str, error: OSError | ValueError, options: ConnectOptions) -> TLSError:
+    """What to say when there is no TLS, with the option that may help."""
+    why = getattr(error, "reason", None) or ""
+    code = getattr(error, "verify_code", 0)
+    if code in _UNTRUSTED:
+        advice = "; name its authority with tls_ca_file"
+    elif code in _ANOTHER_NAME:
+        advice = "; connect to a name of the certificate, or set tls_hostname to one"
+    elif "CERTIFICATE_REQUIRED" in why or "HANDSHAKE_FAILURE" in why:
+        advice = "; if the server wants a client's certificate, name it with tls_cert_file"
+    elif "ALERT" not in why and not code:
+        advice = _not_first(options)
+    else:
+        advice = ""
+    return TLSError(f"TLS with {server} failed: {reason_of(error)}{advice}.", server=server)
+
+
+def too_early(server: str, options: ConnectOptions) -> TLSError:
+    """For bytes in the clear, which must not pass for bytes that came through TLS."""
+    text = f"{server} sent bytes before TLS began{_not_first(options)}."
+    return TLSError(text, server=server)
+
+
+def _not_first(options: ConnectOptions) -> str:
+    return "; tls_first is for servers with handshake_first" if options.tls_first else ""

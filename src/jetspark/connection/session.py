@@ -16,13 +16,22 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jetspark.connection.handshake import Receive, Send, StartTLS, handshake, no_answer, no_nats
+from jetspark.connection.handshake import (
+    Receive,
+    Send,
+    StartTLS,
+    closed,
+    handshake,
+    no_answer,
+    no_nats,
+)
+from jetspark.connection.opening import reason_of, tls_failure, too_early
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import Route
 from jetspark.connection.server_errors import meaning_of
 from jetspark.connection.session_owner import SessionOwner
 from jetspark.connection.tls_state import TLSState
-from jetspark.connection.transport import Dial, Transport, reason_of
+from jetspark.connection.transport import Dial, Transport
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
     BrokenSocketError,
@@ -31,7 +40,6 @@ from jetspark.errors import (
     ProtocolError,
     ServerRefusedError,
     StaleConnectionError,
-    TLSError,
     user_error,
 )
 from jetspark.version import __version__
@@ -128,7 +136,7 @@ class Session:
         except (TimeoutError, JetsparkError):
             raise
         except ssl.SSLError as error:
-            raise _tls_error(server, error) from error
+            raise tls_failure(server, error, self._options) from error
         except (OSError, ValueError) as error:
             raise ServerRefusedError(
                 f"No server at {server}: {reason_of(error)}.", server=server
@@ -168,16 +176,14 @@ class Session:
         if self.lost is not None:
             raise self.lost
         if self._early:
-            # Plain-text bytes must not pass for bytes that came through TLS.
-            hint = "; it is not one for tls_first" if self._options.tls_first else ""
-            raise TLSError(f"{server} sent bytes before TLS began{hint}.", server=server)
+            raise too_early(server, self._options)
         self._parser = Parser()
         try:
             await self._transport.start_tls(context, hostname)
         except TimeoutError:
             raise
         except (OSError, ValueError) as error:
-            raise _tls_error(server, error) from error
+            raise tls_failure(server, error, self._options) from error
 
     def abort(self) -> None:
         """End the link now; the owner is told when the session was started."""
@@ -341,12 +347,12 @@ class Session:
         """Called by the transport."""
         server = str(self.server)
         if isinstance(error, ssl.SSLError):
-            self._end(_tls_error(server, error))
+            self._end(tls_failure(server, error, self._options))
         elif error is not None:
             text = f"The connection to {server} broke: {reason_of(error)}."
             self._end(BrokenSocketError(text, server=server))
         else:
-            self._end(BrokenSocketError(f"{server} closed the connection.", server=server))
+            self._end(closed(server, greeted=self._greeted or self._options.tls_first))
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
@@ -394,7 +400,3 @@ def _closed_before_pong(cause: JetsparkError) -> ConnectionClosedError:
     error = ConnectionClosedError("The link was lost: what was published last may not have come.")
     error.__cause__ = cause
     return error
-
-
-def _tls_error(server: str, cause: OSError | ValueError) -> TLSError:
-    return TLSError(f"TLS with {server} failed: {reason_of(cause)}.", server=server)

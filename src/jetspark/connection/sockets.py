@@ -11,10 +11,9 @@ import socket
 from functools import partial
 from typing import Any
 
-from jetspark.connection.opening import Attempts, call_dialer
+from jetspark.connection.opening import Attempts, call_dialer, reason_of
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.proxy import Proxy, ask_proxy, following
-from jetspark.connection.transport import reason_of
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import ServerRefusedError
 

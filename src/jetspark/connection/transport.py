@@ -7,13 +7,12 @@ layers above do not know the transport: `tcp_transport` and `websocket_transport
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
 from jetspark.connection.tls_state import TLSState
-from jetspark.connection.urls import NO_HOST, ServerURL
+from jetspark.connection.urls import ServerURL
 
 
 class Receiver(Protocol):
@@ -65,16 +64,3 @@ class Transport(Protocol):
 Dial: TypeAlias = Callable[[ServerURL, Receiver], Awaitable[Transport]]
 """Opens a transport to a server. Raises OSError (ssl.SSLError is one), UnicodeError for a name
 that no host can have, or a JetsparkError."""
-
-
-def reason_of(error: BaseException) -> str:
-    """Why a link could not be made or ended, for a sentence."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return error.verify_message
-    if isinstance(error, ConnectionRefusedError | ConnectionResetError) and error.errno:
-        return os.strerror(error.errno)  # asyncio's own text repeats the address
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    if isinstance(error, UnicodeError):
-        return NO_HOST
-    return str(error) or type(error).__name__
