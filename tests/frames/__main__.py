@@ -1,8 +1,10 @@
 """`python -m tests.frames --runs 10000 --seed 1`: every frame of every call spoiled, in every way.
 
-With `--leaf` the frames are those between a leaf node and its hub. `--only CALL` (any number of
-times), `--kind KIND` and `--position N` choose; without `--runs` each position is spoiled once.
-Exit code 1 when a run was wrong.
+With `--calls` it is what the source and the sink of Spark ask a server: done, and the answer lost;
+not done, and no answer; late; an error in place of the answer. With `--leaf` the frames are those
+between a leaf node and its hub. `--only CALL` (any number of times), `--kind KIND` and
+`--position N` choose; without `--runs` each position is spoiled once. Exit code 1 when a run was
+wrong.
 """
 
 from __future__ import annotations
@@ -16,8 +18,19 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from tests.frames.campaign import SCRIPTS, LeafPlace, Outcome, Place, campaign, run, table
-from tests.support.frame_proxy import KINDS, FrameProxy
+from tests.frames.campaign import (
+    CALLS,
+    OF_SPARK,
+    SCRIPTS,
+    WAYS,
+    LeafPlace,
+    Outcome,
+    Place,
+    campaign,
+    run,
+    table,
+)
+from tests.support.frame_proxy import KINDS, OF_ANSWERS, OF_QUESTIONS, FrameProxy
 from tests.support.leaf import HubAndLeaf
 from tests.support.ports import free_port
 
@@ -55,8 +68,8 @@ async def _main(options: argparse.Namespace) -> list[Outcome]:
             print(f"{done} runs, {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
 
     async with a_leaf_node() if options.leaf else one_server() as place:
-        scripts = options.only or list(SCRIPTS)
-        kinds = options.kind or KINDS
+        scripts = options.only or list(CALLS if options.calls else SCRIPTS)
+        kinds = options.kind or (WAYS if options.calls else KINDS)
         if options.position is not None:
             return [
                 await run(place, script, kind, options.position)
@@ -80,12 +93,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--parallel", type=int, default=12)
     parser.add_argument("--leaf", action="store_true")
-    parser.add_argument("--only", action="append", choices=list(SCRIPTS), metavar="CALL")
-    parser.add_argument("--kind", action="append", choices=KINDS)
+    parser.add_argument("--calls", action="store_true")
+    parser.add_argument("--only", action="append", choices=[*SCRIPTS, *OF_SPARK], metavar="CALL")
+    parser.add_argument("--kind", action="append", choices=(*KINDS, *OF_QUESTIONS, *OF_ANSWERS))
     parser.add_argument("--position", type=int)
     parser.add_argument("--table", type=Path, help="where the Markdown table goes")
     parser.add_argument("--verbose", action="store_true", help="tell each run")
     options = parser.parse_args()
+    print(f"seed {options.seed}", file=sys.stderr)
     logging.getLogger("jetspark").setLevel(logging.CRITICAL)
     outcomes = asyncio.run(_main(options))
     text = table(outcomes)

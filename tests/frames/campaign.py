@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, TypeAlias
 
-from tests.frames import reading, writing
+from tests.frames import reading, spark, writing
 from tests.frames.scene import PATIENCE, Scene, within
-from tests.support.frame_proxy import KINDS, FrameProxy, Kind
+from tests.support.frame_proxy import KINDS, OF_ANSWERS, OF_QUESTIONS, FrameProxy, Kind
 
 import jetspark
 from jetspark.connection.events import ConnectionStatus
@@ -34,6 +34,16 @@ Script: TypeAlias = Callable[[Scene], Awaitable[None]]
 SCRIPTS: Final[dict[str, Script]] = {
     script.__name__: script for script in (*reading.SCRIPTS, *writing.SCRIPTS)
 }
+"""What a client does, and what is read and written in bulk."""
+OF_SPARK: Final[dict[str, Script]] = {script.__name__: script for script in spark.SCRIPTS}
+
+CALLS: Final = (
+    *("bulk_range", "bulk_direct", "snapshot", "bulk_publish", "exactly_once"),
+    *OF_SPARK,
+)
+"""What the source and the sink of Spark ask a server."""
+WAYS: Final[tuple[Kind, ...]] = ("drop", "late", "cut", *OF_QUESTIONS, *OF_ANSWERS)
+"""Done and not heard of, also late; not done; done, and said to have failed."""
 
 LIMIT: Final = 60.0
 """Seconds for a whole run; what each call may take is in the scripts."""
@@ -163,7 +173,7 @@ async def _run_one(place: Place, script: str, kind: Kind, position: int, number:
             async with within(LIMIT, "the run"):
                 start = time.monotonic()
                 try:
-                    await SCRIPTS[script](scene)
+                    await (SCRIPTS | OF_SPARK)[script](scene)
                 except JetsparkError as error:
                     told = type(error).__name__
                 seconds = time.monotonic() - start
@@ -253,9 +263,9 @@ def _factory(
     return task
 
 
-async def positions(place: Place, scripts: Sequence[str]) -> dict[str, int]:
-    """How many frames there are without a fault. AssertionError when that is not right."""
-    outcomes = await asyncio.gather(*(run(place, script, "drop", _NOWHERE) for script in scripts))
+async def positions(place: Place, scripts: Sequence[str], kind: Kind = "drop") -> dict[str, int]:
+    """How many such frames there are without a fault. AssertionError when that is not right."""
+    outcomes = await asyncio.gather(*(run(place, script, kind, _NOWHERE) for script in scripts))
     for outcome in outcomes:
         assert not outcome.wrong, f"without a fault: {outcome}"
         assert not outcome.told, f"without a fault: {outcome}"
@@ -274,12 +284,18 @@ async def campaign(
 ) -> list[Outcome]:
     """Each position once, in an order by `seed`; with `runs`, so many, again and again if more."""
     asyncio.get_running_loop().set_task_factory(_factory)  # type: ignore[arg-type]
-    there = await positions(place, scripts)
+    all_answers = await positions(place, scripts)
+    there = {
+        kind: await positions(place, scripts, kind)
+        if kind in (*OF_QUESTIONS, *OF_ANSWERS)
+        else all_answers
+        for kind in kinds
+    }
     cases = [
         (script, kind, position)
-        for script, last in there.items()
-        for kind in kinds
-        for position in range(1, last + 1)
+        for kind, last in there.items()
+        for script in scripts
+        for position in range(1, last[script] + 1)
     ]
     rng = random.Random(seed)
     todo: list[tuple[str, Kind, int]] = []

@@ -12,7 +12,7 @@ from tests.support.frame_proxy import Fault, FrameProxy, Kind
 
 from jetspark.bulk import links
 from jetspark.connection.options import ConnectOptions, make_options
-from jetspark.errors import JetsparkError
+from jetspark.errors import JetsparkError, MessageNotFoundError
 from jetspark.full_client import Client, JetStream
 
 T = TypeVar("T")
@@ -71,12 +71,18 @@ class Scene:
             await self.near.publish(self.subject, payload)
         return payloads
 
-    async def stored(self) -> list[bytes]:
-        """The payloads that the stream holds."""
+    async def stored(self, subject: str | None = None) -> list[bytes]:
+        """The payloads that the stream holds; of a subject, also with gaps."""
         state = (await self.near.stream_info(self.name)).state
         found = []
         for seq in range(state.first_seq, state.last_seq + 1):
-            found.append((await self.near.get_msg(self.name, seq, direct=False)).data)
+            try:
+                message = await self.near.get_msg(self.name, seq, direct=False)
+            except MessageNotFoundError:
+                assert subject is not None, f"nothing has sequence {seq}"
+                continue
+            if subject in (None, message.subject):
+                found.append(message.data)
         return found
 
     def has_reported(self, error: type[JetsparkError]) -> bool:
@@ -87,13 +93,17 @@ class Scene:
         options = make_options(
             self.url, jetstream_domain=self.domain, inbox_prefix=f"_INBOX_{self.name}"
         )
+        self.close_later(options)
+        return options
+
+    def close_later(self, options: ConnectOptions) -> None:
+        """The links that were made with these options, at the end."""
 
         def close() -> None:
             for link, _ in links._idle.pop(options, []):
                 link.close()
 
         self.cleaning.append(close)
-        return options
 
     async def clean(self) -> None:
         for step in self.cleaning:

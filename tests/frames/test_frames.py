@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.frames.__main__ import a_leaf_node
-from tests.frames.campaign import SCRIPTS, Outcome, Place, campaign
+from tests.frames.campaign import CALLS, SCRIPTS, WAYS, Outcome, Place, campaign
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,15 @@ async def test_whichever_frame_is_disturbed_the_result_is_right_or_a_typed_error
         outcomes = await campaign(Place(shared_server), runs=200, seed=7)
     check(outcomes)
     assert len({outcome.script for outcome in outcomes}) > len(SCRIPTS) * 0.9
+
+
+async def test_whichever_call_of_spark_s_source_or_sink_is_lost_no_row_is_or_comes_twice(
+    shared_server: NatsServer, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")  # interestConsumer
+    async with asyncio.timeout(300):
+        outcomes = await campaign(Place(shared_server), CALLS, kinds=WAYS, runs=60, seed=7)
+    check(outcomes)
 
 
 @pytest.mark.parametrize("kind", ["drop", "cut"])

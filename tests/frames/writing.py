@@ -185,21 +185,7 @@ async def exactly_once(scene: Scene) -> None:
         for number in range(2):
             expected += [b"%d-%d" % (number, row) for row in range(8)]
             await retried(lambda it=number: asyncio.to_thread(commit, it), 3)  # type: ignore[misc]
-    found = [
-        (await scene.near.get_msg(scene.name, seq, direct=False))
-        for seq in range(1, (await scene.near.stream_info(scene.name)).state.last_seq + 1)
-        if await _is_there(scene, seq)
-    ]
-    payloads = [msg.data for msg in found if msg.subject == subject.decode()]
-    assert Counter(payloads) == Counter(expected)
-
-
-async def _is_there(scene: Scene, seq: int) -> bool:
-    try:
-        await scene.near.get_msg(scene.name, seq, direct=False)
-    except JetsparkError:
-        return False
-    return True
+    assert Counter(await scene.stored(subject.decode())) == Counter(expected)
 
 
 SCRIPTS = [

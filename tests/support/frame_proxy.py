@@ -4,6 +4,10 @@ It stands between a client and its server, or between a leaf node and its hub. F
 from `arm` on; the one at the given position is dropped, held back while others pass ("late"), held
 back with all that follow ("stalled"), sent twice ("twice"), swallowed by a connection that ends a
 moment later ("cut"), or torn: a half of it comes, and the end of the connection at once.
+
+For the calls of a server there are three more. A question does not reach it and nothing comes back
+("unsent"), or it is told that nobody listens ("unheard"); or the server does what it was asked, and
+an error comes in place of its answer ("failed": 503, which passes; "broken": 500, which does not).
 """
 
 from __future__ import annotations
@@ -17,11 +21,20 @@ from typing import Final, Literal, Self, TypeAlias
 
 from tests.support.relay import CHUNK, Relay, Way
 
-Kind: TypeAlias = Literal["drop", "late", "stalled", "twice", "cut", "torn"]
+Kind: TypeAlias = Literal[
+    "drop", "late", "stalled", "twice", "cut", "torn", "unsent", "unheard", "failed", "broken"
+]
 
 KINDS: Final[tuple[Kind, ...]] = ("drop", "late", "stalled", "twice", "cut", "torn")
+OF_QUESTIONS: Final[tuple[Kind, ...]] = ("unsent", "unheard")
+OF_ANSWERS: Final[tuple[Kind, ...]] = ("failed", "broken")
 
 _WITH_PAYLOAD: Final = (b"MSG", b"HMSG", b"LMSG", b"RMSG")
+_PUBLISHED: Final = (b"PUB", b"HPUB")
+_ERRORS: Final = {
+    "failed": b'{"error":{"code":503,"err_code":10008,"description":"temporarily unavailable"}}',
+    "broken": b'{"error":{"code":500,"err_code":10000,"description":"broken"}}',
+}
 _SWALLOWED: Final = 0.3  # seconds from a frame that a dying connection has swallowed to its end
 
 
@@ -40,8 +53,11 @@ class Fault:
 
     def strikes(self, frame: bytes) -> bool:
         """Whether this is the frame."""
-        if not frame.startswith(_WITH_PAYLOAD) or not self.wanted(frame):
+        kinds = _PUBLISHED if self.kind in OF_QUESTIONS else _WITH_PAYLOAD
+        if not frame.startswith(kinds) or not self.wanted(frame):
             return False
+        if self.kind in OF_ANSWERS and b"\r\n{" not in frame[:300]:
+            return False  # a delivery, or a status
         self.seen += 1
         if self.seen != self.position:
             return False
@@ -62,7 +78,7 @@ class Frames:
         frames, at = [], 0
         while (end := rest.find(b"\r\n", at) + 2) > 1:
             line = bytes(rest[at:end])
-            if line.split(b" ", 1)[0] in _WITH_PAYLOAD:
+            if line.split(b" ", 1)[0] in (*_WITH_PAYLOAD, *_PUBLISHED):
                 end += int(line.split()[-1]) + 2
                 if len(rest) < end:
                     break
@@ -107,8 +123,15 @@ class FrameProxy(Relay):
         return self._up, self._down
 
     async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frames = Frames()
         while data := await reader.read(CHUNK):
-            writer.write(data)
+            for frame in frames.feed(data):
+                fault = self.fault
+                if fault is None or fault.kind not in OF_QUESTIONS or not fault.strikes(frame):
+                    writer.write(frame)
+                elif fault.kind == "unheard":
+                    operation, _, rest = frame.split(b" ", 2)
+                    writer.write(b"%b nobody.listens %b" % (operation, rest))
             await writer.drain()
 
     async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -116,6 +139,7 @@ class FrameProxy(Relay):
         while data := await reader.read(CHUNK):
             for frame in frames.feed(data):
                 faults = [one.fault for one in (self, *self.also) if one.fault is not None]
+                faults = [one for one in faults if one.kind not in OF_QUESTIONS]
                 fault = next((one for one in faults if one.strikes(frame)), None)
                 if fault is None:
                     writer.write(frame)
@@ -126,6 +150,8 @@ class FrameProxy(Relay):
                     case "stalled":
                         await asyncio.sleep(fault.delay)
                         writer.write(frame)
+                    case "failed" | "broken":
+                        writer.write(_with_payload(frame, _ERRORS[fault.kind]))
                     case "twice":
                         writer.write(frame + frame)
                     case "cut":
@@ -137,3 +163,10 @@ class FrameProxy(Relay):
                         await writer.wait_closed()
                         return
             await writer.drain()
+
+
+def _with_payload(frame: bytes, payload: bytes) -> bytes:
+    """The message without headers, and with another payload."""
+    fields = frame.partition(b"\r\n")[0].split()
+    head = fields[1:-2] if fields[0] == b"HMSG" else fields[1:-1]
+    return b"MSG %b %d\r\n%b\r\n" % (b" ".join(head), len(payload), payload)
