@@ -403,6 +403,40 @@ def test_reading_a_stream_into_arrow_loads_no_client() -> None:
     assert "asyncio" not in loaded
 
 
+WITHOUT_POSIX = """
+import importlib, os, pkgutil, signal, socket, sys
+
+import jetspark
+
+names = [module.name for module in pkgutil.walk_packages(jetspark.__path__, "jetspark.")]
+names.remove("jetspark.__main__")
+for name in names:  # so that other libraries are there
+    importlib.import_module(name)
+for name in [name for name in sys.modules if name.partition(".")[0] == "jetspark"]:
+    del sys.modules[name]
+
+windows = {
+    os: "fork forkpty getgid getuid geteuid getpgid getpgrp getpriority killpg mkfifo nice"
+    " O_CLOEXEC O_DIRECTORY O_NOFOLLOW O_NONBLOCK P_PID pipe2 pread register_at_fork"
+    " sched_getaffinity setpgid setsid statvfs sysconf uname wait4 waitid WNOHANG WNOWAIT WSTOPPED",
+    signal: "SIGALRM SIGCHLD SIGCONT SIGHUP SIGKILL SIGPIPE SIGQUIT SIGSTOP SIGTSTP SIGUSR1"
+    " SIGWINCH alarm pthread_kill pthread_sigmask setitimer sigwait",
+    socket: "AF_UNIX MSG_DONTWAIT recv_fds send_fds",
+}
+for module, missing in windows.items():
+    for name in missing.split():
+        delattr(module, name)
+for name in ("fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"):
+    sys.modules[name] = None  # importing it fails
+for name in names:
+    importlib.import_module(name)
+"""
+
+
+def test_every_module_can_be_imported_where_posix_calls_are_missing() -> None:
+    assert "jetspark" in loaded_by(WITHOUT_POSIX)
+
+
 def test_names_come_when_they_are_used() -> None:
     code = """
 import jetspark, sys

@@ -55,7 +55,9 @@ ALL = {
         *("--stream", "S", "--consumer", "c", "--kind", "nak", "--kind", "max_deliver"),
         *("--event-prefix", "from.A"),
     ],
-    "dead-letters": ["--dead-letters", "D", "--stream", "S", "--remove-originals"],
+    "dead-letters": [
+        *("--dead-letters", "D", "--stream", "S", "--subject", "s.>", "--remove-originals"),
+    ],
     "service": ["--service", "S", "--subject", "s.>", "--queue-group", "q", "--responses"],
     "service-client": ["--subject", "s.>"],
     "service-monitor": ["--service", "S", "--service-prefix", "acc.SRV"],

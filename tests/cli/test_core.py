@@ -292,13 +292,16 @@ def test_errors_of_pub_sub_and_request_are_one_sentence(
 ) -> None:
     subject, url = unique("cli"), shared_server.url
     gone = f"nats://127.0.0.1:{free_port()}"
+    endless = "--count must be at least 1; without it the command ends at Ctrl-C."
     for arguments, sentence in {
         ("request", subject, "--server", url): f"No responders on {subject!r}.",
         ("pub", "a b", "--server", url): "Bad subject 'a b': white space is not allowed.",
         ("pub", "a", "-H", "x", "--server", url): "--header 'x': write name:value.",
         ("pub", "a", "x", "--stdin"): ("Give the payload either as an argument or with --stdin."),
         ("pub", "a", "--count", "0", "--server", url): "--count must be at least 1.",
-        ("sub", "a", "--count", "-1", "--server", url): "--count cannot be negative.",
+        ("sub", "a", "--count", "0", "--server", url): endless,
+        ("sub", "a", "--count", "-1", "--server", url): endless,
+        ("events", "--count", "0", "--server", url): endless,
         ("request", "a", "--count", "-1", "--server", url): "--count cannot be negative.",
         ("sub", "a", "--server", ""): "--server is empty: write nats://host:4222, or leave it out.",
         ("sub", "a", "--server", gone): f"No server at {gone}: Connection refused.",

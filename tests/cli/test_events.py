@@ -83,7 +83,7 @@ def test_a_signal_is_the_ordinary_end(
     [
         (["--kind", "max_delivery"], "did you mean 'max_deliver'?"),
         (["--kind", "server_removed", "--stream", "S"], "about no stream"),
-        (["--count", "-1"], "--count cannot be negative."),
+        (["--count", "-1"], "--count must be at least 1"),
     ],
 )
 def test_wrong_arguments_print_one_sentence(

@@ -60,6 +60,14 @@ def test_a_stream_is_made_once(
     assert (code, err) == (0, "")
     config = json.loads(out)["config"]
     assert (config["max_msgs"], config["storage"]) == (5, "file")
+    file.write_text('{"name": "OTHER"}')
+    assert run("add", f"{name}_4", "--config", str(file)) == (
+        1,
+        "",
+        f'{file} is of stream "OTHER", not "{name}_4": name that one, or change the file.\n',
+    )
+    file.write_text(f'{{"name": "{name}_5"}}')
+    assert run("add", f"{name}_5", "--config", str(file))[0] == 0
     file.write_text('{"max_msg": 5}')
     err = run("add", f"{name}_4", "--config", str(file))[2]
     assert err.endswith("did you mean 'max_msgs'? If not, put it into extra: {'max_msg': …}.\n")

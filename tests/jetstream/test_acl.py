@@ -740,10 +740,13 @@ async def test_role_events_has_all_permissions_it_needs_and_no_more(
 async def test_role_dead_letters_has_all_permissions_it_needs_and_no_more(
     guard: Callable[..., Guarded], remove_originals: bool
 ) -> None:
-    guarded = guard(Roles().dead_letters("DEAD", "S", remove_originals=remove_originals))
+    replayed_to = None if remove_originals else "again.>"
+    guarded = guard(
+        Roles().dead_letters("DEAD", "S", subjects=replayed_to, remove_originals=remove_originals)
+    )
     async with guarded.admin() as admin:
         js = admin.jetstream()
-        await js.create_stream(name="S", subjects=["s.*"])
+        await js.create_stream(name="S", subjects=["s.*", "again.*"])
         consumer = await js.create_consumer("S", durable_name="c")
         dead = await js.create_dead_letters("DEAD", "S")
         for _ in range(2):
@@ -755,7 +758,9 @@ async def test_role_dead_letters_has_all_permissions_it_needs_and_no_more(
             theirs = await nc.jetstream().dead_letters("DEAD")
             assert await theirs.move(remove_originals=remove_originals) == 2
             assert await theirs.waiting() == 0
-        assert [one.missing for one in await dead.letters().all()] == ["gone", None]
+            assert [one.missing for one in await theirs.letters().all()] == ["gone", None]
+            if replayed_to is not None:
+                assert await theirs.replay(to="again.x") == (1, 1)
     refused = ["_dead.OTHER.S.c.x", "$JS.API.STREAM.DELETE.DEAD", *DANGEROUS]
     if remove_originals:
         refused.remove("$JS.API.STREAM.MSG.DELETE.S")

@@ -16,7 +16,8 @@ _TRUSTED_SECONDS = 5.0
 _idle: dict[ConnectOptions, list[tuple[BlockingLink, float]]] = {}
 
 # A forked child must not use its parent's sockets; this closes only its own copies of them.
-os.register_at_fork(after_in_child=_idle.clear)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_idle.clear)
 
 
 @contextmanager

@@ -80,8 +80,9 @@ def acl(
             restore, events, dead-letters, service, service-client, service-monitor, tracer,
             auth-callout, system-monitor. Without one: print what each role is for.
         stream: The stream; may be given again.
-        subject: publisher, spark-sink: subject to publish to; service, service-client: subject
-            of an endpoint; tracer: subject of messages; may be given again.
+        subject: publisher, spark-sink: subject to publish to; dead-letters: subject to replay
+            to; service, service-client: subject of an endpoint; tracer: subject of messages; may
+            be given again.
         consumer: pull-reader, push-reader: the consumer. events: only of this consumer.
         deliver_subject: push-reader: where the consumer delivers.
         deliver_group: push-reader: the queue group to join.

@@ -13,7 +13,7 @@ from rich.text import Text
 import jetspark
 from jetspark.cli import console
 from jetspark.cli.messages import (
-    CountOption,
+    EndOption,
     JsonOption,
     check_count,
     harmless,
@@ -35,7 +35,7 @@ def events(
     stream: str | None = None,
     consumer: str | None = None,
     kind: Annotated[list[str] | None, Parameter(negative="")] = None,
-    count: CountOption = 0,
+    count: EndOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show advisories, metrics and API audits as they arrive, until Ctrl-C.
@@ -48,7 +48,7 @@ def events(
         stream: Only events of this stream.
         consumer: Only events of this consumer.
         kind: Only events of this kind, such as max_deliver; may be given again.
-        count: End after this many events; 0: until Ctrl-C.
+        count: End after this many events.
         json: Print each event as one line of JSON.
     """
     options = where(server, context)
@@ -65,7 +65,7 @@ def events(
             await nc.flush()
             console.err.print("Listening for events; Ctrl-C ends.", markup=False)
             listening = True
-            left = count
+            left = count or 0
             async for event in found:
                 if json:
                     console.say(json_module.dumps(to_wire(event), ensure_ascii=False))

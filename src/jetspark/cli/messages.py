@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from cyclopts import Parameter
 from rich.text import Text
 
-from jetspark.arguments import check_whole
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, run_until_signal
 from jetspark.errors import ConfigError
@@ -29,6 +28,8 @@ HeaderOption: TypeAlias = Annotated[
     list[str] | None, Parameter(name=("--header", "-H"), negative="")
 ]
 CountOption: TypeAlias = Annotated[int, Parameter(name=("--count",))]
+EndOption: TypeAlias = Annotated[int | None, Parameter(name=("--count",))]
+"""The messages to end after; None: none of them."""
 StdinOption: TypeAlias = Annotated[bool, Parameter(name=("--stdin",), negative=())]
 JsonOption: TypeAlias = Annotated[bool, Parameter(name=("--json",), negative=())]
 
@@ -110,9 +111,10 @@ def document_of(message: Message) -> dict[str, object]:
     return document
 
 
-def check_count(count: int) -> None:
-    """Raises ConfigError for a number of messages to wait for that is negative."""
-    check_whole("--count", count, 0)
+def check_count(count: int | None) -> None:
+    """Raises ConfigError for a number of messages to end after, if there is one, below one."""
+    if count is not None and count < 1:
+        raise ConfigError("--count must be at least 1; without it the command ends at Ctrl-C.")
 
 
 def harmless(text: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import jetspark
+from jetspark.arguments import check_whole
 from jetspark.cli.messages import (
     CountOption,
     HeaderOption,
     JsonOption,
     StdinOption,
-    check_count,
     read_headers,
     read_payload,
     show,
@@ -45,7 +45,7 @@ def request(
         count: Number of replies to gather; it is an error if fewer arrive in time. 0: all that do.
         json: One line of JSON for each reply.
     """
-    check_count(count)
+    check_whole("--count", count, 0)
     options = where(server, context)
     headers = read_headers(header)
     data = read_payload(payload, stdin=stdin)

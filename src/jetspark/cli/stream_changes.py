@@ -14,6 +14,8 @@ from cyclopts import Parameter
 from jetspark.cli import console
 from jetspark.cli.stream_session import JsonOption, check_replicas, show_json, with_jetstream
 from jetspark.errors import ConfigError
+from jetspark.jetstream.documents import StreamConfig
+from jetspark.jetstream.documents.configuration import config_to_wire
 from jetspark.jetstream.documents.document import to_wire
 
 if TYPE_CHECKING:
@@ -50,6 +52,11 @@ def add(
     """
     check_replicas(replicas)
     subjects = [name] if subject is None and config is None else subject
+    given = None if config is None else config_to_wire(StreamConfig, config, {}).get("name")
+    if given not in (None, name):
+        raise ConfigError(
+            f'{config} is of stream "{given}", not "{name}": name that one, or change the file.'
+        )
 
     async def make(js: JetStream) -> StreamInfo:
         return await js.create_stream(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jetspark
 from jetspark.cli import console
 from jetspark.cli.messages import (
-    CountOption,
+    EndOption,
     JsonOption,
     check_count,
     run_until_stopped,
@@ -21,7 +21,7 @@ def sub(
     server: str | None = None,
     context: str | None = None,
     queue: str | None = None,
-    count: CountOption = 0,
+    count: EndOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show messages as they arrive, until Ctrl-C.
@@ -32,7 +32,7 @@ def sub(
             Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
         context: A context of the nats command, in place of --server.
         queue: Share the messages with the other members of this queue group.
-        count: End after this many messages; 0: until Ctrl-C.
+        count: End after this many messages.
         json: One line of JSON for each message.
     """
 
@@ -44,7 +44,7 @@ def sub(
         nonlocal listening
         async with (
             jetspark.connect(**options) as nc,
-            nc.subscribe(subject, queue=queue, max_msgs=count) as messages,
+            nc.subscribe(subject, queue=queue, max_msgs=count or 0) as messages,
         ):
             await nc.flush()
             console.err.print(f"Listening on {subject}; Ctrl-C ends.", markup=False)

@@ -290,19 +290,26 @@ class Roles(CoreRoles):
         return Permissions(subscribe=tuple(event_subjects(kinds, stream, consumer, prefix=prefix)))
 
     def dead_letters(
-        self, letters: str, streams: str | Iterable[str], *, remove_originals: bool = False
+        self,
+        letters: str,
+        streams: str | Iterable[str],
+        *,
+        subjects: str | Iterable[str] | None = None,
+        remove_originals: bool = False,
     ) -> Permissions:
-        """Move what consumers gave up to its dead letters: `jetspark dead-letters run`.
+        """Run, list and replay dead letters: `jetspark dead-letters run`, `ls` and `replay`.
 
-        In Python these are `DeadLetters.worker`, `move` and `waiting`.
         `letters`: the name of the dead letters. `streams`: those whose messages are moved.
-        `remove_originals`: with that option. Who lists letters needs `stored_reader` for them, who
-        makes, replays or deletes them `administrator`, and `publisher` to replay.
+        `subjects`: those that letters are replayed to; without them none is replayed or deleted.
+        `remove_originals`: with that option. Who creates dead letters needs `administrator`.
         """
         found = self.pull_reader(f"{letters}_ADVISORIES", "worker")
-        for stream in (letters, f"{letters}_ADVISORIES"):
-            found |= self._about(stream, (js_api.STREAM_INFO,))
+        replaying = () if subjects is None else (js_api.MSG_DELETE,)
+        found |= self._about(f"{letters}_ADVISORIES", (js_api.STREAM_INFO,))
+        found |= self._about(letters, (js_api.STREAM_INFO, js_api.MSG_GET, *replaying))
         found |= Permissions(publish=(f"_dead.{letters}.>",))
+        if subjects is not None:
+            found |= self.publisher(subjects)
         removing = (js_api.MSG_DELETE,) if remove_originals else ()
         for stream in several("streams", streams):
             found |= self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *removing))
