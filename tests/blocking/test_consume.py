@@ -9,7 +9,6 @@ from queue import Queue
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.blocking.eventually import eventually
 
 from jetspark import errors
 from jetspark.blocking import connect
@@ -190,33 +189,3 @@ def test_blocking_consumer_pulls_with_a_priority_group(
         assert messages.next(30).data == b"2"
     with pytest.raises(errors.ConfigError, match="'jobs'"):
         consumer.consume()
-
-
-@pytest.mark.parametrize("how", ["block", "callback", "close"])
-def test_what_is_not_taken_without_acks_is_told(
-    shared_server: NatsServer, filled: Filled, how: str
-) -> None:
-    stream = filled(60).stream
-    told: Queue[errors.JetsparkError] = Queue()
-    handled: Queue[JsMsg] = Queue()
-    go_on = threading.Event()
-
-    def handle(message: JsMsg) -> None:
-        handled.put(message)
-        go_on.wait(30)
-
-    with connect(shared_server.url, error_callback=told.put) as client:
-        consumer = client.jetstream().create_consumer(stream, name="n", ack_policy="none")
-        messages = consumer.consume(callback=handle if how == "callback" else None)
-        if how == "callback":
-            handled.get(timeout=30)
-        else:
-            next(messages)
-        eventually(lambda: messages.pending_msgs == 59)
-        if how == "close":
-            client.close()
-        else:
-            messages.stop()
-        go_on.set()
-        assert "59 " in str(told.get(timeout=30))
-        assert told.empty()

@@ -10,7 +10,6 @@ import pytest
 from jetspark import blocking
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.pulling import consume
-from jetspark.jetstream.pulling.continuous_pull import ContinuousPull
 from jetspark.jetstream.pulling.stop_reason import StopReason
 
 if TYPE_CHECKING:
@@ -98,16 +97,6 @@ async def test_recreating_an_ordered_consumer(
         await js.delete_consumer(stream, messages.name)
         with pytest.raises(JetsparkError, match=WORDS):
             await messages.next(60)
-
-
-async def test_bug_while_consume_starts_ends_it(
-    js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    consumer = await js.create_consumer(stream, durable_name="c", ack_policy="none")
-    monkeypatch.setattr(ContinuousPull, "start", surprised)
-    async with consumer.consume() as messages:
-        with pytest.raises(JetsparkError, match=WORDS):
-            await messages.next(20)
 
 
 async def test_bug_while_consume_waits_for_a_leader_ends_it(

@@ -44,14 +44,6 @@ async def fetch(scene: Scene) -> None:
                 await msg.ack()
 
 
-async def fetch_without_acks(scene: Scene) -> None:
-    """What is lost is told."""
-    consumer, payloads = await _consumer(scene, ack_policy="none")
-    batch = await consumer.fetch(3, timeout=1)
-    got = [msg.data for msg in batch]
-    assert batch.error is not None or set(got) == set(payloads), f"{got} and no error"
-
-
 async def fetch_what_is_there(scene: Scene) -> None:
     consumer, payloads = await _consumer(scene, ack_wait=_SHORT)
     got: set[bytes] = set()
@@ -94,18 +86,6 @@ async def consume(scene: Scene) -> None:
         async with within(10, "consuming one more"):
             while (message := await messages.next()).seq != last:
                 await message.ack()
-
-
-async def consume_without_acks(scene: Scene) -> None:
-    """Everything comes, or it is said that something did not."""
-    consumer, payloads = await _consumer(scene, ack_policy="none")
-    got: set[bytes] = set()
-    messages = consumer.consume(
-        heartbeat=BEAT, expires=1, callback=lambda message: got.add(message.data)
-    )
-    async with within(10, "consuming or being told"):
-        await until(lambda: got == set(payloads) or scene.has_reported(SequenceMismatchError))
-    await messages.drain()
 
 
 async def ordered(scene: Scene) -> None:
@@ -390,7 +370,7 @@ async def drain(scene: Scene) -> None:
 
 
 SCRIPTS = [
-    *(fetch, fetch_without_acks, fetch_what_is_there, next_message, consume, consume_without_acks),
+    *(fetch, fetch_what_is_there, next_message, consume),
     *(ordered, ordered_one_by_one, push, push_with_acks, direct_get, direct_range, direct_last),
     *(keys, history, watch, live, bucket_calls, object_get, object_put),
     *(bulk_range, bulk_direct, snapshot, request, request_many, drain),

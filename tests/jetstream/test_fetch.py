@@ -266,40 +266,6 @@ async def test_what_is_on_its_way_to_a_cancelled_fetch_goes_back_at_once(
     assert again.metadata.deliveries == 2
 
 
-@pytest.mark.parametrize("batch", [1, 10])
-async def test_what_a_cancelled_fetch_without_acks_has_received_is_reported(
-    js: JetStream,
-    stream: str,
-    shared_server: NatsServer,
-    batch: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    consumer = await js.create_consumer(stream, name="n", ack_policy="none")
-    reported: asyncio.Queue[JetsparkError] = asyncio.Queue()
-    taking = pull.Pull._on_run
-
-    def cancelled_then(self: pull.Pull, frames: list[MessageFrame], size: int) -> bool:
-        taken = taking(self, frames, size)
-        waiting.cancel()
-        return taken
-
-    async with connect(shared_server.url, error_callback=reported.put_nowait) as nc:
-        far = await nc.jetstream().consumer(stream, consumer.name)
-        unanswered = asyncio.create_task(far.fetch(batch, timeout=60))
-        await eventually(lambda: _waits(consumer))
-        unanswered.cancel()
-        await asyncio.wait({unanswered})
-        await eventually(lambda: _has_routes(nc, 1))  # that of the requests: nothing is on its way
-        monkeypatch.setattr(pull.Pull, "_on_run", cancelled_then)
-        waiting = asyncio.create_task(far.fetch(batch, timeout=60))
-        await fill(js, stream, 1)
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        error = await asyncio.wait_for(reported.get(), 10)
-        assert "'n' was cancelled: what was delivered to it and not taken" in str(error)
-        assert reported.empty()
-
-
 async def _has_routes(nc: Client, count: int) -> bool:
     return routes(nc) == count
 

@@ -180,8 +180,10 @@ async def test_an_abandoned_pull_request_does_not_count_as_another_client(
 ) -> None:
     await js.create_consumer(stream, name="c", ack_policy="none")
     consumer = await far.jetstream().consumer(stream, "c")
-    proxy.arm(1, wanted=is_delivery)
-    async with consumer.consume(heartbeat=BEAT):
+    async with consumer.consume(heartbeat=BEAT) as messages:
+        await js.publish(f"{stream}.a", b"0")
+        await messages.next(60)
+        proxy.arm(1, wanted=is_delivery)
 
         async def waits() -> bool:
             return (await consumer.info()).num_waiting == 1
@@ -198,30 +200,6 @@ async def test_an_abandoned_pull_request_does_not_count_as_another_client(
     assert said.endswith("they are lost.")
 
 
-async def test_without_acks_deliveries_lost_with_the_link_are_reported(
-    js: JetStream, stream: str, proxy: FrameProxy, far: Client, reported: list[JetsparkError]
-) -> None:
-    await js.create_consumer(stream, name="c", ack_policy="none")
-    consumer = await far.jetstream().consumer(stream, "c")
-    async with consumer.consume(heartbeat=BEAT) as messages:
-        await js.publish(f"{stream}.a", b"1")
-        assert (await messages.next(60)).data == b"1"
-        proxy.arm(1, "cut", wanted=is_delivery)
-        await js.publish(f"{stream}.a", b"2")
-
-        async def is_back() -> bool:
-            return far.stats.reconnects == 1
-
-        await eventually(is_back)
-        await js.publish(f"{stream}.a", b"3")
-        assert (await messages.next(60)).data == b"3"
-
-        async def reported_the_loss() -> bool:
-            return any(isinstance(error, SequenceMismatchError) for error in reported)
-
-        await eventually(reported_the_loss)
-
-
 @pytest.mark.parametrize(("lost", "batch"), [(1, 5), (3, 5), (3, 3)])
 async def test_a_fetch_reports_a_lost_delivery(
     js: JetStream, stream: str, proxy: FrameProxy, far: Client, lost: int, batch: int
@@ -235,80 +213,6 @@ async def test_a_fetch_reports_a_lost_delivery(
     # A batch that is complete at the server is followed by no last word of it.
     expected = RequestTimeoutError if batch == 3 else SequenceMismatchError
     assert isinstance(got.error, expected)
-
-
-@pytest.mark.parametrize("batch", [3, 5])
-@pytest.mark.parametrize(("lost", "timeout"), [(1, 1), (2, 1), (2, None), (3, None)])
-async def test_a_fetch_without_acks_reports_a_lost_delivery(
-    js: JetStream,
-    stream: str,
-    proxy: FrameProxy,
-    far: Client,
-    lost: int,
-    timeout: float | None,
-    batch: int,
-) -> None:
-    await publish_three(js, stream)
-    await js.create_consumer(stream, name="c", ack_policy="none")
-    consumer = await far.jetstream(timeout=1).consumer(stream, "c")
-    proxy.arm(lost, wanted=is_delivery)
-    got = await consumer.fetch(batch, timeout=timeout)
-    assert len(got) == 2
-    assert isinstance(got.error, SequenceMismatchError)
-    assert far.last_error is got.error
-    await publish_three(js, stream)
-    again = await consumer.fetch(3, timeout=20)
-    assert (len(again), again.error) == (3, None)
-
-
-@pytest.mark.parametrize("created", [True, False])
-@pytest.mark.parametrize("timeout", [1, None])
-async def test_a_fetch_without_acks_reports_the_loss_of_the_first_delivery(
-    js: JetStream,
-    stream: str,
-    proxy: FrameProxy,
-    far: Client,
-    timeout: float | None,
-    created: bool,
-) -> None:
-    await publish_three(js, stream)
-    context = far.jetstream(timeout=1)
-    if created:
-        consumer = await context.create_consumer(stream, name="c", ack_policy="none")
-    else:
-        other = await js.create_consumer(stream, name="c", ack_policy="none")
-        assert len(await other.fetch(3)) == 3
-        consumer = await context.consumer(stream, "c")
-        await publish_three(js, stream)
-    fault = proxy.arm(1, wanted=is_delivery)
-    got = await consumer.fetch(3, timeout=timeout)
-    assert fault.hit is not None
-    assert len(got) == 2
-    assert isinstance(got.error, SequenceMismatchError)
-    assert "1 message sent by consumer 'c' did not come" in str(got.error)
-    assert far.last_error is got.error
-
-
-async def test_next_without_acks_reports_a_lost_delivery(
-    js: JetStream, stream: str, proxy: FrameProxy, far: Client
-) -> None:
-    await publish_three(js, stream)
-    consumer = await far.jetstream().create_consumer(stream, name="c", ack_policy="none")
-    assert (await consumer.next(20)).data == b"1"
-    proxy.arm(1, wanted=is_delivery)
-    with pytest.raises(SequenceMismatchError, match="1 message sent by consumer 'c' did not come"):
-        await consumer.next(0.5)
-    proxy.arm(1, "cut", wanted=is_delivery)
-    await publish_three(js, stream)
-    assert (await consumer.next(20)).data == b"1"
-    lost = far.last_error
-    assert isinstance(lost, SequenceMismatchError)
-    assert "1 message sent by consumer 'c' did not come" in str(lost)
-    # Nothing more is missing, and who asks in vain is not told that again.
-    assert len(await consumer.fetch(9, timeout=0.5)) == 2
-    with pytest.raises(RequestTimeoutError):
-        await consumer.next(0.5)
-    assert far.last_error is lost
 
 
 async def test_next_without_acks_on_a_shared_consumer_reports_nothing(

@@ -33,15 +33,9 @@ class ConsumerMessages(LeavingLoop, GeneratedConsumerMessages):
         consume: Callable[[AsyncJsMsgCallback | None], AsyncConsumerMessages],
         callback: JsMsgCallback | None,
     ) -> None:
-
-        def begin(callback: AsyncJsMsgCallback | None) -> AsyncConsumerMessages:
-            inner = consume(callback)
-            inner.ahead = self._taken
-            return inner
-
         self._loops = []
         super().__init__(
-            client, f"jetspark-consume-{name}", f"consumer {name!r}", JsMsg, begin, callback
+            client, f"jetspark-consume-{name}", f"consumer {name!r}", JsMsg, consume, callback
         )
 
     def __iter__(self) -> Iterator[JsMsg]:

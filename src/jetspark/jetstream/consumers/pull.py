@@ -16,7 +16,6 @@ from jetspark.jetstream.pulling.consume import ConsumerMessages, JsMsgCallback
 from jetspark.jetstream.pulling.consume_options import EXPIRES, make_consume_options
 from jetspark.jetstream.pulling.fetch import Pull
 from jetspark.jetstream.pulling.fetch_result import FetchResult
-from jetspark.jetstream.pulling.lost_deliveries import Deliveries
 from jetspark.jetstream.pulling.priority_groups import GROUPS_SINCE, Priority, make_priority
 from jetspark.jetstream.requirements import check_feature
 from jetspark.timestamps import Seconds, in_seconds
@@ -27,12 +26,11 @@ from jetspark.wire import js_api
 class PullConsumer(Consumer):
     """A consumer that delivers on request."""
 
-    __slots__ = ("_deliveries", "_pins")
+    __slots__ = ("_pins",)
 
     def __init__(self, api: Api, info: ConsumerInfo) -> None:
         super().__init__(api, info)
         self._pins: dict[str, bytes] = {}
-        self._deliveries = Deliveries(info.delivered.consumer_seq)
 
     async def fetch(
         self,
@@ -63,20 +61,16 @@ class PullConsumer(Consumer):
 
         When messages came, they are returned, and an error after them is in `.error`: also
         SequenceMismatchError when the server's last status shows that a delivery was lost (with
-        acks it comes again after ack_wait; without acks it is lost, is looked for in the consumer's
-        sequences, too, and is also reported, unless other clients wait at the consumer),
-        BrokenSocketError (link lost, without acks; also reported), and
-        RequestTimeoutError when that status is missing half a second after the timeout. When none
-        came: an empty list if the server says that there are none; otherwise raises
-        RequestTimeoutError, SequenceMismatchError,
-        MissedHeartbeatError, BrokenSocketError (link lost, without acks), ConsumerNotFoundError,
-        StreamNotFoundError, ConsumerDeletedError, ConsumerIsPushError, PullError,
-        PermissionsError or ConnectionClosedError. ConfigError, UnsupportedByServerError before
-        anything is sent. With a timeout, a fetch survives a lost connection: it sends its request
-        again. When it is interrupted, the consumer gets back what was delivered to it (NAK). The
-        server counts that as a delivery: with `max_deliver` messages may so be given up that no
-        program has seen, and without acks they are lost, which is reported. There, let `timeout`
-        end it, and do not interrupt it.
+        acks it comes again after ack_wait), and RequestTimeoutError when that status is missing
+        half a second after the timeout. When none came: an empty list if the server says that
+        there are none; otherwise raises RequestTimeoutError, SequenceMismatchError,
+        MissedHeartbeatError, ConsumerNotFoundError, StreamNotFoundError, ConsumerDeletedError,
+        ConsumerIsPushError, PullError, PermissionsError or ConnectionClosedError. ConfigError,
+        UnsupportedByServerError before anything is sent. With a timeout, a fetch survives a lost
+        connection: it sends its request again. When it is interrupted, the consumer gets back what
+        was delivered to it (NAK). The server counts that as a delivery: with `max_deliver` messages
+        may so be given up that no program has seen, and without acks they are lost. There, let
+        `timeout` end it, and do not interrupt it.
         """
         pulled = self._priority(group, min_pending, min_ack_pending, priority)
         return await self._pull(batch, timeout, max_bytes, heartbeat, pulled).run()
@@ -92,9 +86,8 @@ class PullConsumer(Consumer):
     ) -> JsMsg:
         """One message, within `timeout` seconds (default: the context's).
 
-        Raises RequestTimeoutError when none came, SequenceMismatchError when one was sent and lost
-        (without acks), and as `fetch`, which has the other options, and says what an interruption
-        costs.
+        Raises RequestTimeoutError when none came, and as `fetch`, which has the other options, and
+        says what an interruption costs.
         """
         seconds = self._api.timeout if timeout is None else in_seconds(timeout)
         pulled = self._priority(group, min_pending, min_ack_pending, priority)
@@ -182,7 +175,7 @@ class PullConsumer(Consumer):
             max_bytes,
             heartbeat,
             pulled,
-            None if self._acks else self._deliveries,
+            acks=self._acks,
         )
 
     def _priority(

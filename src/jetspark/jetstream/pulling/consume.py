@@ -7,16 +7,15 @@ Contract
 - It ends with its `async with` block. One that was not entered ends when the last loop over it is
   left, and when nothing refers to it any more.
 - Nothing is acknowledged automatically. Messages discarded by `stop` or lost with a link were not
-  acknowledged: the server delivers them again after the consumer's ack_wait. Without acks they are
-  lost. How many `stop` or the client's end has discarded is reported as SequenceMismatchError,
-  with those on their way; `drain` discards none.
+  acknowledged: the server delivers them again after the consumer's ack_wait. `drain` discards none.
+- Without acks a message is delivered at most once: what is discarded, or lost with a link, is lost.
 - It survives reconnects, leader changes and server restarts. Errors that do not end it are reported
   (log, last_error, error callback): MissedHeartbeatError after twice the interval, and PullError
   for a refused request; then it sends a new one.
 - A lost delivery, the last one too, is reported within twice the heartbeat as
   SequenceMismatchError, unless other clients pull from the consumer: they may have got it. With
-  acks it is delivered again after ack_wait; without acks it is lost, as with a lost link. With acks
-  and a pinned client it is not reported: the clients take turns, so others have got most of them.
+  acks it is delivered again after ack_wait. With acks and a pinned client it is not reported: the
+  clients take turns, so others have got most of them.
 - It ends with an error when the consumer is deleted or not a pull consumer, and when the server
   does not understand the request. Buffered messages are given out first; then the iterator raises.
   With a callback the error is reported. It stays in `error`.
@@ -27,9 +26,7 @@ Contract
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jetspark.arguments import checked_but
@@ -42,13 +39,11 @@ from jetspark.errors import (
     ConsumerNotFoundError,
     JetsparkError,
     PullError,
-    SequenceMismatchError,
     StreamNotFoundError,
 )
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pulling.continuous_pull import ContinuousPull
 from jetspark.jetstream.pulling.gap_detection import not_come
-from jetspark.jetstream.pulling.giving_back import lost_at_end
 from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT, wait_for_leader
 from jetspark.jetstream.pulling.stop_reason import StopReason
 from jetspark.timestamps import Seconds, in_seconds
@@ -101,10 +96,6 @@ class ConsumerMessages(FrameReader[JsMsg]):
         if callback is not None:
             callback = client.hooking.callback(callback)
         self._acks = acks
-        self._loses = not (acks or alone)
-        """Whether what is discarded is lost, and that was not told yet."""
-        self.ahead: deque[MessageFrame] = deque()
-        """Of `take_queued`, and not used yet: discarded with what is buffered here."""
         self._heartbeat = limits.heartbeat
         self._missing = 0
         self._look: asyncio.Task[None] | None = None
@@ -134,11 +125,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
 
     def _begin(self) -> None:
         """Start pulling; ordered consumers do so later."""
-        if self._acks:
-            self._pull.start(self._names["stream"], self._names["consumer"])
-        else:
-            self._client.require_open()
-            self._retry = self._behind(self._start_where_it_is())
+        self._pull.start(self._names["stream"], self._names["consumer"])
 
     def _ending(self) -> Callable[[], None]:
         """What ends it when nothing refers to it any more."""
@@ -146,19 +133,6 @@ class ConsumerMessages(FrameReader[JsMsg]):
 
     def _behind(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return background(work, f"Consuming of {self._source()}", self._end)
-
-    async def _start_where_it_is(self) -> None:
-        """Without acks a lost first delivery must be noticed too: which sequence does it have?"""
-        try:
-            info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
-            delivered: int | None = info["delivered"]["consumer_seq"]
-        except JetsparkError:
-            delivered = None  # the pull will say why
-        self._retry = None
-        try:
-            self._pull.start(self._names["stream"], self._names["consumer"], delivered)
-        except ConnectionClosedError as error:
-            self._end(error)
 
     # -- trouble: called in the read loop ------------------------------------------------------
 
@@ -183,11 +157,8 @@ class ConsumerMessages(FrameReader[JsMsg]):
             self._end(error)
 
     def _delivered(self) -> int | None:
-        """The consumer sequence up to which deliveries have come or were given up.
-
-        None with acks: what the old inbox missed is delivered again.
-        """
-        return None if self._acks else self._pull.delivered
+        """The consumer sequence of the last delivery so far; None: unknown."""
+        return None
 
     def _on_missing(self, missing: int) -> None:
         self._missing += missing
@@ -237,26 +208,12 @@ class ConsumerMessages(FrameReader[JsMsg]):
         if self._ended:
             return
         self._ended = True
-        if closed_on_purpose(error) and self._callback is None:
-            self._tell_left()
         if not self._draining:  # else that stops it, when the last messages have come
             self._pull.stop()
         self._cancel_retry()
         if self._look is not None:
             self._look.cancel()
         self._end_reading(None if closed_on_purpose(error) else error)
-
-    def _tell_left(self) -> None:
-        """The client was closed. What a callback would have got is discarded then, and told."""
-        left = len(self._frames) + len(self.ahead)
-        if self._loses and left:
-            self._loses = False
-            self._client.report(
-                SequenceMismatchError(
-                    f"The connection was closed, and {left} of the messages of {self._source()} "
-                    "were not taken: without acks they are lost if they are not taken now."
-                )
-            )
 
     # -- taking messages -----------------------------------------------------------------------
 
@@ -320,38 +277,11 @@ class ConsumerMessages(FrameReader[JsMsg]):
         """End it now. May be called again.
 
         Discards messages not taken: with acks the server delivers them again after ack_wait,
-        without acks they are lost, which is reported. A running callback finishes.
+        without acks they are lost. A running callback finishes.
         """
-        if not (self._loses or self._ended):
-            self._pull.stop()
+        self._pull.stop()
         self._discard()
         self._end(None)
-
-    def _discard(self) -> None:
-        if self._loses:
-            self._give_up()
-        self._frames.clear()
-
-    def _give_up(self) -> None:
-        """Without acks: tell how many messages are lost, when those on their way have come."""
-        self._loses = False
-        lost = self._pull.set_aside()
-        with suppress(IndexError):  # one by one: another thread may be taking some
-            while True:
-                lost.append(self.ahead.popleft())
-        if self._ended or not self._client.is_connected:
-            self._tell_lost(lost, known=self._draining)
-            return
-        self._draining = True
-        coming = background(self._pull.drain(), f"Ending {self._source()}", _ignore)
-        coming.add_done_callback(
-            lambda task: self._tell_lost(lost, known=not (task.cancelled() or task.exception()))
-        )
-
-    def _tell_lost(self, lost: deque[MessageFrame], *, known: bool) -> None:
-        if lost:
-            what = f"Consuming of {self._source()} was stopped"
-            self._client.report(lost_at_end(what, len(lost), "" if known else "at least "))
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         """Request no more, and take the messages on their way.

@@ -125,7 +125,6 @@ class ContinuousPull:
         """Send no more requests, receive no more. Buffered frames stay."""
         self.stop_requests()
         if self._listener is not None:
-            self._gaps = GapDetector(self.delivered)
             self._listener.close()
             self._listener = None
 
@@ -149,13 +148,6 @@ class ContinuousPull:
                 await self._client.rtt(timeout)
         finally:
             self.stop()
-
-    def set_aside(self) -> deque[MessageFrame]:
-        """What is buffered, and what will still come: no longer in the `frames` of the reader."""
-        rest = self.frames.copy()
-        self.frames.clear()
-        self.frames = rest
-        return rest
 
     def take(self) -> MessageFrame:
         """The next frame, of which there must be one. May send a request."""
@@ -182,11 +174,6 @@ class ContinuousPull:
     def consumer(self) -> str:
         """The consumer of the last start."""
         return self._names.get("consumer", "")
-
-    @property
-    def delivered(self) -> int | None:
-        """Consumer sequence of the last delivery that came or was given up; None: unknown."""
-        return self._gaps.last(0 if self._listener is None else self._listener.received)
 
     @property
     def waiting(self) -> int:

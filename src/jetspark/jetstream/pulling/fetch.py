@@ -2,16 +2,16 @@
 
 Contract
 - A fetch has its own inbox, subscribed while it lasts: the server drops the request of a cancelled
-  one, and what it has delivered to it goes back, or is reported (`giving_back`). The read loop
-  makes the messages; one future wakes the caller.
+  one, and what it has delivered to it goes back: it would otherwise be delivered again after the
+  consumer's ack_wait only. Without acks it is lost. The read loop makes the messages; one future
+  wakes the caller.
 - It ends normally when the batch is full or the server says 404, 408 or 409 Batch Completed. Other
   statuses are errors: raised when no message came, otherwise attached to the result.
 - Without a leader (409 Leadership Change, Server Shutdown, 503) it sends the request again every
   250 ms until the timeout. A consumer that does not exist gives 503 too, so the API is asked.
 - The server ends a fetch shortly before its timeout. Only when nothing was heard for GRACE after
   the timeout is that an error. The last status says how many messages were not delivered; if more
-  are missing, they were lost on the way, and that is an error. Without acks so is a lost link, and
-  what is missing for other reasons is looked for (`lost_deliveries`).
+  are missing, they were lost on the way, and that is an error.
 - A server does not answer a fetch without timeout while the consumer is paused or has reached
   max_ack_pending: after SILENCE the API is asked, and the fetch ends normally.
 - A pull that lost its pin (423) is sent again without it.
@@ -29,20 +29,12 @@ from typing import TYPE_CHECKING, Any
 
 from jetspark.arguments import check_whole
 from jetspark.client.background import background
-from jetspark.errors import (
-    BrokenSocketError,
-    ConfigError,
-    JetsparkError,
-    RequestTimeoutError,
-    SequenceMismatchError,
-)
+from jetspark.errors import ConfigError, JetsparkError, RequestTimeoutError
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.message import NAK, JsMsg
 from jetspark.jetstream.pulling.fetch_result import FetchResult
 from jetspark.jetstream.pulling.gap_detection import not_come, silence_error
-from jetspark.jetstream.pulling.giving_back import give_back, report_lost
 from jetspark.jetstream.pulling.leader_wait import wait_for_leader_or
-from jetspark.jetstream.pulling.lost_deliveries import Deliveries, lost_for_good, lost_without_acks
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
@@ -52,6 +44,7 @@ from jetspark.wire.pull_request import PullRequest, delivery_size
 from jetspark.wire.status import Status, status_of
 
 if TYPE_CHECKING:
+    from jetspark.client.client import Client
     from jetspark.client.listener import Listener
     from jetspark.jetstream.pulling.priority_groups import Priority
     from jetspark.wire.events import MessageFrame
@@ -68,10 +61,7 @@ SILENCE = 0.25
 
 
 class Pull:
-    """One fetch: make it, await `run` once. Raises ConfigError for arguments that cannot work.
-
-    `deliveries`: of a consumer without acks.
-    """
+    """One fetch: make it, await `run` once. Raises ConfigError for arguments that cannot work."""
 
     def __init__(
         self,
@@ -83,7 +73,8 @@ class Pull:
         max_bytes: int | None,
         heartbeat: Seconds | None,
         priority: Priority | None = None,
-        deliveries: Deliveries | None = None,
+        *,
+        acks: bool = True,
     ) -> None:
         timeout, heartbeat = in_seconds(timeout), in_seconds(heartbeat)
         check_whole("batch", batch)
@@ -106,10 +97,7 @@ class Pull:
         self._max_bytes = max_bytes
         self._heartbeat = heartbeat
         self._priority = priority
-        self._acks = deliveries is None
-        self._deliveries = deliveries
-        self._link_lost = False  # in the middle of it
-        self._counted = False  # the last status said how many were not delivered
+        self._acks = acks
         self._messages: list[JsMsg] = []
         self._error: JetsparkError | None = None
         self._retry_status: int | None = None
@@ -123,15 +111,6 @@ class Pull:
 
     async def run(self) -> FetchResult:
         """The fetch. Cancelling it gives back what came. Raises as `PullConsumer.fetch`."""
-        if self._deliveries is None:
-            await self._take()
-        else:
-            with self._deliveries.taken_by(self._messages):
-                await self._take()
-                await self._look_for_lost(self._deliveries)
-        return self._result()
-
-    async def _take(self) -> None:
         loop = self._client.loop
         self._deadline = loop.time() + self._timeout
         self._set_timer("deadline", self._deadline, self._on_deadline)
@@ -158,23 +137,13 @@ class Pull:
                 timer.cancel()
             if self._look is not None:
                 self._look.cancel()
-
-    async def _look_for_lost(self, deliveries: Deliveries) -> None:
-        """Without acks."""
-        if self._requested and self._client.is_connected and (self._link_lost or not self._counted):
-            which = (self._names, deliveries, self._messages, self._batch, self._error)
-            lost = await lost_without_acks(self._api, *which, link_lost=self._link_lost)
-            self._error = lost or self._error
+        return self._result()
 
     def _result(self) -> FetchResult:
         if self._priority is not None and self._priority.pinned and self._messages:
             self._priority.notice(frame_of(self._messages[-1]))
-        if self._error is None and not self._acks:
-            self._error = lost_for_good(self._messages, link_lost=self._link_lost)
         if not self._messages and self._error is not None:
             raise self._error
-        if not self._acks and isinstance(self._error, SequenceMismatchError | BrokenSocketError):
-            self._client.report(self._error)  # few look at the result's error
         self._client.hooking.handed_out(self._messages)
         return FetchResult(self._messages, self._error)
 
@@ -236,16 +205,11 @@ class Pull:
             self._finish(error)
 
     def _give_back(self) -> None:
-        if not self._requested or (self._acks and not self._client.is_connected):
+        if not self._requested or not self._acks or not self._client.is_connected:
             return
         # The listener takes what is on its way, and is closed behind it.
         listener, self._listener = self._listener, None
-        all_of_it = (self._client, listener, self._messages)
-        ending = (
-            give_back(*all_of_it)
-            if self._acks
-            else report_lost(*all_of_it, self._names["consumer"])
-        )
+        ending = _given_back(self._client, listener, self._messages)
         background(ending, "A cancelled fetch", self._client.report)
 
     def _stop_listening(self) -> None:
@@ -279,7 +243,6 @@ class Pull:
             return
         end = pull_end(status)
         left = number_in(frame.headers, PENDING_MESSAGES)
-        self._counted = left is not None
         missing = 0 if left is None else self._batch - len(self._messages) - left
         if missing > 0 and end in (PullEnd.ORDINARY, PullEnd.TOO_LARGE):
             redelivered = "they are delivered again after its ack_wait"
@@ -380,7 +343,6 @@ class Pull:
 
     def _on_disconnect(self) -> None:
         if self._waiter is not None and not self._waiter.done():
-            self._link_lost = self._requested
             self._stop_listening()
             self._listen()
 
@@ -391,6 +353,23 @@ class Pull:
     def _on_refused(self, name: str, error: JetsparkError) -> None:
         if name == self._subject:
             self._finish(copy(error))
+
+
+async def _given_back(client: Client, listener: Listener | None, messages: list[JsMsg]) -> None:
+    """Refuse the messages (NAK), after those that are on their way to the listener, whose handler
+    adds them; None: all have come."""
+    try:
+        if listener is not None:
+            listener.stop()
+            await client.flush()
+        for message in messages:
+            if message.reply is not None:
+                client.publish_nowait(message.reply, NAK)
+    except JetsparkError:
+        pass  # without a link they come again after ack_wait
+    finally:
+        if listener is not None:
+            listener.close()
 
 
 def _expires(timeout: float) -> float:

@@ -3,26 +3,18 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.message import JsMsg
 from jetspark.blocking.taking import Taking, drain
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.pulling.consume import ConsumerMessages as AsyncConsumerMessages
 from jetspark.timestamps import Seconds
-from jetspark.wire.events import MessageFrame
 
 
 class GeneratedConsumerMessages(Taking[JsMsg]):
     """The calls of `ConsumerMessages` that hand on to its asyncio twin."""
 
     _inner: AsyncConsumerMessages
-
-    @property
-    def ahead(self) -> deque[MessageFrame]:
-        """Of `take_queued`, and not used yet: discarded with what is buffered here."""
-        return self._inner.ahead
 
     @property
     def active(self) -> bool:
@@ -51,7 +43,7 @@ class GeneratedConsumerMessages(Taking[JsMsg]):
         """End it now. May be called again.
 
         Discards messages not taken: with acks the server delivers them again after ack_wait,
-        without acks they are lost, which is reported. A running callback finishes.
+        without acks they are lost. A running callback finishes.
         """
         self._stop(self._inner.stop)
 

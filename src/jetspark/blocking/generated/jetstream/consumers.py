@@ -117,20 +117,16 @@ class GeneratedPullConsumer:
 
         When messages came, they are returned, and an error after them is in `.error`: also
         SequenceMismatchError when the server's last status shows that a delivery was lost (with
-        acks it comes again after ack_wait; without acks it is lost, is looked for in the consumer's
-        sequences, too, and is also reported, unless other clients wait at the consumer),
-        BrokenSocketError (link lost, without acks; also reported), and
-        RequestTimeoutError when that status is missing half a second after the timeout. When none
-        came: an empty list if the server says that there are none; otherwise raises
-        RequestTimeoutError, SequenceMismatchError,
-        MissedHeartbeatError, BrokenSocketError (link lost, without acks), ConsumerNotFoundError,
-        StreamNotFoundError, ConsumerDeletedError, ConsumerIsPushError, PullError,
-        PermissionsError or ConnectionClosedError. ConfigError, UnsupportedByServerError before
-        anything is sent. With a timeout, a fetch survives a lost connection: it sends its request
-        again. When it is interrupted, the consumer gets back what was delivered to it (NAK). The
-        server counts that as a delivery: with `max_deliver` messages may so be given up that no
-        program has seen, and without acks they are lost, which is reported. There, let `timeout`
-        end it, and do not interrupt it.
+        acks it comes again after ack_wait), and RequestTimeoutError when that status is missing
+        half a second after the timeout. When none came: an empty list if the server says that
+        there are none; otherwise raises RequestTimeoutError, SequenceMismatchError,
+        MissedHeartbeatError, ConsumerNotFoundError, StreamNotFoundError, ConsumerDeletedError,
+        ConsumerIsPushError, PullError, PermissionsError or ConnectionClosedError. ConfigError,
+        UnsupportedByServerError before anything is sent. With a timeout, a fetch survives a lost
+        connection: it sends its request again. When it is interrupted, the consumer gets back what
+        was delivered to it (NAK). The server counts that as a delivery: with `max_deliver` messages
+        may so be given up that no program has seen, and without acks they are lost. There, let
+        `timeout` end it, and do not interrupt it.
         """
         return fetched(
             self._client,
@@ -158,9 +154,8 @@ class GeneratedPullConsumer:
     ) -> JsMsg:
         """One message, within `timeout` seconds (default: the context's).
 
-        Raises RequestTimeoutError when none came, SequenceMismatchError when one was sent and lost
-        (without acks), and as `fetch`, which has the other options, and says what an interruption
-        costs.
+        Raises RequestTimeoutError when none came, and as `fetch`, which has the other options, and
+        says what an interruption costs.
         """
         return received(
             self._client,
