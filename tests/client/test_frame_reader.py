@@ -29,6 +29,9 @@ class OwnClient:
     def adopt(self, reading: object, end: object) -> Any:
         return lambda: None
 
+    def check_loop(self) -> None:
+        pass
+
     def report(self, error: JetsparkError) -> None:
         self.reported.append(error)
 

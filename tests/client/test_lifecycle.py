@@ -375,8 +375,25 @@ async def test_a_client_is_refused_in_another_event_loop(
 ) -> None:
     nc = await connect(shared_server.url)
     wanted = "another event loop"
+    sub, events = nc.subscribe("own"), nc.events()
+    bucket = await nc.jetstream().create_or_update_bucket("ELSEWHERE", storage="memory")
 
     async def elsewhere() -> None:
+        for call in (
+            *(nc.close, nc.drain, nc.connect, nc.force_reconnect, nc.barrier, sub.next, sub.drain),
+            *(bucket.lock("k").acquire, lambda: nc.publish("a"), lambda: anext(events)),
+            nc.jetstream().publisher().__aenter__,
+        ):
+            with pytest.raises(ConfigError, match=wanted):
+                await call()
+        for plain in (
+            lambda: nc.publish_nowait("a"),
+            lambda: nc.set_servers(shared_server.url),
+            lambda: nc.listen("a", print),
+            sub.unsubscribe,
+        ):
+            with pytest.raises(ConfigError, match=wanted):
+                plain()
         with pytest.raises(ConfigError, match=wanted):
             await nc.request("a")
         with pytest.raises(ConfigError, match=wanted):
@@ -391,6 +408,10 @@ async def test_a_client_is_refused_in_another_event_loop(
     await asyncio.to_thread(asyncio.run, elsewhere())
     with pytest.raises(ConfigError, match=wanted):
         await asyncio.to_thread(nc.subscribe, "a")
+    assert sub.active
+    assert nc.status is ConnectionStatus.CONNECTED
+    await nc.close()
+    await asyncio.to_thread(asyncio.run, nc.close())  # nothing is left to do
 
 
 def test_between_two_runs_of_its_loop_a_client_may_be_used(shared_server: NatsServer) -> None:

@@ -15,12 +15,14 @@ import jetspark
 from jetspark.errors import (
     CodecError,
     ConfigError,
+    ConnectionClosedError,
     JetsparkError,
     KeyNotFoundError,
     LockLostError,
     RequestTimeoutError,
 )
 from jetspark.kv import Operation
+from jetspark.kv.lock_key import LockKey
 from jetspark.kv.stored import write_entry
 
 if TYPE_CHECKING:
@@ -179,6 +181,55 @@ async def test_an_error_in_the_block_is_raised_rather_than_that_the_lock_was_los
             await lock.wait_lost()
             raise KeyError
     assert isinstance(bucket.client.last_error, LockLostError)
+
+
+@pytest.mark.parametrize("done", [False, True])
+async def test_a_release_that_lost_its_link_is_tried_again(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    delete, lost = LockKey.delete, [RequestTimeoutError("No reply.")]
+
+    async def losing(self: LockKey, last: int) -> None:
+        if done or not lost:
+            await delete(self, last)
+        if lost:
+            raise lost.pop()
+
+    monkeypatch.setattr(LockKey, "delete", losing)
+    async with asyncio.timeout(20):
+        async with bucket.lock("job", lease=3600) as lock:
+            pass
+        assert not lost
+        assert not lock.held
+        async with bucket.lock("job"):
+            pass
+
+
+async def test_draining_ends_the_wait_for_a_lock(
+    bucket: Bucket, js: JetStream, shared_server: NatsServer
+) -> None:
+    async with bucket.lock("job"), jetspark.connect(shared_server.url) as nc:
+        far = await nc.jetstream().bucket(bucket.name)
+        waiting = asyncio.create_task(far.lock("job").acquire())
+        while not await js.consumer_names(f"KV_{bucket.name}").all():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)  # until it watches the key
+        await nc.drain()
+        with pytest.raises(ConnectionClosedError, match="being drained"):
+            await waiting
+
+
+async def test_a_lock_in_a_bucket_that_was_emptied_is_lost_at_the_next_renewal(
+    bucket: Bucket, js: JetStream
+) -> None:
+    lock = bucket.lock("job", lease=1.5)
+    await lock.acquire()
+    await js.empty_bucket(bucket.name)
+    async with bucket.lock("job") as other:
+        async with asyncio.timeout(1):  # the lease has not ended
+            await lock.wait_lost()
+        assert other.held
+    with pytest.raises(LockLostError):
+        await lock.release()
 
 
 async def test_an_acquisition_that_is_cancelled_leaves_no_record(bucket: Bucket) -> None:

@@ -23,6 +23,10 @@ class BarrierCalls:
     options: ConnectOptions
     _subscriptions: set[Reading]
 
+    def check_loop(self) -> None:
+        """Raises ConfigError in another event loop or thread than the client's."""
+        raise NotImplementedError
+
     def require_open(self) -> None:
         """Raises ConnectionClosedError when the client is closed."""
         raise NotImplementedError
@@ -36,6 +40,7 @@ class BarrierCalls:
         ConnectionClosedError, also when the client is closed meanwhile, BadTimeoutError,
         BadTimeError.
         """
+        self.check_loop()
         self.require_open()
         seconds = seconds_of(timeout, self.options)
         readers = [each for each in self._subscriptions if isinstance(each, FrameReader)]

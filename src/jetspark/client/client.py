@@ -2,7 +2,7 @@
 
 Contract
 - A client belongs to the event loop in which it was created and is used from that thread only:
-  elsewhere what subscribes or waits for an answer raises ConfigError.
+  elsewhere its calls raise ConfigError.
 - Methods without `await` only buffer what to send; it is written at the end of the loop's turn.
 - Arguments are checked before anything is buffered. Errors that no call can raise go to
   `last_error`, the log "jetspark" and the error callback.
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from copy import copy
@@ -44,7 +43,6 @@ from jetspark.connection.supervisor import Supervisor
 from jetspark.connection.tls_state import TLSState
 from jetspark.connection.transport import Dial
 from jetspark.errors import (
-    ConfigError,
     ConnectionClosedError,
     ConnectionLostError,
     JetsparkError,
@@ -85,7 +83,6 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
     ) -> None:
         self.options = options or ConnectOptions()
         self.loop = asyncio.get_running_loop()
-        self._home = threading.get_ident()
         self._pid = os.getpid()
         self.hooking: Hooking = NO_HOOKS
         self._notices = Notices(self.loop, event_callback, error_callback)
@@ -183,6 +180,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         server, or NoServersError with the last one's as `__cause__`; ConfigError for TLS files that
         cannot be used; ConnectionClosedError after `close`.
         """
+        self.check_loop()
         await self._link.connect()
 
     def set_servers(self, servers: str | Iterable[str]) -> None:
@@ -192,6 +190,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         them; `force_reconnect` leaves it. Raises ConfigError for servers that `connect` would
         refuse, ConnectionClosedError.
         """
+        self.check_loop()
         self.require_open()
         several = servers if isinstance(servers, str) else tuple(servers)
         self._link.replace_servers(replace(self.options, servers=several).urls())
@@ -201,6 +200,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
 
         Raises ConnectionClosedError when closed, or when no server could be reached.
         """
+        self.check_loop()
         await self._link.force_reconnect()
 
     async def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
@@ -216,6 +216,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         continues in the background; its errors are reported. A second call waits for the first and
         raises the same; nothing happens when the client is already closed.
         """
+        self._check_ending()
         timeout = seconds_of(timeout, self.options)
         caller = asyncio.current_task()
         calling = [sub.left_by(caller) for sub in self._readings()]
@@ -285,6 +286,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         Pending requests and iterators end at once; a callback that runs is cancelled. It does not
         wait for a link: what is buffered without one is never sent, which is reported.
         """
+        self._check_ending()
         try:
             await self._link.close()
         finally:
@@ -362,6 +364,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         come, after max_msgs (None), a refused permission, or the connection's end
         (ConnectionClosedError); not called by `Listener.close`. Raises as `subscribe`.
         """
+        self.check_loop()
         self._check_subscribe(subject, queue, max_msgs)
         route = Route(
             subject,
@@ -407,15 +410,12 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
 
     def check_loop(self) -> None:
         """Raises ConfigError in another event loop or thread, which the client's would not wake."""
-        try:
-            at_home = asyncio.get_running_loop() is self.loop
-        except RuntimeError:  # its loop stands still, or this is another thread
-            at_home = threading.get_ident() == self._home
-        if not at_home:
-            raise ConfigError(
-                "This client belongs to another event loop: use it where it was connected, or in "
-                "other threads one of jetspark.blocking."
-            )
+        self._link.outbox.check_home()
+
+    def _check_ending(self) -> None:
+        """A client that was closed may be closed again anywhere: nothing happens."""
+        if self.status is not ConnectionStatus.CLOSED:
+            self.check_loop()
 
     def _check_subscribe(self, subject: str, queue: str | None, max_msgs: int) -> None:
         check_subscribe_subject(subject, strict=self.options.check_subjects)

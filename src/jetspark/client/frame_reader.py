@@ -188,6 +188,7 @@ class FrameReader(Leaving, Generic[ItemT]):
         """Return when there is a frame; raises StopAsyncIteration or the error at the end."""
         if self._barriers is not None:
             self._barriers.end(handled=True)
+        self._client.check_loop()
         while not self._frames:
             if self._ended:
                 if self._error is None or closed_on_purpose(self._error):

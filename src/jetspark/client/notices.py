@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from jetspark.client.callbacks import Callback
 from jetspark.connection.events import Closed, ConnectionEvent
-from jetspark.errors import JetsparkError
+from jetspark.errors import ConfigError, JetsparkError
 
 logger = logging.getLogger("jetspark")
 
@@ -117,6 +117,10 @@ class EventStream:
         while not self._events:
             if self._ended:
                 raise StopAsyncIteration
+            if asyncio.get_running_loop() is not self._loop:
+                raise ConfigError(
+                    "These events belong to another event loop: take them where it was connected."
+                )
             waiter = self._waiter = self._loop.create_future()
             self._waiting.add(waiter)
             try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from asyncio.events import _get_running_loop
+
 from jetspark.client.prepared import Sendable, parts_of
 from jetspark.client.publishing import Publishing
 from jetspark.connection.options import ConnectOptions
@@ -14,6 +17,11 @@ class PublishCalls:
 
     options: ConnectOptions
     publishing: Publishing
+    loop: asyncio.AbstractEventLoop
+
+    def check_loop(self) -> None:
+        """Raises ConfigError in another event loop or thread than the client's."""
+        raise NotImplementedError
 
     async def publish(
         self,
@@ -24,6 +32,8 @@ class PublishCalls:
         headers: HeadersLike | None = None,
     ) -> None:
         """Send one message; waits while the link accepts no more. Raises as publish_nowait."""
+        if _get_running_loop() is not self.loop:  # asked here, as it is for each message
+            self.check_loop()
         publishing = self.publishing
         if publishing.outbox.crowded:
             payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime
@@ -50,8 +60,11 @@ class PublishCalls:
 
         `payload`: any bytes-like object. Raises BadPayloadError for anything else, BadSubjectError,
         BadHeaderError, MaxPayloadError, HeadersNotSupportedError, OutboundBufferError
-        (`pending_size` bytes are buffered already), ConnectionClosedError.
+        (`pending_size` bytes are buffered already), ConnectionClosedError, ConfigError in another
+        event loop or thread than the client's.
         """
+        if _get_running_loop() is not self.loop:
+            self.check_loop()
         self.publishing.send(subject, payload, reply, headers)
 
     def publish_replying(

@@ -42,5 +42,8 @@ class ReadingClient(Sender, Protocol):
         event loop. That must not refer to it either.
         """
 
+    def check_loop(self) -> None:
+        """Raises ConfigError in another event loop or thread than the client's."""
+
     async def flush(self, timeout: Seconds | None = None) -> None:
         """Return when the server has processed everything sent before."""

@@ -30,10 +30,6 @@ class RequestCalls(PublishCalls):
     def _message(self, frame: MessageFrame) -> Message:
         raise NotImplementedError
 
-    def check_loop(self) -> None:
-        """Raises ConfigError in another event loop or thread than the client's."""
-        raise NotImplementedError
-
     async def request(
         self,
         subject: str,

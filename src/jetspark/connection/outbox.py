@@ -7,8 +7,8 @@ supervisor replays subscriptions on the next link from its own table. `keep` dro
 the next server would not accept, such as too large ones. It reads the first line of each, so
 several frames must not be joined into one here.
 
-Everything is called in the event loop's thread, but for `put_here`. Whatever writes holds the lock
-for that, so that what one thread has put stays in order.
+Everything is called in the event loop's thread, which `check_home` checks, but for `put_here`.
+Whatever writes holds the lock for that, so that what one thread has put stays in order.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from asyncio.events import _get_running_loop
 from collections.abc import Callable, Container
 
 from jetspark.connection.server_limits import Dropped, sendable
 from jetspark.connection.waiters import Waiters
-from jetspark.errors import ConnectionClosedError, JetsparkError, OutboundBufferError
+from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError, OutboundBufferError
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.frames import reply_of
 
@@ -56,6 +57,7 @@ class Outbox:
     def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
         self._limit = limit
         self._loop = loop
+        self._home = threading.get_ident()
         self._write: Callable[[bytes], None] | None = None
         self._write_here: Callable[[bytes], bool] | None = None
         # Reentrant: the handler of a signal may publish in the middle of `put_here`.
@@ -94,6 +96,18 @@ class Outbox:
         self._size = 0
         self._mark = _CLOSED
         self._reason = reason
+
+    def check_home(self) -> None:
+        """Raises ConfigError in another event loop or thread than this one's."""
+        running = _get_running_loop()
+        if running is self._loop:
+            return
+        # None: its loop stands still, or this is another thread.
+        if running is not None or threading.get_ident() != self._home:
+            raise ConfigError(
+                "This client belongs to another event loop: use it where it was connected, or in "
+                "other threads one of jetspark.blocking."
+            )
 
     # -- filling -------------------------------------------------------------------------------
 
@@ -153,6 +167,7 @@ class Outbox:
         """Add a frame for the current link; without one it is dropped. Never refused."""
         if self._write is None:
             return
+        self.check_home()
         self._frames.append(_Control(frame))
         self._size += len(frame)
         if not self._armed:

@@ -147,8 +147,8 @@ class RouteTable:
     def remove(self, route: Route) -> None:
         """Unsubscribe; nothing happens when it is gone."""
         if route in self:
-            del self.by_sid[route.sid]
             self._send(frames.unsub(route.sid))
+            del self.by_sid[route.sid]
 
     def limit(self, route: Route, max_msgs: int) -> None:
         """End it when it has received `max_msgs` in all, which may be now."""

@@ -11,8 +11,11 @@ Contract
   without comparing clocks. The time that a machine sleeps counts.
 - Others wait for the delete marker of the release, or of the record's TTL where the bucket has
   `limit_marker_ttl`. A record that stays the same for its lease is replaced: its holder is gone.
-- A write without an answer may be stored. A renewal is tried again until the lease ends. A record
+- A write without an answer may be stored. A renewal is tried again until the lease ends, and so is
+  a release. A record
   that is our own is found by its id, and replaced by a new one.
+- Who empties the bucket removes the records without a marker: another client can hold the lock at
+  once, and the holder learns of it with its next renewal. The token still tells them apart.
 """
 
 from __future__ import annotations
@@ -28,9 +31,11 @@ from jetspark.arguments import checked
 from jetspark.client.background import background
 from jetspark.client.leaving import cancelled
 from jetspark.errors import (
+    BadSubscriptionError,
     BadTimeoutError,
     CodecError,
     ConfigError,
+    ConnectionClosedError,
     JetsparkError,
     LockLostError,
     RequestTimeoutError,
@@ -144,7 +149,8 @@ class Lock:
 
         Failures that may pass, such as an outage, are waited for. Raises RequestTimeoutError,
         ConfigError when it is held already, CodecError when the key has something else than a
-        lock's record, LockLostError when its lease ended while this process stood still.
+        lock's record, LockLostError when its lease ended while this process stood still,
+        ConnectionClosedError when the client is drained or closed.
         """
         seconds = in_seconds(timeout)
         if seconds is not None and seconds <= 0:
@@ -154,6 +160,7 @@ class Lock:
                 f'Lock "{self._key}" is held or being acquired by this object: '
                 "make another one to compete for it."
             )
+        self._js.client.check_loop()
         self._drop()
         self._acquiring = True
         try:
@@ -173,8 +180,8 @@ class Lock:
     async def release(self) -> None:
         """Let the others have it. Raises LockLostError when it was lost, ConfigError if not held.
 
-        Without an answer of the server, which raises as every call of a bucket, it ends with its
-        lease.
+        Without an answer of the server, as when the link is lost, it is tried again until the lease
+        ends; then it raises as every call of a bucket.
         """
         self._check_acquired()
         held, loss = self.held, self._loss()
@@ -267,6 +274,10 @@ class Lock:
                 entry = await watcher.next(left)
             except RequestTimeoutError:
                 continue  # the lease is over, or the server has not answered
+            except BadSubscriptionError:
+                raise ConnectionClosedError(
+                    f'Waiting for lock "{self._key}" has ended: the connection is being drained.'
+                ) from None
             except JetsparkError as error:
                 if watcher.error is not None:
                     raise
@@ -362,16 +373,24 @@ class Lock:
 
     async def _remove(self) -> bool:
         """Delete our own record only; whether it was there."""
+        may_be_done = False
         while True:
             try:
-                await self._at.delete(self._revision)
-                return True
-            except WrongLastSequenceError:
-                # A renewal that was under way may have been stored.
-                seen = await self._at.look()
-                if seen.record != self._at.record or seen.revision == self._revision:
+                try:
+                    await self._at.delete(self._revision)
+                    return True
+                except WrongLastSequenceError:
+                    seen = await self._at.look()
+                if seen.record != self._at.record:
+                    return may_be_done
+                if seen.revision == self._revision:
                     return False
-                self._revision = seen.revision
+                self._revision = seen.revision  # of a renewal that was under way
+            except JetsparkError as error:
+                if uptime() >= self._until:
+                    raise
+                may_be_done = True
+                await pause(error)
 
 
 class _WithClient:

@@ -293,7 +293,8 @@ class GeneratedClient:
 
         `payload`: any bytes-like object. Raises BadPayloadError for anything else, BadSubjectError,
         BadHeaderError, MaxPayloadError, HeadersNotSupportedError, OutboundBufferError
-        (`pending_size` bytes are buffered already), ConnectionClosedError.
+        (`pending_size` bytes are buffered already), ConnectionClosedError, ConfigError in another
+        event loop or thread than the client's.
         """
         self._publishing.send(subject, payload, reply, headers)
 

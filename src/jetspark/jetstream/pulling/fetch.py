@@ -111,6 +111,7 @@ class Pull:
 
     async def run(self) -> FetchResult:
         """The fetch. Cancelling it gives back what came. Raises as `PullConsumer.fetch`."""
+        self._client.check_loop()
         loop = self._client.loop
         self._deadline = loop.time() + self._timeout
         self._set_timer("deadline", self._deadline, self._on_deadline)

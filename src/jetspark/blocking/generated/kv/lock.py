@@ -58,15 +58,16 @@ class GeneratedLock:
 
         Failures that may pass, such as an outage, are waited for. Raises RequestTimeoutError,
         ConfigError when it is held already, CodecError when the key has something else than a
-        lock's record, LockLostError when its lease ended while this process stood still.
+        lock's record, LockLostError when its lease ended while this process stood still,
+        ConnectionClosedError when the client is drained or closed.
         """
         return self._thread.run(self._inner.acquire, timeout)
 
     def release(self) -> None:
         """Let the others have it. Raises LockLostError when it was lost, ConfigError if not held.
 
-        Without an answer of the server, which raises as every call of a bucket, it ends with its
-        lease.
+        Without an answer of the server, as when the link is lost, it is tried again until the lease
+        ends; then it raises as every call of a bucket.
         """
         self._thread.run(self._inner.release)
 
