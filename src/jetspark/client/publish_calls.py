@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio.events import _get_running_loop
+from asyncio import get_running_loop
 
 from jetspark.client.prepared import Sendable, parts_of
 from jetspark.client.publishing import Publishing
@@ -32,7 +32,7 @@ class PublishCalls:
         headers: HeadersLike | None = None,
     ) -> None:
         """Send one message; waits while the link accepts no more. Raises as publish_nowait."""
-        if _get_running_loop() is not self.loop:  # asked here, as it is for each message
+        if get_running_loop() is not self.loop:  # asked here, as it is for each message
             self.check_loop()
         publishing = self.publishing
         if publishing.outbox.crowded:
@@ -63,8 +63,7 @@ class PublishCalls:
         (`pending_size` bytes are buffered already), ConnectionClosedError, ConfigError in another
         event loop or thread than the client's.
         """
-        if _get_running_loop() is not self.loop:
-            self.check_loop()
+        self.check_loop()
         self.publishing.send(subject, payload, reply, headers)
 
     def publish_replying(

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from asyncio.events import _get_running_loop
 from collections.abc import Callable, Container
 
 from jetspark.connection.server_limits import Dropped, sendable
@@ -99,11 +98,11 @@ class Outbox:
 
     def check_home(self) -> None:
         """Raises ConfigError in another event loop or thread than this one's."""
-        running = _get_running_loop()
-        if running is self._loop:
-            return
-        # None: its loop stands still, or this is another thread.
-        if running is not None or threading.get_ident() != self._home:
+        try:
+            at_home = asyncio.get_running_loop() is self._loop
+        except RuntimeError:  # its loop stands still, or this is another thread
+            at_home = threading.get_ident() == self._home
+        if not at_home:
             raise ConfigError(
                 "This client belongs to another event loop: use it where it was connected, or in "
                 "other threads one of jetspark.blocking."
