@@ -65,7 +65,7 @@ LAYERS: dict[str, set[str]] = {
     "client": VALUES | {"wire", "connection"},
     "jetstream": CORE | {"archives"},
     "kv": VALUES | {"client", "jetstream", "wire.documents"},
-    "objects": VALUES | {"client", "jetstream"},
+    "objects": VALUES | {"client", "jetstream", "wire.documents"},
     "services": VALUES | {"wire", "client", "jetstream"},
     "tracing": VALUES | {"wire", "client"},
     "dead_letters": VALUES | {"wire", "client", "jetstream"},
@@ -77,8 +77,9 @@ LAYERS: dict[str, set[str]] = {
     "bulk": VALUES | {"wire", "archives", "connection.opening"} | SANS_IO,
     "lakehouse": VALUES,
     "spark": VALUES
-    | {"bulk", "lakehouse", "connection.options", "connection.proxy", "connection.urls"},
-    "server": VALUES,
+    | {"bulk", "lakehouse", "connection.options", "connection.proxy", "connection.urls"}
+    | {"wire.documents"},
+    "server": VALUES | {"wire.documents"},
     "public_names": CORE | FEATURES | {"full_client"},
     # jetspark/__init__.py, which names the packages for type checkers.
     "": FEATURES | {"errors", "public_names", "blocking", "server"},
@@ -137,6 +138,7 @@ LONGER: dict[str, str] = {
     "jetspark/connection/supervisor.py": "one logical link: how it begins, is lost and ends",
     "jetspark/kv/lock.py": "one lock: taken, renewed, lost, released",
     "jetspark/connection/session.py": "one link, from its opening to its end",
+    "jetspark/groups/member.py": "one life: the configuration, joining, handing out, leaving",
     "jetspark/errors.py": "the tree of exceptions is one idea, and its drawing a third of it",
     "jetspark/bulk/reader.py": "the one loop that reads a range to its proven end",
     "jetspark/lakehouse/delta.py": "a table of the format: how it is read and changed",

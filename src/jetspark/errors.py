@@ -53,6 +53,7 @@
      ├─ TableError                         a commit to a Delta or Iceberg table that cannot be made
      │   └─ CommitConflict                 another commit came first
      └─ JetStreamError                     everything JetStream answers or implies
+         ├─ DocumentError                  bytes of others that are not the document they should be
          ├─ APIError                       code, err_code, description (JSResponse)
          │   ├─ JetStreamNotEnabledError
          │   ├─ JetStreamNotEnabledForAccountError
@@ -479,6 +480,15 @@ class JetStreamError(JetsparkError):
     """The root of JetStream's errors."""
 
 
+class DocumentError(JetStreamError):
+    """Bytes of another party are not the document that they should be: `what`, and `why` not."""
+
+    def __init__(self, what: str, why: str) -> None:
+        self.what = what
+        self.why = why.removesuffix(".")
+        super().__init__(f"Unreadable {what}: {self.why}.")
+
+
 class APIError(JetStreamError):
     """An error answered by the JetStream API: `code` (HTTP-like), `err_code`, `description`."""
 
@@ -604,7 +614,10 @@ class BatchError(APIError):
 
 
 class NotStoredError(JetStreamError):
-    """A message of a batch is certainly not stored: it was lost, or the batch ended before it."""
+    """A message is certainly not stored.
+
+    It was lost on its way, its batch ended before it, or its stream has removed it since.
+    """
 
 
 class NoStreamResponseError(JetStreamError):

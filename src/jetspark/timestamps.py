@@ -47,7 +47,10 @@ def parse_isotime(text: str) -> int:
     if sign is not None:
         offset = int(off_h) * 3600 + int(off_m) * 60
         seconds += offset if sign == "-" else -offset
-    return seconds * NANOSECONDS + int((fraction or "0").ljust(9, "0"))
+    ns = seconds * NANOSECONDS + int((fraction or "0").ljust(9, "0"))
+    if not _FIRST_NS <= ns < _END_NS:
+        raise ValueError(f"not in the years 1 to 9999, in UTC: {text!r}")
+    return ns
 
 
 def format_isotime(ns: int) -> str:

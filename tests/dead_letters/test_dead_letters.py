@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 import signal
 from collections import Counter
@@ -14,6 +15,7 @@ from tests.dead_letters.conftest import Orders
 from tests.jetstream.eventually import eventually
 from tests.support.processes import first_line, python
 
+from jetspark.dead_letters.worker import Mover
 from jetspark.errors import (
     APIError,
     ConfigError,
@@ -21,6 +23,7 @@ from jetspark.errors import (
     JetsparkError,
     MessageNotFoundError,
     NoStreamResponseError,
+    NotStoredError,
     RequestTimeoutError,
     StreamNotFoundError,
 )
@@ -94,7 +97,7 @@ async def test_replay_publishes_again_without_marks_of_the_first_publish(orders:
         "Nats-Msg-Id": ["first"],
         "Nats-Expected-Last-Sequence": ["0"],
     }
-    assert await orders.dead.replay(subject=orders.subject("eu")) == (1, 0)
+    assert await orders.dead.replay(subject=orders.subject("eu")) == (1, 0, 0)
     again = await js.get_msg(orders.name, 3)
     assert (again.subject, again.data) == (orders.subject("eu"), b"x")
     assert again.headers is not None
@@ -102,12 +105,73 @@ async def test_replay_publishes_again_without_marks_of_the_first_publish(orders:
     assert found.pop("Nats-Msg-Id")[0].startswith(orders.dead.name)
     assert found == {"Trace": ["1"]}
     assert [one.subject for one in await orders.dead.letters().all()] == [orders.subject("us")]
-    assert await orders.dead.replay(to=orders.subject("elsewhere"), keep=True) == (1, 0)
+    assert await orders.dead.replay(to=orders.subject("elsewhere"), keep=True) == (1, 0, 0)
     assert (await js.get_msg(orders.name, 4)).subject == orders.subject("elsewhere")
     # Made again, as after a kill: the stream knows it.
-    assert await orders.dead.replay(to=orders.subject("elsewhere")) == (1, 0)
+    assert await orders.dead.replay(to=orders.subject("elsewhere")) == (1, 0, 0)
     assert (await js.stream_info(orders.name)).state.last_seq == 4
     assert await orders.dead.letters().all() == []
+
+
+async def test_a_replay_to_another_subject_is_another_message(
+    orders: Orders, js: JetStream, unique: Callable[[str], str]
+) -> None:
+    await orders.give_up("eu")
+    await orders.dead.move()
+    assert await orders.dead.replay(to=orders.subject("test"), keep=True) == (1, 0, 0)
+    assert await orders.dead.replay() == (1, 0, 0)
+    assert (await js.get_msg(orders.name, 3)).subject == orders.subject("eu")
+    assert await orders.dead.letters().all() == []
+
+
+async def test_a_letter_stays_when_a_duplicate_of_its_message_is_not_there(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[JetsparkError] = []
+    monkeypatch.setattr(orders.js.client, "report", reports.append)
+    await orders.give_up("eu", "us")
+    await orders.dead.move()
+    assert await orders.dead.replay(keep=True) == (2, 0, 0)
+    await orders.js.delete_msg(orders.name, 3)
+    assert await orders.dead.replay() == (1, 0, 1)
+    assert "the stream's duplicate window" in str(reports.pop())
+    (left,) = await orders.dead.letters().all()
+    assert left.subject == orders.subject("eu")
+    # Its id, and other content: somebody else's message.
+    letter = dataclasses.replace(left, data=b"another", subject=orders.subject("us"))
+    await orders.dead.replay_letter(left, to=orders.subject("x"), keep=True)
+    with pytest.raises(NotStoredError, match="Letter 1 stays"):
+        await orders.dead.replay_letter(letter, to=orders.subject("x"))
+    assert len(await orders.dead.letters().all()) == 1
+
+
+async def test_an_original_is_not_removed_when_its_letter_is_not_there(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[JetsparkError] = []
+    monkeypatch.setattr(orders.js.client, "report", reports.append)
+    await orders.give_up("eu")
+    (advisory,) = await (await orders.js.consumer(orders.dead.advisories, "worker")).fetch(1)
+    mover = Mover(orders.js, orders.dead.name, remove_originals=False)
+    assert await mover.move(advisory)
+    await orders.js.purge_stream(orders.dead.name)
+    # A second advisory about the message: the stream of the letters calls its letter a duplicate.
+    mover = Mover(orders.js, orders.dead.name, remove_originals=True)
+    assert not await mover.move(advisory)
+    assert "the message is not removed" in str(reports[0])
+    assert (await orders.js.get_msg(orders.name, 1)).data == b"x"
+
+
+async def test_a_message_that_is_no_letter_is_reported_and_left_out(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[JetsparkError] = []
+    monkeypatch.setattr(orders.js.client, "report", reports.append)
+    await orders.js.publish(f"_dead.{orders.dead.name}.a.b.c", b"no letter")
+    await orders.give_up("eu")
+    await orders.dead.move()
+    assert await orders.dead.replay(to=orders.subject("again")) == (1, 0, 0)
+    assert "Message 1 is no dead letter" in str(reports[0])
 
 
 async def test_a_replay_that_fails_leaves_the_letters(orders: Orders) -> None:
@@ -128,7 +192,7 @@ async def test_a_message_that_is_gone_leaves_its_place(orders: Orders) -> None:
     assert there.missing is None
     with pytest.raises(MessageNotFoundError, match="has no payload"):
         await orders.dead.replay_letter(gone)
-    assert await orders.dead.replay() == (1, 1)
+    assert await orders.dead.replay() == (1, 1, 0)
     assert await orders.dead.letters().all() == [gone]
     await orders.dead.delete(gone)
     assert await orders.dead.letters().all() == []
@@ -231,24 +295,32 @@ async def test_what_is_no_advisory_is_reported_and_becomes_a_letter_itself(
     reports: list[JetsparkError] = []
     monkeypatch.setattr(orders.js.client, "report", reports.append)
     subject = f"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{orders.name}.worker"
-    all_forged = [b"", b"{}", b'{"type": "x"}', b"\xff", b'{"stream": 1}']
+    death = (
+        b'{"type": "io.nats.jetstream.advisory.v1.terminated", "id": "i", "stream": "%b", '
+        b'"consumer": "c", "stream_seq": %d, "consumer_seq": 1, "deliveries": 1}'
+    )
+    all_forged = [b"", b"{}", b'{"type": "x"}', b"\xff", b'{"stream": 1}', b'{"type": "\xff"}']
+    all_forged += [b'{"a":' * 50_000, death % (b"no name", 1), death % (b"S" * 5000, 1)]
+    all_forged += [death % (b"S", 0), death % (b"S", 10**30)]
     for forged in all_forged:
         await orders.js.publish(subject, forged, headers={"Trace": "1"})
-    assert await orders.dead.move() == 5
+    assert await orders.dead.move() == len(all_forged)
     assert await orders.dead.waiting() == 0
     place = f'Message 1 of "{orders.dead.advisories}" is no advisory, and is a letter itself now: '
     assert str(reports[0]).startswith(place)
-    assert len(reports) == 5
+    assert len(reports) == len(all_forged)
     letters = await orders.dead.letters(stream=orders.dead.advisories, consumer="worker").all()
     assert [one.data for one in letters] == all_forged
     for letter in letters:
         assert (letter.reason, letter.subject) == ("terminated", subject)
         assert letter.headers.to_dict() == {"Trace": ["1"]}
     # A worker that can read it may have come.
-    assert await orders.dead.replay() == (5, 0)
-    assert await orders.dead.waiting() == 5
-    assert await orders.dead.move(remove_originals=True) == 5
-    assert [one.stream_seq for one in await orders.dead.letters().all()] == [6, 7, 8, 9, 10]
+    count = len(all_forged)
+    assert await orders.dead.replay() == (count, 0, 0)
+    assert await orders.dead.waiting() == count
+    assert await orders.dead.move(remove_originals=True) == count
+    found = [one.stream_seq for one in await orders.dead.letters().all()]
+    assert found == list(range(count + 1, 2 * count + 1))
 
 
 _WORKER = """
@@ -442,6 +514,23 @@ async def test_another_stream_is_never_taken_for_dead_letters(
         await js.create_dead_letters("D", "ORDERS", subjects=["x"])  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match="streams is empty"):
         await js.create_dead_letters("D", [])
+
+
+async def test_what_ended_a_worker_is_raised_at_the_end_of_its_block(
+    orders: Orders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = asyncio.Event()
+    monkeypatch.setattr(orders.js.client, "report", lambda error: ended.set())
+
+    async def pulls() -> bool:
+        found = await orders.js.consumer_info(orders.dead.advisories, "worker")
+        return bool(found.num_waiting)
+
+    with pytest.raises(JetsparkError):
+        async with orders.dead.worker():
+            await eventually(pulls)
+            await orders.js.delete_consumer(orders.dead.advisories, "worker")
+            await asyncio.wait_for(ended.wait(), 30)
 
 
 async def test_a_worker_whose_consumer_is_deleted_says_so(orders: Orders) -> None:

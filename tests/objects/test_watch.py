@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jetspark.errors import JetStreamError, ObjectStoreNotFoundError, RequestTimeoutError
+from jetspark.errors import (
+    DocumentError,
+    JetStreamError,
+    ObjectStoreNotFoundError,
+    RequestTimeoutError,
+)
 from jetspark.full_client import connect
 
 if TYPE_CHECKING:
@@ -172,7 +177,7 @@ async def test_infos_that_cannot_be_read_are_reported_and_left_out(
     async with connect(shared_server.url, error_callback=reported.append) as nc:
         theirs = await nc.jetstream().object_store(store.name)
         assert names([*await theirs.objects().all()]) == ["a"]
-    assert [type(error) for error in reported] == [JetStreamError]
+    assert [type(error) for error in reported] == [DocumentError]
     with pytest.raises(JetStreamError, match="Unreadable"):
         await store.info("x")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.ports import free_port as held_port
 
-from jetspark.errors import EmbeddedServerError
+from jetspark.errors import DocumentError, EmbeddedServerError
 from jetspark.server import free_port
 from jetspark.server.ports import best_url, read_ports_file
 from jetspark.server.readiness import failure_reason, read_info
@@ -117,6 +117,6 @@ def test_something_else_on_the_port_is_no_server(answer: bytes) -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        with pytest.raises(ValueError):
+        with pytest.raises(DocumentError):
             read_info("127.0.0.1", listener.getsockname()[1])
         thread.join()

@@ -154,7 +154,7 @@ async def test_request_has_json_of_a_type_and_so_has_the_answer(
         await services.request(subject, b"{")
     with pytest.raises(ServiceError, match="400"):
         await services.request(subject, b'"' + b"\xff" + b'"')
-    with pytest.raises(JetsparkError, match="cannot be read"):
+    with pytest.raises(JetsparkError, match="Unreadable answer"):
         await services.request_json(f"{service.name}.anything", [1], type=Total)
     with pytest.raises(ServiceError, match="500: ConfigError: inf cannot be sent as a number"):
         await services.request(f"{service.name}.infinite")

@@ -12,7 +12,9 @@ from typing import Annotated, Any, BinaryIO, Final, TypeAlias
 
 import msgspec
 
-from jetspark.errors import BackupError, ConfigError
+from jetspark.errors import BackupError, ConfigError, DocumentError
+from jetspark.timestamps import parse_isotime
+from jetspark.wire.documents import decode_document, decode_json
 
 METADATA: Final = "backup.json"
 ARCHIVE: Final = "stream.tar.s2"
@@ -29,6 +31,12 @@ class State(msgspec.Struct, frozen=True):
     last_seq: _Count
     first_ts: str | None = None
     last_ts: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for a time that is none."""
+        for text in (self.first_ts, self.last_ts):
+            if text is not None:
+                parse_isotime(text)
 
 
 class Digest(msgspec.Struct, frozen=True):
@@ -68,11 +76,11 @@ def metadata_from(data: bytes) -> tuple[Metadata, dict[str, Any]]:
     """What `backup.json` says, and all of it. Raises BackupError."""
     try:
         return (
-            msgspec.json.decode(data, type=Metadata),
-            msgspec.json.decode(data, type=dict[str, Any]),
+            decode_json(data, Metadata, METADATA),
+            decode_document(data, METADATA),
         )
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BackupError(f"{METADATA} is damaged: {error}.") from None
+    except DocumentError as error:
+        raise BackupError(f"{METADATA} is damaged: {error.why}.") from None
 
 
 def opened_file(folder: Path, name: str) -> BinaryIO:

@@ -16,7 +16,8 @@ import msgspec
 
 from jetspark.archives.content import Content, Frames, content_from
 from jetspark.archives.states import BlockState, Index, Numbers, idx_state, index_of
-from jetspark.errors import BackupError
+from jetspark.errors import BackupError, DocumentError
+from jetspark.wire.documents import decode_json
 
 _UNIT = tarfile.BLOCKSIZE
 _BLOCK = re.compile(r"msgs/(\d+)\.(blk|idx)")
@@ -178,6 +179,6 @@ def _size_in(text: str) -> int | None:
 
 def _name_in(text: str) -> str | None:
     try:
-        return msgspec.json.decode(text, type=_Config).name
-    except msgspec.MsgspecError:  # longer than what is read of it
+        return decode_json(text, _Config, "configuration").name
+    except DocumentError:  # longer than what is read of it
         return None

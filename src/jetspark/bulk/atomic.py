@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import msgspec
 
 from jetspark.bulk.encoded_messages import EncodedMessage
-from jetspark.errors import JetStreamError
 from jetspark.wire import js_api
 from jetspark.wire.batch_headers import COMMIT, MARKS, STAGED
+from jetspark.wire.documents import convert_document
 
 MOST_MESSAGES = 1000
 """The server's default limit for one batch."""
@@ -62,10 +62,5 @@ def encode_batch(batch_id: str, messages: Sequence[EncodedMessage], reply: str) 
 
 def parse_batch_ack(payload: bytes, stream: str) -> BatchAck:
     """The ack of a batch. Raises the stream's typed error; JetStreamError if it is no ack."""
-    try:
-        answer = msgspec.json.decode(payload)
-        if error := answer.get("error"):
-            raise js_api.error_of(error, {"stream": stream})
-        return msgspec.convert(answer, BatchAck)
-    except (msgspec.MsgspecError, AttributeError):
-        raise JetStreamError(f"Unreadable ack of a batch: {payload[:80]!r}.") from None
+    answer = js_api.parse_document("A batch", payload, {"stream": stream})
+    return convert_document(answer, BatchAck, "ack of a batch")

@@ -41,12 +41,13 @@ from jetspark.errors import (
     APIError,
     BadHeaderError,
     ConnectionFailure,
+    DocumentError,
     LedgerError,
     RequestTimeoutError,
 )
 from jetspark.transient import is_transient
 from jetspark.wire.batch_headers import BATCH_ID
-from jetspark.wire.documents import encode_document
+from jetspark.wire.documents import decode_json, encode_document
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import parse_headers
 from jetspark.wire.status import NO_RESPONDERS, status_of
@@ -339,9 +340,9 @@ class BatchCopier:
         if stored is None:
             return None
         try:
-            body = msgspec.json.decode(stored.data, type=Marker)
-        except msgspec.MsgspecError as error:
-            raise LedgerError(f"The marker {subject!r} is unreadable: {error}.") from None
+            body = decode_json(stored.data, Marker, "marker")
+        except DocumentError as error:
+            raise LedgerError(f"The marker {subject!r} is unreadable: {error.why}.") from None
         return stored.seq, body, _batch_id(stored.headers)
 
     def _locate(self, lane: Lane, decision: Decision) -> None:
@@ -370,7 +371,7 @@ class BatchCopier:
             )
         lane.marker = seq
         end = self._leaders.message(self._target, last_by_subj=f"{lane.subject}.end")
-        if end is not None and end.data.decode() == batch_id:
+        if end is not None and end.data == batch_id.encode():
             lane.offset = marker.offset + marker.rows
             return
         if not self._leaders.only_proven:

@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from jetspark.wire.documents import decode_msgpack
+
 
 @dataclass(frozen=True, slots=True)
 class InlinePack:
@@ -96,8 +98,8 @@ def encode_decision(decision: Decision) -> bytes:
 
 
 def decode_decision(data: bytes) -> Decision:
-    """From the message in the ledger. Raises msgspec.MsgspecError for anything else."""
-    stored = msgspec.msgpack.decode(data, type=_StoredDecision)
+    """From the message in the ledger. Raises DocumentError for anything else."""
+    stored = decode_msgpack(data, _StoredDecision, "decision")
     return Decision(
         stored.batch,
         [

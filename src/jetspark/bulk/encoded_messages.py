@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from jetspark.wire.documents import decode_msgpack
 from jetspark.wire.headers import encode_headers, forwarded
 
 EncodedMessage: TypeAlias = tuple[bytes, bytes | None, bytes]
@@ -18,7 +19,6 @@ EncodedMessage: TypeAlias = tuple[bytes, bytes | None, bytes]
 
 PACKING_BYTES = 16
 """Bytes that MessagePack adds to a message at most."""
-_DECODER = msgspec.msgpack.Decoder(list[tuple[bytes, bytes | None, bytes]])
 
 
 def size_of(message: EncodedMessage) -> int:
@@ -38,8 +38,8 @@ def pack(messages: list[EncodedMessage]) -> bytes:
 
 
 def unpack(packed: bytes) -> list[EncodedMessage]:
-    """The messages of a pack. Raises msgspec.MsgspecError for anything else."""
-    return _DECODER.decode(packed)
+    """The messages of a pack. Raises DocumentError for anything else."""
+    return decode_msgpack(packed, list[EncodedMessage], "pack of rows")
 
 
 def in_packs(messages: Iterable[EncodedMessage], max_bytes: int) -> Iterator[list[EncodedMessage]]:

@@ -18,8 +18,6 @@ import hashlib
 import secrets
 from collections.abc import Iterable
 
-import msgspec
-
 from jetspark.bulk.decision import (
     Decision,
     InlinePack,
@@ -35,7 +33,7 @@ from jetspark.bulk.proof import proven
 from jetspark.bulk.retry import answer_within
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import LedgerError, StreamNotFoundError, WrongLastSequenceError
+from jetspark.errors import DocumentError, LedgerError, StreamNotFoundError, WrongLastSequenceError
 from jetspark.wire import js_api
 
 _ROOM_IN_PAYLOAD = 4096
@@ -105,8 +103,8 @@ class Ledger:
             return None
         try:
             return stored.seq, decode_decision(stored.data)
-        except msgspec.MsgspecError as error:
-            raise LedgerError(f'The ledger "{self.stream}" is unreadable: {error}.') from None
+        except DocumentError as error:
+            raise LedgerError(f'The ledger "{self.stream}" is unreadable: {error.why}.') from None
 
     def decide(self, decision: Decision, after: int) -> int:
         """Store a decision as the successor of the one at sequence `after`; returns its sequence.

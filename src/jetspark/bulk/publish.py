@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any, Self
-
-import msgspec
+from typing import Self
 
 from jetspark.bulk.encoded_messages import EncodedMessage
 from jetspark.bulk.link import BlockingLink, connect
@@ -34,6 +32,7 @@ from jetspark.errors import (
 )
 from jetspark.transient import is_transient
 from jetspark.wire import frames, js_api
+from jetspark.wire.documents import decode_document
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
@@ -150,7 +149,7 @@ class StreamPublisher:
         if status is not None and status.code == NO_RESPONDERS:
             self._later(index, NoStreamResponseError(self._subject(index)))
             return False
-        answer = _answer(frame.payload)
+        answer = decode_document(frame.payload, "ack")
         if document := answer.get("error"):
             error = js_api.error_of(document, {"stream": self._stream})
             error.add_note(f'The message was for the subject "{self._subject(index)}".')
@@ -231,10 +230,3 @@ class StreamPublisher:
                 self.flush()
         finally:
             self._link.close()
-
-
-def _answer(payload: bytes) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(payload, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        raise JetStreamError(f"Unreadable ack {payload[:80]!r}.") from None

@@ -16,7 +16,13 @@ from jetspark.cli.messages import JsonOption, harmless, run_until_stopped
 from jetspark.cli.stream_session import check_replicas, moment, show_table, with_jetstream
 from jetspark.cli.where import where
 from jetspark.dead_letters.letter import ADVISORIES, as_json, letters_subject, watched_streams
-from jetspark.errors import ConfigError, ConsumerNotFoundError, JetsparkError, StreamNotFoundError
+from jetspark.errors import (
+    ConfigError,
+    ConsumerNotFoundError,
+    JetsparkError,
+    NotStoredError,
+    StreamNotFoundError,
+)
 from jetspark.subjects import check_name
 
 if TYPE_CHECKING:
@@ -262,5 +268,7 @@ def replay(
             stream=stream, consumer=consumer, subject=subject, reason=reason, to=to, keep=keep
         )
 
-    replayed, skipped = with_jetstream(server, context, publish, stream=name)
+    replayed, skipped, unproven = with_jetstream(server, context, publish, stream=name)
     console.say(f"{replayed:,} replayed · {skipped:,} without payload")
+    if unproven:
+        raise NotStoredError(f"{console.counted(unproven, 'letter')} stay; see above.")

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import msgspec
-
 from jetspark.bulk.losses import VARIABLE, Loss
 from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
+from jetspark.wire.documents import decode_json
 
 logger = logging.getLogger("jetspark.cli")
 
@@ -68,7 +67,7 @@ class Losses:
             file.seek(self._read)
             lines, newline, _ = file.read().rpartition(b"\n")  # the rest is being written
             self._read += len(lines + newline)
-            return [msgspec.json.decode(line, type=Loss) for line in lines.splitlines()]
+            return [decode_json(line, Loss, "loss") for line in lines.splitlines()]
         return []
 
 

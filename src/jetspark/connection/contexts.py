@@ -16,7 +16,6 @@ sentence.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Mapping
@@ -24,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from jetspark.connection.proxy import parse_proxy
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, DocumentError
 from jetspark.small_files import read_small, read_small_text
+from jetspark.wire.documents import decode_document
 
 logger = logging.getLogger("jetspark")
 
@@ -103,16 +103,14 @@ def _fields(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
         raise ConfigError(f"{name!r} is not the name of a context: it contains a path.")
     file = _folder(environ) / "context" / f"{name}.json"
     try:
-        document = json.loads(read_small(file))
+        document = decode_document(read_small(file), "context")
     except FileNotFoundError:
         known = ", ".join(sorted(path.stem for path in file.parent.glob("*.json"))) or "none"
         raise ConfigError(f"There is no context {name!r} at {file}; known: {known}.") from None
     except OSError as error:
         raise ConfigError(f"The context {str(file)!r} cannot be read: {error.strerror}.") from error
-    except ValueError:
-        document = None  # not the error itself: it would show the text
-    if not isinstance(document, dict):
-        raise ConfigError(f"The context {str(file)!r} is not a JSON object.")
+    except DocumentError:  # which may show the text
+        raise ConfigError(f"The context {str(file)!r} is not a JSON object.") from None
     return {field: value for field, value in document.items() if value}
 
 

@@ -15,8 +15,8 @@ from jetspark.dead_letters.letter import (
     read_letter,
     replayed_headers,
 )
-from jetspark.dead_letters.worker import DeadLetterWorker, Mover, workers_consumer
-from jetspark.errors import ConfigError, MessageNotFoundError, shown
+from jetspark.dead_letters.worker import DeadLetterWorker, Mover, is_stored, workers_consumer
+from jetspark.errors import ConfigError, JetStreamError, MessageNotFoundError, NotStoredError, shown
 from jetspark.jetstream.exact_times import text_of_time
 from jetspark.jetstream.listing import Listing
 from jetspark.kinds import StreamSequence
@@ -39,6 +39,9 @@ class Replayed(NamedTuple):
     """Letters whose messages were published again."""
     skipped: int
     """Letters without payload: they stay where they are."""
+    unproven: int = 0
+    """Letters that stay, since a stream answered that it had stored their messages before, in its
+    duplicate window, and does not have them now."""
 
 
 @checked
@@ -102,7 +105,8 @@ class DeadLetters:
         """The letters that are there now, oldest first.
 
         `stream`, `consumer`: only of these. `subject`: only of messages on it, wildcards allowed.
-        `reason`: only "max_deliver" or "terminated". Raises BadNameError, BadSubjectError,
+        `reason`: only "max_deliver" or "terminated". A message that is no letter is reported and
+        left out. Raises BadNameError, BadSubjectError,
         ConfigError for another reason, and while iterating StreamNotFoundError and as every API
         call (see `JetStream`).
         """
@@ -131,7 +135,11 @@ class DeadLetters:
             if stored.seq > last:
                 return  # came later
             seq = stored.seq + 1
-            letter = read_letter(stored)
+            try:
+                letter = read_letter(stored)
+            except JetStreamError as error:  # anybody may publish there
+                self._js.client.report(error)
+                continue
             on_subject = subject is None or (
                 letter.subject is not None and subject_matches(subject, letter.subject)
             )
@@ -164,27 +172,38 @@ class DeadLetters:
         same for all; by default each goes to its own. `keep`: do not delete them. A letter without
         payload is skipped and stays. The message has its headers, without those of its first
         publish (Nats-Msg-Id, conditions). A replay that is killed and made again repeats no message
-        within the duplicate window of the stream that takes it.
+        within the duplicate window of the stream that takes it. In that window a letter whose
+        message is not in the stream any more (taken from a work queue, or purged) is reported and
+        stays: nobody can tell whether it is done with.
 
         Raises NoStreamResponseError when no stream takes a message, other errors as `publish`, and
         as `letters`; the letters from there on are untouched.
         """
         if to is not None:
             check_publish_subject(to)
-        replayed = skipped = 0
+        replayed = skipped = unproven = 0
         letters = self.letters(stream=stream, consumer=consumer, subject=subject, reason=reason)
         async for letter in letters:
             if letter.subject is None or letter.missing is not None:
                 skipped += 1
                 continue
-            await self.replay_letter(letter, to=to, keep=keep)
+            try:
+                await self.replay_letter(letter, to=to, keep=keep)
+            except NotStoredError as error:
+                self._js.client.report(error)
+                unproven += 1
+                continue
             replayed += 1
-        return Replayed(replayed, skipped)
+        return Replayed(replayed, skipped, unproven)
 
     async def replay_letter(
         self, letter: DeadLetter, *, to: str | None = None, keep: bool = False
     ) -> None:
-        """`replay` for one letter. Raises MessageNotFoundError when it has no payload."""
+        """`replay` for one letter.
+
+        Raises MessageNotFoundError when it has no payload, NotStoredError when its message was
+        stored before and is not there now, and as `publish`.
+        """
         if letter.subject is None or letter.missing is not None:
             raise MessageNotFoundError(
                 404,
@@ -192,12 +211,17 @@ class DeadLetters:
                 "no payload",
                 f"Letter {letter.seq} has no payload: the message is {letter.missing or 'gone'}.",
             )
-        await self._js.publish(
-            to or letter.subject,
-            letter.data,
-            headers=replayed_headers(letter),
-            msg_id=f"{self.name}.{text_of_time(self._info.created)}.{letter.seq}",
+        subject = to or letter.subject
+        msg_id = f"{self.name}.{text_of_time(self._info.created)}.{letter.seq}.{subject}"
+        ack = await self._js.publish(
+            subject, letter.data, headers=replayed_headers(letter), msg_id=msg_id
         )
+        if not await is_stored(self._js, ack, msg_id, letter.data):
+            raise NotStoredError(
+                f"Letter {letter.seq} stays: stream {ack.stream!r} had stored its message before, "
+                "and does not have it now. To publish it again, replay it after the stream's "
+                "duplicate window; if it is done with, delete the letter."
+            )
         if not keep:
             try:
                 await self._js.delete_msg(self.name, letter.seq)

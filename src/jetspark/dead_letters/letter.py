@@ -144,8 +144,8 @@ def _kept(message: StoredMsg) -> Headers:
 
 def read_letter(stored: StoredMsg) -> DeadLetter:
     """A letter from its stream. Raises JetStreamError when it is none."""
-    headers = stored.headers or Headers()
     try:
+        headers = stored.headers or Headers()
         published = headers.get(_PUBLISHED)
         return DeadLetter(
             seq=stored.seq,
@@ -162,7 +162,7 @@ def read_letter(stored: StoredMsg) -> DeadLetter:
             data=stored.data,
             headers=_original(headers),
         )
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, BadHeaderError) as error:
         raise JetStreamError(f"Message {stored.seq} is no dead letter: {error}.") from None
 
 

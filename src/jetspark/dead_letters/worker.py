@@ -16,6 +16,7 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
+from jetspark.arguments import MOST_SEQUENCE, check_whole
 from jetspark.client.background import background
 from jetspark.dead_letters.letter import ADVISORIES, WORKER, Death, died_of, letter_subject
 from jetspark.errors import (
@@ -30,10 +31,11 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
-from jetspark.jetstream.documents import StoredMsg
+from jetspark.jetstream.documents import PubAck, StoredMsg
 from jetspark.jetstream.event_documents import MaxDeliverEvent, TerminatedEvent
 from jetspark.jetstream.events.kinds import parse_event
 from jetspark.jetstream.exact_times import Timestamp, text_of_time
+from jetspark.subjects import check_name
 from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 _PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds
 _AHEAD = 100
 """Advisories requested ahead."""
+_LONGEST_NAME = 255
 _CLOCKS = timedelta(seconds=2)
 """How far the clocks of a cluster's servers may differ: in doubt the message is kept."""
 
@@ -90,10 +93,11 @@ class Mover:
     async def _store(self, advisory: JsMsg) -> None:
         try:
             death = _death(advisory.data)
-        except JetStreamError as error:
+        except (JetStreamError, ConfigError) as error:
             # Whoever may publish on the subjects of advisories can write anything there, and a
             # newer server may write what only a newer worker can read.
-            self.moved += await self._send(*_itself(advisory, str(error)))
+            ack = await self._send(*_itself(advisory, str(error)))
+            self.moved += ack is not None and not ack.duplicate
             where = f'Message {advisory.metadata.stream_seq} of "{self.name}{ADVISORIES}"'
             self._js.client.report(
                 JetStreamError(f"{where} is no advisory, and is a letter itself now: {error}")
@@ -109,22 +113,30 @@ class Mover:
     async def _publish(self, death: Death, message: StoredMsg | None) -> bool:
         """False: an earlier try has stored it."""
         try:
-            stored = await self._send(death, message)
+            ack = await self._send(death, message)
         except (MaxPayloadError, BadHeaderError):
-            stored = await self._send(death, message, complete=False)
+            ack = await self._send(death, message, complete=False)
             message = None  # its data is nowhere else
         if self._remove and message is not None:
+            if ack is not None and not await is_stored(
+                self._js, ack, _identity(death, message), message.data
+            ):
+                raise JetStreamError(
+                    f"The letter of message {death.stream_seq} of stream {death.stream!r} was "
+                    f'stored before, and is not in "{self.name}" now: the message is not removed.'
+                )
             try:
                 await self._js.delete_msg(death.stream, death.stream_seq)
             except (MessageNotFoundError, StreamNotFoundError):
                 pass  # by an earlier try, or by somebody else
-        return stored
+        return ack is not None and not ack.duplicate
 
     async def _send(
         self, death: Death, message: StoredMsg | None, *, complete: bool = True
-    ) -> bool:
+    ) -> PubAck | None:
+        """None: the advisory has a letter already."""
         try:
-            ack = await self._js.publish(
+            return await self._js.publish(
                 letter_subject(self.name, death),
                 b"" if message is None or not complete else message.data,
                 headers=died_of(death, message, complete=complete),
@@ -135,8 +147,7 @@ class Mover:
                 expect_last_subject_seq=0,
             )
         except WrongLastSequenceError:
-            return False
-        return not ack.duplicate
+            return None
 
     async def _message(self, death: Death) -> StoredMsg | None:
         """The message, None when it is gone. Raises as every API call."""
@@ -160,9 +171,15 @@ class Mover:
 
 
 def _death(data: bytes) -> Death:
+    """Raises JetStreamError, ConfigError for what is no advisory about a message."""
     event = parse_event(data)
     if not isinstance(event, MaxDeliverEvent | TerminatedEvent) or not event.id:
         raise JetStreamError(f"An event of type {event.type!r} is about no dead letter.")
+    # Anybody can have written it, and what it says goes into subjects and requests.
+    check_whole("stream_seq", event.stream_seq, most=MOST_SEQUENCE)
+    for what, name in (("stream", event.stream), ("consumer", event.consumer), ("id", event.id)):
+        if len(check_name(what, name)) > _LONGEST_NAME:
+            raise ConfigError(f"The name of a {what} has at most {_LONGEST_NAME} characters.")
     return event
 
 
@@ -192,6 +209,21 @@ def _identity(death: Death, message: StoredMsg) -> str:
     return f"{death.stream}.{death.consumer}.{death.stream_seq}.{text_of_time(message.time)}"
 
 
+async def is_stored(js: JetStreamContext, ack: PubAck, msg_id: str, data: bytes) -> bool:
+    """Whether a message that was acknowledged is in its stream.
+
+    An ack that calls it a duplicate does not prove that: the message may have been removed since,
+    or another one had its id. Raises as `get_msg`.
+    """
+    if not ack.duplicate:
+        return True
+    try:
+        found = await js.get_msg(ack.stream, ack.seq, direct=False)
+    except (MessageNotFoundError, StreamNotFoundError):
+        return False
+    return found.data == data and msg_id.encode() in (found.hdrs or b"")
+
+
 async def workers_consumer(js: JetStreamContext, name: str) -> PullConsumer:
     """Raises StreamNotFoundError, ConsumerNotFoundError with the way to have it again."""
     try:
@@ -210,7 +242,8 @@ async def workers_consumer(js: JetStreamContext, name: str) -> PullConsumer:
 class DeadLetterWorker:
     """What `DeadLetters.worker` returns: it moves messages while its block is entered.
 
-    Several, in as many processes, share the work.
+    Several, in as many processes, share the work. What has ended it before, if `wait` has not
+    raised that, is raised at the end of the block.
     """
 
     def __init__(self, js: JetStreamContext, name: str, *, remove_originals: bool) -> None:
@@ -218,6 +251,7 @@ class DeadLetterWorker:
         self._mover = Mover(js, name, remove_originals=remove_originals)
         self._task: asyncio.Task[None] | None = None
         self._error: JetsparkError | None = None
+        self._told = False
 
     @property
     def moved(self) -> int:
@@ -238,6 +272,7 @@ class DeadLetterWorker:
             raise ConfigError("A worker begins when its block is entered: async with worker.")
         await asyncio.wait([self._task])
         if self._error is not None:
+            self._told = True
             raise self._error
 
     async def __aenter__(self) -> Self:
@@ -270,6 +305,8 @@ class DeadLetterWorker:
             # What is under way is delivered again, and finds its letter if it was stored.
             self._task.cancel()
             await asyncio.wait([self._task])
+        if kind is None and self._error is not None and not self._told:
+            raise self._error
 
     def __repr__(self) -> str:
         return f"DeadLetterWorker({self._mover.name!r}, moved={self.moved}, gone={self.gone})"

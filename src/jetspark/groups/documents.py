@@ -13,17 +13,19 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, cast
 import msgspec
 
 from jetspark.arguments import check_whole, checked_value
-from jetspark.errors import CodecError, ConfigError
+from jetspark.errors import CodecError, ConfigError, DocumentError
 from jetspark.jetstream.documents import StreamConfig
 from jetspark.kinds import Kind, kind_of
 from jetspark.kv_rules import check_key
 from jetspark.subjects import check_name, nearest_name
-from jetspark.wire.documents import encode_document
+from jetspark.wire.documents import decode_json, encode_document
 
 ELASTIC_BUCKET: Final = "elastic-consumer-groups"
 STATIC_BUCKET: Final = "static-consumer-groups"
 PRIORITY_GROUP: Final = "PCG"
 _PARTITION: Final = "{{Partition("
+_MOST_PARTITIONS: Final = 2**16
+"""A configuration is what anybody wrote, and each partition is a filter of a consumer."""
 
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -139,7 +141,7 @@ def mappings_of(mappings: Mapping[str, Iterable[int]]) -> list[MemberMapping]:
 def checked_config(config: GroupConfig) -> None:
     """Raises ConfigError."""
     count = config.max_members
-    check_whole("max_members", count)
+    check_whole("max_members", count, most=_MOST_PARTITIONS)
     if isinstance(config, ElasticConfig):
         for filter in config.partitioning_filters or []:
             filter.check()
@@ -153,7 +155,7 @@ def checked_config(config: GroupConfig) -> None:
     if len(set(names)) < len(names):
         raise ConfigError("A member has two mappings.")
     numbers = sorted(one for mapping in config.member_mappings for one in mapping.partitions)
-    if numbers != list(range(count)):
+    if len(numbers) != count or numbers != list(range(count)):
         raise ConfigError(f"The mappings have each partition from 0 to {count - 1} once.")
 
 
@@ -249,11 +251,11 @@ class Place(NamedTuple):
         try:
             config: GroupConfig
             if self.elastic:
-                config = msgspec.json.decode(value, type=ElasticConfig)
+                config = decode_json(value, ElasticConfig, "configuration")
             else:
-                config = msgspec.json.decode(value, type=StaticConfig)
+                config = decode_json(value, StaticConfig, "configuration")
             checked_config(config)
-        except (msgspec.MsgspecError, ConfigError) as error:
+        except (DocumentError, ConfigError) as error:
             raise CodecError(
                 f'Consumer group "{self.group}" of stream "{self.stream}" has an invalid '
                 f"configuration: {error}"

@@ -32,6 +32,7 @@ from jetspark.client.leaving import cancelled
 from jetspark.errors import (
     APIError,
     BadSubscriptionError,
+    CodecError,
     ConfigError,
     ConnectionClosedError,
     ConsumerDeletedError,
@@ -282,7 +283,11 @@ class GroupMember:
                     self._end(ConsumerGroupNotFoundError(self._place.stream, self._place.group))
                     await self._stand_back()
                     return
-                config = self._place.decode(entry.value)
+                try:
+                    config = self._place.decode(entry.value)
+                except CodecError as unreadable:  # the last one that can be read still holds
+                    self._js.client.report(unreadable)
+                    continue
                 if config.fixed != self._config.fixed:
                     raise ConfigError(
                         f'Consumer group "{self._place.group}" of stream "{self._place.stream}" '
@@ -379,10 +384,8 @@ class GroupMember:
             return 0
         waiting = [] if self._next is None else [self._next]
         self._next = None
-        waiting += [
-            GroupMsg(self._js.client, frame)
-            for frame in messages.take_queued(messages.pending_msgs)
-        ]
+        frames = messages.take_queued(messages.pending_msgs)
+        waiting += [GroupMsg(self._js.client, frame) for frame in frames]
         messages.stop()
         # What is another instance's by now would be taken from it.
         ours = await self._hand_out.current(waiting)

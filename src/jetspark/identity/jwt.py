@@ -17,7 +17,7 @@ import msgspec
 
 from jetspark.arguments import checked
 from jetspark.connection.nkeys import KeyKind, KeyPair, is_key, verify
-from jetspark.errors import ConfigError, JetStreamError, JWTError, NKeyError
+from jetspark.errors import ConfigError, DocumentError, JWTError, NKeyError
 from jetspark.identity.claim_checks import KIND, LIMITS, VERSION, checked_claims
 from jetspark.identity.claims import NO_LIMIT, Claims, UserClaims
 from jetspark.jetstream.documents.document import from_wire
@@ -168,7 +168,7 @@ def read_jwt(text: str) -> Claims:
         raise JWTError("The JWT was not signed by its issuer.")
     try:
         return from_wire(Claims, body)
-    except (JetStreamError, RecursionError) as error:
+    except DocumentError as error:
         raise JWTError(f"The JWT cannot be read: {error}") from None
 
 
@@ -185,7 +185,7 @@ def body_of(claims: Claims, kind: str, cls: type[Any]) -> Any:
         raise JWTError(f"The JWT is of another kind: {claims.kind!r}, not {kind!r}.")
     try:
         return from_wire(cls, claims.nats)
-    except (JetStreamError, RecursionError) as error:
+    except DocumentError as error:
         raise JWTError(f"The JWT cannot be read: {error}") from None
 
 

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from jetspark.errors import JetsparkError
+from jetspark.errors import DocumentError, JetsparkError
+from jetspark.wire.documents import decode_document
 
 MASK: Final = "***"
 MOST: Final = 2000
@@ -50,10 +51,8 @@ def shown(payload: bytes) -> str:
     if not payload:
         return ""
     try:
-        document = msgspec.json.decode(payload)
-    except msgspec.MsgspecError:
-        return _size(payload)
-    if not isinstance(document, dict):
+        document = decode_document(payload, "document")
+    except DocumentError:
         return _size(payload)
     text = msgspec.json.encode(_masked(document)).decode()
     return text if len(text) <= MOST else f"{text[:MOST]}… ({len(payload)} bytes)"

@@ -1,7 +1,8 @@
 """Lists that the server answers in pages, as async iterators.
 
 Contract: nothing is requested before the first item is; each `async for` starts anew. The pages
-are no snapshot: what is created or deleted meanwhile may be missing or come twice.
+are no snapshot: what is created or deleted meanwhile may be missing or come twice. An item that
+cannot be read is reported and left out.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Generic, TypeVar
 
+from jetspark.errors import DocumentError
 from jetspark.jetstream.api import Api
 from jetspark.wire.js_api import Call
 
@@ -54,7 +56,12 @@ class Paged(Generic[ItemT]):
                     self.missing.append(name)
             self.offline.update(page.get("offline") or {})
             for item in items:
-                yield self._convert(item)
+                try:
+                    converted = self._convert(item)
+                except DocumentError as error:
+                    self._api.client.report(error)
+                    continue
+                yield converted
             offset += len(items)
             if not items or offset >= page.get("total", 0):
                 return

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from jetspark.errors import CodecError, JetsparkError, KeyNotFoundError
+from jetspark.errors import CodecError, DocumentError, JetsparkError, KeyNotFoundError
 from jetspark.kv.stored import read_entry, write_entry
 from jetspark.kv.watch import Wanted, Watcher
 from jetspark.kv_rules import Operation
 from jetspark.transient import is_transient_for_client
-from jetspark.wire.documents import encode_document
+from jetspark.wire.documents import decode_json, encode_document
 
 if TYPE_CHECKING:
     from jetspark.jetstream.context import JetStreamContext
@@ -81,8 +81,8 @@ class LockKey:
         if entry.is_deleted:
             return Seen(entry.revision, None)
         try:
-            record = msgspec.json.decode(entry.value, type=LockRecord)
-        except msgspec.MsgspecError:
+            record = decode_json(entry.value, LockRecord, "record")
+        except DocumentError:
             raise CodecError(
                 f'Key "{self._key}" of bucket "{self._encoding.name}" has no record of a lock: '
                 "use another key."

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from jetspark.errors import JetStreamError
+from jetspark.errors import DocumentError
 from jetspark.jetstream.documents import StoredMsg
 from jetspark.jetstream.documents.configuration import json_of
 from jetspark.jetstream.documents.document import Document, Moment, from_wire, to_wire
 from jetspark.jetstream.streams.backing import BackedStatus
 from jetspark.objects.config import ObjectStoreConfig, config_of
 from jetspark.objects.names import STREAM_PREFIX
+from jetspark.wire.documents import decode_document
 
 
 class ObjectLink(Document, frozen=True, kw_only=True):
@@ -57,17 +56,18 @@ class ObjectInfo(Document, frozen=True, kw_only=True):
 
 def info_of(data: bytes, mtime: Moment) -> ObjectInfo:
     """The info in a stored payload. Raises JetStreamError."""
-    try:
-        raw = msgspec.json.decode(data, type=dict[str, object])
-    except msgspec.MsgspecError as error:
-        raise JetStreamError(f"Unreadable ObjectInfo: {error}.") from None
+    raw = decode_document(data, "ObjectInfo")
     raw.pop("mtime", None)  # the message's time counts; clients write this one differently
     return from_wire(ObjectInfo, raw).replace(mtime=mtime)
 
 
 def info_of_stored(stored: StoredMsg) -> ObjectInfo:
-    """The info in a stored message. Raises JetStreamError."""
-    return info_of(stored.data, stored.time)
+    """The info in a stored message. Raises DocumentError, which names the message."""
+    try:
+        return info_of(stored.data, stored.time)
+    except DocumentError as error:
+        where = f"ObjectInfo on {stored.subject!r}, message {stored.seq} of the store's stream"
+        raise DocumentError(where, f"{error.why}: delete that message") from None
 
 
 def to_stored(info: ObjectInfo) -> bytes:

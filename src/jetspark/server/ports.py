@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
-import json
 import secrets
 import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from jetspark.errors import EmbeddedServerError
+import msgspec
+
+from jetspark.errors import DocumentError, EmbeddedServerError
+from jetspark.wire.documents import decode_json
 
 # Below the ephemeral ports of outgoing connections (from 32768 on Linux, 49152 elsewhere). Any
 # client may take one of those while a server restarts, and a client that keeps connecting to one on
@@ -47,14 +49,18 @@ def _is_free(host: str, port: int, family: int) -> bool:
     return True
 
 
+class _Ports(msgspec.Struct):
+    nats: list[str] = []
+
+
 def read_ports_file(folder: Path) -> list[str] | None:
     """The client URLs in a server's ports file in `folder`; None while there is none."""
     for file in folder.glob("*.ports"):
         try:
-            urls = json.loads(file.read_text("utf-8")).get("nats")
-        except (OSError, ValueError):
+            urls = decode_json(file.read_bytes(), _Ports, "ports file").nats
+        except (OSError, DocumentError):
             return None  # still being written
-        return [str(url) for url in urls] if urls else None
+        return urls or None
     return None
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import socket
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from jetspark.errors import EmbeddedServerError
+from jetspark.errors import DocumentError, EmbeddedServerError
 from jetspark.server.ports import best_url, read_ports_file
+from jetspark.wire.documents import decode_document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def _answers(url: str, log: Path, *, jetstream: bool) -> bool:
     except TimeoutError:
         # A server with `handshake_first` sends nothing before the TLS client hello.
         return parts.scheme == "tls" and "Server is ready" in read_log(log)
-    except (OSError, ValueError):
+    except (OSError, DocumentError):
         return False
     return not jetstream or info.get("jetstream") is True
 
@@ -70,7 +70,7 @@ def read_info(host: str, port: int) -> dict[str, object]:
 
     Raises:
         OSError: no connection, or no INFO within half a second (TimeoutError).
-        ValueError: the peer is not a NATS server.
+        DocumentError: the peer is not a NATS server.
     """
     received = b""
     with socket.create_connection((host, port), timeout=_INFO_TIMEOUT) as link:
@@ -80,9 +80,8 @@ def read_info(host: str, port: int) -> dict[str, object]:
             received += chunk
     verb, _, document = received.partition(b"\r\n")[0].partition(b" ")
     if verb != b"INFO":
-        raise ValueError("not a NATS server")
-    info = json.loads(document)
-    return info if isinstance(info, dict) else {}
+        raise DocumentError("INFO", "it is not of a NATS server")
+    return decode_document(document, "INFO")
 
 
 def read_log(log: Path) -> str:

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from jetspark.arguments import check_whole, checked_but
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client
 from jetspark.client.messages import Message, MessageView
@@ -26,7 +24,7 @@ from jetspark.services.protocol import (
 )
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import Seconds
-from jetspark.wire.documents import encode_document
+from jetspark.wire.documents import decode_json, encode_document
 from jetspark.wire.headers import HeadersLike
 
 TIMEOUT: Final = 2.0
@@ -134,7 +132,7 @@ class Services:
         """`request` with a value as JSON, and the JSON of the answer as a `type`.
 
         `type`: a msgspec.Struct, a dataclass, list[int] and so on. Without a value the payload is
-        empty. Raises ConfigError for a value that JSON has no form for, JetsparkError for an answer
+        empty. Raises ConfigError for a value that JSON has no form for, DocumentError for an answer
         that is not of this type, and as `request`.
         """
         payload = json_payload(value)
@@ -201,8 +199,5 @@ def json_payload(value: Any) -> bytes:
 
 
 def json_answer(subject: str, reply: MessageView, type: Any) -> Any:
-    """The JSON of an answer as a type. Raises JetsparkError."""
-    try:
-        return msgspec.json.decode(reply.data, type=type)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise JetsparkError(f"The answer from {subject!r} cannot be read: {error}.") from None
+    """The JSON of an answer as a type. Raises DocumentError."""
+    return decode_json(reply.data, type, f"answer from {subject!r}")

@@ -6,13 +6,12 @@ publishes each measurement in that account, on the subject that the export names
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from jetspark.errors import JetStreamError
 from jetspark.jetstream.documents.document import Moment, Span, from_wire
 from jetspark.jetstream.events.documents import Caller, Event
+from jetspark.wire.documents import decode_document
 
 LATENCY_TYPE: Final = "io.nats.server.metric.v1.service_latency"
 
@@ -42,10 +41,7 @@ class ServiceLatency(Event, frozen=True, kw_only=True):
 
 def parse_latency(data: bytes) -> ServiceLatency:
     """The measurement in a payload. Raises JetStreamError when it is none."""
-    try:
-        raw = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise JetStreamError(f"Unreadable event: {error}.") from None
+    raw = decode_document(data, "event")
     if (said := raw.get("type")) != LATENCY_TYPE:
         raise JetStreamError(f"The event is no service latency, but of type {said!r}.")
     return from_wire(ServiceLatency, raw)

@@ -12,14 +12,12 @@ import secrets
 import string
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from jetspark.arguments import check_whole
-from jetspark.errors import ConfigError, JetsparkError, JetStreamError, ServiceError
+from jetspark.errors import ConfigError, DocumentError, JetsparkError, ServiceError
 from jetspark.jetstream.documents.document import Document, from_wire, to_wire
 from jetspark.services.documents import ServiceInfo, ServicePing, ServiceStats
 from jetspark.services.rules import check_service_name
-from jetspark.wire.documents import encode_document
+from jetspark.wire.documents import decode_document, encode_document
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.service_api import DEFAULT_PREFIX, Verb, verb_subjects
 
@@ -81,11 +79,11 @@ def encode_answer(answer: ServicePing | ServiceInfo | ServiceStats) -> bytes:
 def decode_answer(cls: type[AnswerT], payload: bytes) -> AnswerT:
     """An answer of any client's service. Raises JetsparkError when it is none of this kind."""
     try:
-        raw = msgspec.json.decode(payload, type=dict[str, Any])
+        raw = decode_document(payload, cls.__name__)
         _round_spans(raw)
         answer = from_wire(cls, raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, JetStreamError) as error:
-        raise JetsparkError(f"It is no {cls.__name__}: {str(error).removesuffix('.')}.") from None
+    except DocumentError as error:
+        raise JetsparkError(f"It is no {cls.__name__}: {error.why}.") from None
     wanted = VERB_OF[cls].type
     if (said := raw.get("type")) != wanted:
         raise JetsparkError(f"Its type is {said!r}, not {wanted!r}.")

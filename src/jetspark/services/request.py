@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-import msgspec
-
 from jetspark.client.messages import MessageView
 from jetspark.client.publishing import Publishing
-from jetspark.errors import ConfigError, JetsparkError, ServiceError
+from jetspark.errors import ConfigError, DocumentError, JetsparkError, ServiceError
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.services.protocol import error_headers, one_line
 from jetspark.services.tally import Tally
-from jetspark.wire.documents import encode_document
+from jetspark.wire.documents import decode_json, encode_document
 from jetspark.wire.headers import HeadersLike
 
 T = TypeVar("T")
@@ -79,11 +77,9 @@ class RequestView(MessageView):
         Raises ServiceError with code 400, which is the answer if the handler lets it pass.
         """
         try:
-            return msgspec.json.decode(self.data, type=type)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ServiceError(400, f"The request cannot be read: {error}") from None
-        except RecursionError:
-            raise ServiceError(400, "The request cannot be read: it is nested too deep") from None
+            return decode_json(self.data, type, "request")
+        except DocumentError as error:
+            raise ServiceError(400, f"The request cannot be read: {error.why}") from None
 
 
 class Request(RequestView):

@@ -13,9 +13,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, DocumentError
 from jetspark.subjects import nearest_name
 from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
+from jetspark.wire.documents import decode_document
 
 Position: TypeAlias = Literal["earliest", "latest"] | int
 """The earliest stored message, after the latest, or a sequence."""
@@ -93,10 +94,10 @@ def _parse(name: str, value: str, one: Callable[[Any], Wanted | None], expected:
             )
         return Positions(name, wanted)
     try:
-        document = msgspec.json.decode(bare, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
+        document = decode_document(bare, name)
+    except DocumentError as error:
         raise ConfigError(
-            f'Option {name!r} must be JSON such as {{"ORDERS": …}}: {error}.'
+            f'Option {name!r} must be JSON such as {{"ORDERS": …}}: {error.why}.'
         ) from None
     each = {stream: one(given) for stream, given in document.items()}
     for stream, wanted in each.items():

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from jetspark.arguments import check_fields
-from jetspark.errors import JetStreamError, RequestTimeoutError, SystemRequestError
+from jetspark.errors import DocumentError, RequestTimeoutError, SystemRequestError
 from jetspark.jetstream.documents.document import Document, from_wire
+from jetspark.jetstream.documents.streams import ErrorDocument
 from jetspark.jetstream.listing import Listing
 from jetspark.subjects import check_publish_subject
 from jetspark.system.documents import Answer, ServerSummary
+from jetspark.wire.documents import decode_document
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
@@ -70,7 +72,10 @@ class Asking:
         *,
         one: bool = False,
     ) -> Listing[Answer[DocumentT]]:
-        """The answers. `one`: there is one server that can answer."""
+        """The answers; one that cannot be read is reported and left out.
+
+        `one`: there is one server that can answer.
+        """
         check_publish_subject(subject)
         body = {**options, **(only.to_wire() if only else {})}
         payload = msgspec.json.encode(body) if body else b""
@@ -87,7 +92,12 @@ class Asking:
             try:
                 async with replies:
                     async for reply in replies:
-                        yield read_answer(cls, reply.data)
+                        try:
+                            answer = read_answer(cls, reply.data)
+                        except DocumentError as error:
+                            self.client.report(error)
+                            continue
+                        yield answer
             except RequestTimeoutError as error:
                 if only is None or type(error) is not RequestTimeoutError:
                     raise
@@ -102,22 +112,11 @@ def said(**options: Any) -> dict[str, Any]:
 
 
 def read_answer(cls: type[DocumentT], data: bytes) -> Answer[DocumentT]:
-    """Raises SystemRequestError, JetStreamError for what is no such answer."""
-    try:
-        raw = msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise JetStreamError(f"Unreadable answer of a server: {error}.") from None
-    server = from_wire(ServerSummary, _part(raw.get("server")))
-    if raw.get("error") is not None:
-        found = _part(raw["error"])
-        raise SystemRequestError(
-            server.name, int(found.get("code", 0)), str(found.get("description", ""))
-        )
+    """Raises SystemRequestError, DocumentError for what is no such answer."""
+    raw = decode_document(data, "answer of a server")
+    server = from_wire(ServerSummary, raw.get("server"))
+    if (said := raw.get("error")) is not None:
+        error = from_wire(ErrorDocument, said)
+        raise SystemRequestError(server.name, error.code, error.description)
     # `data` of all but the statistics.
-    return Answer(server, from_wire(cls, _part(raw.get("data", raw.get("statsz")))))
-
-
-def _part(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise JetStreamError("Unreadable answer of a server: a part of it is missing.")
-    return value
+    return Answer(server, from_wire(cls, raw.get("data", raw.get("statsz"))))

@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import field
 
-from jetspark.errors import JetsparkError
+from jetspark.errors import DocumentError, JetsparkError
+from jetspark.wire.documents import convert_document, decode_document
 
 _KINDS: Final = ("client", "route", "gateway", "system", "leaf node", "JetStream", "account")
 """In the order of the server's numbers."""
@@ -127,16 +128,21 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def parse_report(data: bytes) -> Report:
     """Raises JetsparkError for what is none."""
     try:
-        raw = msgspec.json.decode(data, type=dict[str, Any])
+        raw = decode_document(data, "report")
         events = tuple(_event(one) for one in raw.get("events") or ())
         headers = (raw.get("request") or {}).get("header") or {}
         hop = (headers.get("Nats-Trace-Hop") or [""])[0]
         return Report(
-            server=msgspec.convert(raw["server"], ServerFacts), hop=str(hop), events=events, raw=raw
+            server=convert_document(raw["server"], ServerFacts, "server"),
+            hop=str(hop),
+            events=events,
+            raw=raw,
         )
-    except (msgspec.MsgspecError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except DocumentError as error:
+        raise JetsparkError(f"A server's report of a trace cannot be read: {error.why}.") from None
+    except (LookupError, TypeError, AttributeError) as error:
         raise JetsparkError(f"A server's report of a trace cannot be read: {error}.") from None
 
 
 def _event(raw: dict[str, Any]) -> TraceEvent:
-    return msgspec.convert({**raw, "raw": raw}, _TYPES.get(raw["type"], TraceEvent))
+    return convert_document({**raw, "raw": raw}, _TYPES.get(raw["type"], TraceEvent), "event")

@@ -1,15 +1,72 @@
-"""INFO and CONNECT as typed documents. Unknown INFO fields are kept."""
+"""INFO and CONNECT as typed documents, and the one decoder of what others write.
+
+Unknown INFO fields are kept. Whatever bytes come, `decode_json`, `decode_msgpack` and
+`decode_document` raise DocumentError and nothing else; a test finds every other decoder.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from jetspark.errors import ConfigError, ProtocolError
+from jetspark.errors import ConfigError, DocumentError, ProtocolError
 from jetspark.kinds import plain_value
+
+T = TypeVar("T")
+
+_DEEPEST: Final = 100
+"""Levels of a document. What is nested deeper could exhaust the stack of who walks through it."""
+
+
+def decode_json(data: bytes | bytearray | str, type: type[T], what: str) -> T:
+    """JSON as a type that msgspec knows. Raises DocumentError about `what` for anything else."""
+    try:
+        return msgspec.json.decode(data, type=type)
+    except (ValueError, RecursionError) as error:  # every error of msgspec, and UnicodeError
+        raise _unreadable(what, error) from None
+
+
+def decode_msgpack(data: bytes, type: type[T], what: str) -> T:
+    """MessagePack as a type. Raises DocumentError."""
+    try:
+        return msgspec.msgpack.decode(data, type=type)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(what, error) from None
+
+
+def decode_document(data: bytes | str, what: str) -> dict[str, Any]:
+    """A JSON object. Raises DocumentError, also for one that is nested too deep."""
+    document: dict[str, Any] = decode_json(data, dict[str, Any], what)
+    level: list[Any] = [document]
+    for _ in range(_DEEPEST):
+        parts = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for part in parts for one in part if isinstance(one, dict | list)]
+        if not level:
+            return document
+    raise DocumentError(what, f"it is nested more than {_DEEPEST} levels deep")
+
+
+def convert_document(
+    raw: Any,
+    type: type[T],
+    what: str,
+    *,
+    strict: bool = True,
+    dec_hook: Callable[[type[Any], Any], Any] | None = None,
+) -> T:
+    """Parsed JSON as a type, as `msgspec.convert`. Raises DocumentError."""
+    try:
+        return msgspec.convert(raw, type, strict=strict, dec_hook=dec_hook)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise _unreadable(what, error) from None
+
+
+def _unreadable(what: str, error: Exception) -> DocumentError:
+    deep = isinstance(error, RecursionError)
+    return DocumentError(what, "it is nested too deep" if deep else str(error))
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,15 +114,11 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 def parse_info(document: bytes) -> ServerInfo:
     """Raises ProtocolError for anything that is not an INFO document."""
     try:
-        raw = msgspec.json.decode(document, type=dict[str, Any])
-        info = msgspec.convert(
-            {**{k: v for k, v in raw.items() if v is not None}, "raw": raw},
-            ServerInfo,
-            strict=False,
-        )
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(f"unreadable INFO: {error}") from None
-    return info
+        raw = decode_document(document, "INFO")
+        said = {**{k: v for k, v in raw.items() if v is not None}, "raw": raw}
+        return convert_document(said, ServerInfo, "INFO", strict=False)
+    except DocumentError as error:
+        raise ProtocolError(f"unreadable INFO: {error.why}") from None
 
 
 class ConnectDocument(msgspec.Struct, omit_defaults=True, kw_only=True):

@@ -60,6 +60,7 @@ from jetspark.errors import (
 )
 from jetspark.kinds import plain_text
 from jetspark.subjects import check_name, check_publish_subject
+from jetspark.wire.documents import convert_document, decode_document
 
 DEFAULT_PREFIX: Final = "$JS.API"
 
@@ -205,11 +206,19 @@ def _patterns() -> list[re.Pattern[str]]:
     return patterns
 
 
-def error_of(document: Mapping[str, Any], names: Mapping[str, str]) -> APIError:
-    """The exception for the `error` of a response. `names`: those in the call's subject."""
-    code = int(document.get("code", 0))
-    err_code = int(document.get("err_code", 0))
-    description = str(document.get("description", ""))
+class _Error(msgspec.Struct):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+def error_of(document: Any, names: Mapping[str, str]) -> APIError:
+    """The exception for the `error` of a response. `names`: those in the call's subject.
+
+    Raises DocumentError.
+    """
+    error = convert_document(document, _Error, "error in an answer")
+    code, err_code, description = error.code, error.err_code, error.description
     cls = ERRORS.get(err_code, APIError)
     stream, consumer = names.get("stream"), names.get("consumer")
     message = None
@@ -241,11 +250,8 @@ def consumer_in_use(stream: str | None, consumer: str) -> str:
 
 
 def parse_document(what: str, data: bytes, names: Mapping[str, str]) -> dict[str, Any]:
-    """A response's fields. Raises its `error`, or JetStreamError if it is not a JSON object."""
-    try:
-        answer = msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise JetStreamError(f"{what}: unreadable answer: {error}.") from None
+    """A response's fields. Raises its `error`, or DocumentError if it is not a JSON object."""
+    answer = decode_document(data, f"answer to {what}")
     if error_document := answer.get("error"):
         raise error_of(error_document, names)
     return answer
@@ -257,4 +263,120 @@ def parse_answer(call: Call, data: bytes, names: Mapping[str, str]) -> dict[str,
     found = answer.pop("type", None)
     if call.answer is not None and found != _ANSWER_TYPE + call.answer:
         raise JetStreamError(f"{call.template}: the answer is of type {found!r}.")
+    if call.answer in _NEEDED:
+        convert_document(answer, _NEEDED[call.answer], f"answer to {call.template}")
     return answer
+
+
+# What of an answer is read without a document of its own. An answer without it is no answer.
+
+
+class _Limits(msgspec.Struct):
+    inactive_threshold: int = 0
+
+
+class _Config(msgspec.Struct):
+    num_replicas: int = 1
+    max_msgs_per_subject: int = -1
+    max_msgs: int = -1
+    max_bytes: int = -1
+    max_age: int = 0
+    max_ack_pending: int = 0
+    retention: str = ""
+    discard: str = ""
+    description: str = ""
+    subjects: list[str] | None = None
+    consumer_limits: _Limits | None = None
+
+
+class _State(msgspec.Struct):
+    messages: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+    first_ts: str
+    last_ts: str
+    consumer_count: int = 0
+    num_deleted: int = 0
+    subjects: dict[str, int] | None = None
+
+
+class _Replica(msgspec.Struct):
+    name: str
+    active: int = 0
+    peer: str = ""
+
+
+class _Cluster(msgspec.Struct):
+    leader: str = ""
+    leader_since: str = ""
+    raft_group: str = ""
+    replicas: list[_Replica] | None = None
+
+
+class _Stream(msgspec.Struct):
+    config: _Config
+    state: _State
+    created: str = ""
+    total: int = 0
+    cluster: _Cluster | None = None
+
+
+class _Place(msgspec.Struct):
+    consumer_seq: int
+    stream_seq: int
+
+
+class _Consumer(msgspec.Struct):
+    config: _Config
+    delivered: _Place
+    num_ack_pending: int = 0
+    num_waiting: int = 0
+    paused: bool = False
+    cluster: _Cluster | None = None
+
+
+class _Stored(msgspec.Struct):
+    seq: int
+    time: str
+
+
+class _Message(msgspec.Struct):
+    message: _Stored
+
+
+class _Page(msgspec.Struct):
+    total: int = 0
+    streams: list[Any] | None = None
+    consumers: list[Any] | None = None
+    missing: list[str] | None = None
+    offline: dict[str, str] | None = None
+
+
+class _Purged(msgspec.Struct):
+    purged: int = 0
+
+
+_NEEDED: Final[dict[str | None, type[msgspec.Struct]]] = {
+    **dict.fromkeys(
+        (
+            "stream_info_response",
+            "stream_create_response",
+            "stream_update_response",
+            "stream_snapshot_response",
+        ),
+        _Stream,
+    ),
+    **dict.fromkeys(("consumer_info_response", "consumer_create_response"), _Consumer),
+    "stream_msg_get_response": _Message,
+    "stream_purge_response": _Purged,
+    **dict.fromkeys(
+        (
+            "stream_list_response",
+            "stream_names_response",
+            "consumer_list_response",
+            "consumer_names_response",
+        ),
+        _Page,
+    ),
+}

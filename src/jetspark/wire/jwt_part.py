@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-import msgspec
+from jetspark.errors import DocumentError
+from jetspark.wire.documents import decode_document
 
 
 def bytes_of_part(part: str) -> bytes:
@@ -19,10 +20,9 @@ def bytes_of_part(part: str) -> bytes:
 def object_of_part(part: str) -> dict[str, Any]:
     """Raises ValueError for anything but a JSON object, however it is nested."""
     try:
-        parsed: dict[str, Any] = msgspec.json.decode(bytes_of_part(part), type=dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError) as error:
+        return decode_document(bytes_of_part(part), "part of a JWT")
+    except DocumentError as error:
         raise ValueError("not a JSON object") from error
-    return parsed
 
 
 def part_of_bytes(raw: bytes) -> str:

@@ -148,7 +148,8 @@ class BackupWriter:
     def complete(self, document: dict[str, Any], messages: int) -> StreamBackup:
         """Write `backup.json`, and rename the folder. After `finish`."""
         ours = {"bytes": self.scan.size, "sha256": self.scan.sha256, "messages": messages}
-        text = msgspec.json.format(msgspec.json.encode(document | {_OURS: ours}), indent=2)
+        document = document | {_OURS: ours}
+        text = msgspec.json.format(msgspec.json.encode(document), indent=2)
         with self._lock, self._disk():
             with (self._place / METADATA).open("xb") as file:
                 file.write(text)
@@ -159,7 +160,7 @@ class BackupWriter:
                 self.folder.rmdir()  # an empty one; not every system renames over it
             self._place = self._place.rename(self.folder)
             _sync_folder(self.folder.parent)
-        return _backup(self.folder, msgspec.json.decode(text), self.scan, messages)
+        return _backup(self.folder, document, self.scan, messages)
 
     def discard(self) -> None:
         """Leave nothing behind, also when it was complete already."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-import msgspec
-
 from jetspark.err_codes import BATCH_UNKNOWN
 from jetspark.errors import (
     BatchError,
+    DocumentError,
     JetsparkError,
     JetStreamError,
     NotStoredError,
@@ -17,6 +16,7 @@ from jetspark.errors import (
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.publishing.pub_ack import ack_document, refusal
+from jetspark.wire.documents import decode_document
 from jetspark.wire.status import status_of
 
 if TYPE_CHECKING:
@@ -77,8 +77,8 @@ def parse_reply(frame: MessageFrame, head: int) -> Reply:
         status = status_of(frame.headers)
         if status is not None and status.is_no_responders:
             return NoResponders(number, of_message)
-        return _parse(msgspec.json.decode(frame.payload, type=dict[str, Any]), frame.payload)
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError):
+        return _parse(decode_document(frame.payload, "reply"), frame.payload)
+    except (DocumentError, KeyError, TypeError, ValueError, OverflowError):
         text = f"A reply to the batch cannot be read: {frame.payload[:80]!r}."
         return Refusal(number, JetStreamError(text), of_message)
     except JetsparkError as error:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, TypeAlias, cast, get_args, get_origin
 import msgspec
 
 from jetspark.arguments import checked_value
-from jetspark.errors import ConfigError, JetStreamError, shown
+from jetspark.errors import ConfigError, DocumentError, JetStreamError, shown
 from jetspark.jetstream.documents.document import (
     Document,
     DocumentT,
@@ -38,7 +38,7 @@ from jetspark.kinds import Kind, is_number, kind_of, plain_number, plain_text, w
 from jetspark.small_files import read_small
 from jetspark.subjects import nearest_name
 from jetspark.timestamps import LONGEST, duration_to_ns
-from jetspark.wire.documents import encode_document
+from jetspark.wire.documents import decode_document, encode_document
 
 _MISSPELT: Final = 0.85
 """How near a name must be to a known one to be a slip, and not a new name that looks like it."""
@@ -206,15 +206,12 @@ def _mapping_given(cls: type[Document], config: Configuration) -> Mapping[str, A
     if isinstance(config, Mapping):
         return config
     try:
-        parsed: dict[str, Any] = msgspec.json.decode(_text_of(config), type=dict[str, Any])
-        return parsed
-    except (msgspec.MsgspecError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
+        return decode_document(_text_of(config), cls.__name__)
+    except DocumentError as error:
         if isinstance(config, os.PathLike):
-            raise ConfigError(f"{config} is no {cls.__name__} in JSON: {error}.") from None
+            raise ConfigError(f"{config} is no {cls.__name__} in JSON: {error.why}.") from None
         if not isinstance(config, str):
-            raise ConfigError(f"Not a usable {cls.__name__}: {error}.") from None
+            raise ConfigError(f"Not a usable {cls.__name__}: {error.why}.") from None
         raise ConfigError(
             f"A str is the JSON text of a {cls.__name__}, and {shown(config)} is none: "
             "give fields by name, a mapping, JSON text, or the pathlib.Path of a JSON file."
@@ -323,12 +320,10 @@ def json_of(document: Configuration) -> bytes:
         return encode_document(wire_value(document))
     text = _text_of(document)
     try:
-        msgspec.json.decode(text, type=dict[str, Any])
-        return text.encode() if isinstance(text, str) else text
-    except msgspec.MsgspecError as error:
-        raise ConfigError(f"Not a JSON object: {error}.") from None
-    except UnicodeEncodeError:
-        raise ConfigError("The document holds a lone surrogate, which no UTF-8 has.") from None
+        decode_document(text, "document")
+    except DocumentError as error:
+        raise ConfigError(f"Not a JSON object: {error.why}.") from None
+    return text.encode() if isinstance(text, str) else text
 
 
 def _text_of(document: str | bytes | os.PathLike[str]) -> str | bytes:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args, 
 
 import msgspec
 
-from jetspark.errors import ConfigError, JetStreamError, shown
+from jetspark.errors import ConfigError, shown
 from jetspark.jetstream.exact_times import (
     ZERO_TIME,
     Duration,
@@ -31,6 +31,7 @@ from jetspark.jetstream.exact_times import (
 )
 from jetspark.kinds import plain_value, values_of
 from jetspark.subjects import nearest_name
+from jetspark.wire.documents import convert_document
 
 if TYPE_CHECKING:
     from typing import Self
@@ -135,13 +136,10 @@ def check_names(cls: type[Document], options: Mapping[str, Any]) -> None:
 # -- from the wire ---------------------------------------------------------------------------
 
 
-def from_wire(cls: type[DocumentT], raw: Mapping[str, Any]) -> DocumentT:
-    """A document from parsed JSON. Raises JetStreamError when a known field has another type."""
+def from_wire(cls: type[DocumentT], raw: Any) -> DocumentT:
+    """A document from parsed JSON. Raises DocumentError when a known field has another type."""
     said = _without_nulls(raw)
-    try:
-        document = msgspec.convert(said, cls, dec_hook=_decode_time)
-    except msgspec.ValidationError as error:
-        raise JetStreamError(f"Unreadable {cls.__name__}: {error}.") from None
+    document = convert_document(said, cls, cls.__name__, dec_hook=_decode_time)
     _attach_extras(document, said)
     return document
 

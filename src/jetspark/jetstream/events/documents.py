@@ -6,12 +6,12 @@ account" only there. `events.kinds` maps types to classes.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
+from jetspark.errors import DocumentError
 from jetspark.jetstream.documents.document import Document, Moment, Span, from_wire
 from jetspark.jetstream.documents.streams import ErrorDocument, PeerInfo, StreamState
+from jetspark.wire.documents import decode_document
 from jetspark.wire.js_api import names_of
 
 
@@ -92,11 +92,10 @@ class ApiAuditEvent(Event, frozen=True, kw_only=True):
     def error(self) -> ErrorDocument | None:
         """Why the call failed; None when it did not."""
         try:
-            answer = msgspec.json.decode(self.response, type=dict[str, Any])
-        except msgspec.MsgspecError:
+            found = decode_document(self.response, "answer").get("error")
+            return None if found is None else from_wire(ErrorDocument, found)
+        except DocumentError:
             return None
-        found = answer.get("error")
-        return from_wire(ErrorDocument, found) if isinstance(found, dict) else None
 
 
 class ApiLimitReachedEvent(Event, frozen=True, kw_only=True):

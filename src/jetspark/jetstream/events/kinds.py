@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import msgspec
-
-from jetspark.errors import ConfigError, JetStreamError
+from jetspark.errors import ConfigError, DocumentError
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.events import documents
 from jetspark.jetstream.events.documents import Event
 from jetspark.subjects import check_name, check_publish_subject, nearest_name
+from jetspark.wire.documents import decode_document
 
 DEFAULT_EVENT_PREFIX: Final = "$JS.EVENT"
 
@@ -142,15 +141,12 @@ _OF_A_CONSUMER: Final = (
 
 def parse_event(data: bytes) -> Event:
     """The event in a payload. Raises JetStreamError when it is not one."""
-    try:
-        raw = msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.MsgspecError as error:
-        raise JetStreamError(f"Unreadable event: {error}.") from None
+    raw = decode_document(data, "event")
     cls = EVENT_TYPES.get(str(raw.get("type")))
     if cls is not None:
         try:
             return from_wire(cls, raw)
-        except JetStreamError:
+        except DocumentError:
             pass  # written differently: kept as it came
     return from_wire(Event, raw)
 

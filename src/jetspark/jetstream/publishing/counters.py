@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any
 
-import msgspec
-
 from jetspark.arguments import checked_but
-from jetspark.errors import ConfigError, JetStreamError
+from jetspark.errors import ConfigError, DocumentError, JetStreamError
 from jetspark.jetstream.documents import StoredMsg
 from jetspark.jetstream.publishing.calls import acknowledged
 from jetspark.jetstream.publishing.headers import merged, publish_headers
@@ -24,6 +22,7 @@ from jetspark.jetstream.stored.calls import StoredCalls
 from jetspark.kinds import is_whole
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import Seconds
+from jetspark.wire.documents import decode_document, decode_json
 from jetspark.wire.headers import HeadersLike
 
 INCREMENT = "Nats-Incr"
@@ -97,9 +96,16 @@ class CounterCalls(StoredCalls):
     async def get_counters(self, stream: str, subjects: str | Sequence[str]) -> list[Counter]:
         """The counters of all matching subjects, as of one moment.
 
-        See `get_last_msgs` for what it needs, raises, and may lag behind.
+        A message that is no counter is reported and left out. See `get_last_msgs` for what it
+        needs, raises, and may lag behind.
         """
-        return [_counter(msg) async for msg in self.get_last_msgs(stream, subjects)]
+        counters = []
+        async for message in self.get_last_msgs(stream, subjects):
+            try:
+                counters.append(_counter(message))
+            except JetStreamError as error:
+                self._api.client.report(error)
+        return counters
 
 
 def _counter(message: StoredMsg) -> Counter:
@@ -109,8 +115,8 @@ def _counter(message: StoredMsg) -> Counter:
             raise KeyError(INCREMENT)
         sources: dict[str, dict[str, str]] = {}
         if text := headers.get(SOURCES):
-            sources = msgspec.json.decode(text, type=dict[str, dict[str, str]])
-        body = msgspec.json.decode(message.data, type=dict[str, Any])
+            sources = decode_json(text, dict[str, dict[str, str]], "sources")
+        body = decode_document(message.data, "counter")
         return Counter(
             subject=message.subject,
             value=_number(body["val"]),
@@ -121,7 +127,7 @@ def _counter(message: StoredMsg) -> Counter:
             },
             seq=message.seq,
         )
-    except (msgspec.MsgspecError, KeyError):
+    except (DocumentError, KeyError):
         raise JetStreamError(
             f"The last message on {message.subject!r}, at sequence {message.seq}, is no counter."
         ) from None

@@ -13,6 +13,7 @@ from jetspark.errors import (
     APIError,
     ConfigError,
     ConnectionClosedError,
+    DocumentError,
     JetsparkError,
     JetStreamError,
     NoStreamResponseError,
@@ -22,6 +23,7 @@ from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.publishing.results import closed_before_ack, no_ack_in_time
 from jetspark.transient import FULL, is_transient
+from jetspark.wire.documents import decode_document, decode_json
 from jetspark.wire.js_api import error_of
 
 RETRIES = 2
@@ -81,14 +83,11 @@ class _PlainAck(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     seq: int
 
 
-_decode_plain = msgspec.json.Decoder(_PlainAck).decode
-
-
 def parse_pub_ack(data: bytes) -> PubAck:
     """The ack of a reply's payload. Raises the typed error in it, or JetStreamError."""
     try:
-        plain = _decode_plain(data)
-    except msgspec.MsgspecError:
+        plain = decode_json(data, _PlainAck, "ack")
+    except DocumentError:
         return from_wire(PubAck, ack_document(data))
     return PubAck(stream=plain.stream, seq=plain.seq)
 
@@ -96,8 +95,8 @@ def parse_pub_ack(data: bytes) -> PubAck:
 def ack_document(data: bytes) -> dict[str, Any]:
     """The JSON object of an ack. Raises the typed error in it, or JetStreamError."""
     try:
-        document = msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.MsgspecError:
+        document = decode_document(data, "ack")
+    except DocumentError:
         raise JetStreamError(f"The reply to a publish is no PubAck: {data[:80]!r}.") from None
     if error := document.get("error"):
         raise refusal(error)
@@ -109,7 +108,7 @@ def refusal(error: Any) -> JetStreamError:
     """The exception for the `error` of an ack, whatever it is."""
     try:
         return error_of(error, {})
-    except (AttributeError, TypeError, ValueError):
+    except DocumentError:
         return JetStreamError(f"The reply to a publish holds no readable error: {error!r}.")
 
 

@@ -123,7 +123,8 @@ class StreamCalls:
             check_whole("keep", keep, 0)
         body = given(filter=filter, keep=keep or None, seq=seq)
         answer = await self._api.call(js_api.STREAM_PURGE, body, stream=name)
-        return int(answer.get("purged", 0))
+        purged: int = answer.get("purged", 0)
+        return purged
 
     async def stream_info(
         self, name: str, *, deleted_details: bool = False, subjects_filter: str | None = None

@@ -1,0 +1,93 @@
+"""The one decoder of what other parties write."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import jetspark
+from jetspark.errors import DocumentError
+from jetspark.wire import js_api
+from jetspark.wire.documents import decode_document, decode_json, decode_msgpack
+
+_BAD = [
+    b"",
+    b"{",
+    b"[]",
+    b'{"type":"\xff"}',
+    b'{"\xff":1}',
+    b'{"a":"\xed\xa0\x80"}',
+    b'{"a":"\\ud800"}',
+    b'{"a":1e999}',
+    b'{"a":' + b"1" * 5000 + b"}",
+    b'{"a":' * 100_000,
+    b'{"a":' * 200 + b"1" + b"}" * 200,
+]
+
+
+@pytest.mark.parametrize("data", _BAD, ids=lambda data: data[:12])
+def test_whatever_comes_is_a_document_error(data: bytes) -> None:
+    with pytest.raises(DocumentError, match=r"^Unreadable advisory: ") as error:
+        decode_document(data, "advisory")
+    assert error.value.what == "advisory"
+    with pytest.raises(DocumentError):
+        decode_json(data, dict[str, int], "advisory")
+    with pytest.raises(DocumentError):
+        decode_msgpack(data, list[str], "pack")
+
+
+def test_text_that_no_utf8_has_is_a_document_error() -> None:
+    with pytest.raises(DocumentError):
+        decode_document('{"a":"\ud800"}', "configuration")
+    with pytest.raises(DocumentError):
+        decode_msgpack(msgspec.msgpack.encode(["x"]).replace(b"x", b"\xff"), list[str], "names")
+
+
+# The decoder itself; and the kernel, whose columns of numbers are digits that it has matched.
+_DECODERS = {"wire/documents.py", "wire/_python_columns.py", "wire/_python_json.py"}
+# What Spark, its JVM and our own processes wrote.
+_OURS = {"spark/lag.py", "spark/table_state.py", "spark/table_batch.py", "spark/table_note.py"}
+_OURS |= {"spark/workers/handover.py", "wire/trace.py"}
+
+
+def test_nothing_else_decodes_json_or_messagepack() -> None:
+    package = Path(jetspark.__file__).parent
+    found = set()
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Attribute) and _decodes(node):
+                found.add(path.relative_to(package).as_posix())
+    assert found <= _DECODERS | _OURS
+
+
+def _decodes(node: ast.Attribute) -> bool:
+    return ast.unparse(node) in {
+        *("msgspec.json.decode", "msgspec.json.Decoder", "msgspec.convert"),
+        *("msgspec.msgpack.decode", "msgspec.msgpack.Decoder"),
+        *("json.loads", "json.load", "json.JSONDecoder", "json_module.loads"),
+    }
+
+
+_ANSWERS: list[tuple[js_api.Call, dict[str, Any]]] = [
+    (js_api.STREAM_INFO, {"config": {}, "state": []}),
+    (js_api.STREAM_INFO, {"error": "no"}),
+    (js_api.STREAM_INFO, {"error": {"code": "x"}}),
+    (js_api.STREAM_LIST, {"total": "1"}),
+    (js_api.STREAM_NAMES, {"streams": 1}),
+    (js_api.STREAM_PURGE, {"purged": None}),
+    (js_api.CONSUMER_INFO, {"config": {}, "delivered": {}}),
+    (js_api.MSG_GET, {}),
+]
+
+
+@pytest.mark.parametrize(("call", "answer"), _ANSWERS)
+def test_an_answer_without_what_is_read_of_it_is_a_document_error(
+    call: js_api.Call, answer: dict[str, Any]
+) -> None:
+    document = {"type": f"io.nats.jetstream.api.v1.{call.answer}", **answer}
+    with pytest.raises(DocumentError, match=r"^Unreadable (answer to|error in) "):
+        js_api.parse_answer(call, msgspec.json.encode(document), {})
