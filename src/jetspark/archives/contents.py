@@ -23,12 +23,8 @@ from jetspark.archives.metadata import METADATA, Metadata, State
 from jetspark.archives.tar import Block, files_of
 from jetspark.errors import BackupError, DocumentError
 from jetspark.timestamps import parse_isotime
-<<<<<<< HEAD
-from jetspark.wire.kernel import Deliveries
-=======
 from jetspark.wire.documents import decode_document
-from jetspark.wire.kernel import Deliveries, archive_entry
->>>>>>> 44968e3 (One decoder for what others write: typed errors, and one bad entry takes no list, iterator or worker with it; a letter is deleted only when its message is proven to be stored)
+from jetspark.wire.kernel import Deliveries
 
 _STATE = b"state.json"
 
