@@ -140,6 +140,7 @@ LONGER: dict[str, str] = {
     "jetspark/connection/session.py": "one link, from its opening to its end",
     "jetspark/groups/member.py": "one life: the configuration, joining, handing out, leaving",
     "jetspark/errors.py": "the tree of exceptions is one idea, and its drawing a third of it",
+    "jetspark/bulk/batch_copier.py": "one batch, copied, and found again after a failure",
     "jetspark/bulk/reader.py": "the one loop that reads a range to its proven end",
     "jetspark/lakehouse/delta.py": "a table of the format: how it is read and changed",
     "jetspark/lakehouse/iceberg.py": "a table of the format: how it is read and changed",

@@ -134,7 +134,7 @@ def facts_of(name: str, answer: Mapping[str, Any], asked: str = "") -> StreamFac
     config, state = answer["config"], answer["state"]
     return StreamFacts(
         name=name,
-        created=answer["created"],
+        created=answer.get("created", ""),
         first_seq=state["first_seq"],
         last_seq=state["last_seq"],
         messages=state["messages"],
@@ -155,7 +155,7 @@ def facts_of(name: str, answer: Mapping[str, Any], asked: str = "") -> StreamFac
         limits=_limits(config),
         copies=copies_of(answer),
         leader=leader_of(answer),
-        oldest=state["first_ts"],
+        oldest=state.get("first_ts", ""),
         newest=state.get("last_ts", "") if state["last_seq"] else "",
         subjects=() if "subject_transform" in config else tuple(config.get("subjects") or ()),
         deleted=state.get("num_deleted", 0),

@@ -294,8 +294,8 @@ class _State(msgspec.Struct):
     bytes: int
     first_seq: int
     last_seq: int
-    first_ts: str
-    last_ts: str
+    first_ts: str = ""
+    last_ts: str = ""
     consumer_count: int = 0
     num_deleted: int = 0
     subjects: dict[str, int] | None = None

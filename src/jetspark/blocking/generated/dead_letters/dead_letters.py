@@ -66,7 +66,8 @@ class GeneratedDeadLetters:
         """The letters that are there now, oldest first.
 
         `stream`, `consumer`: only of these. `subject`: only of messages on it, wildcards allowed.
-        `reason`: only "max_deliver" or "terminated". Raises BadNameError, BadSubjectError,
+        `reason`: only "max_deliver" or "terminated". A message that is no letter is reported and
+        left out. Raises BadNameError, BadSubjectError,
         ConfigError for another reason, and while iterating StreamNotFoundError and as every API
         call (see `JetStream`).
         """
@@ -102,7 +103,9 @@ class GeneratedDeadLetters:
         same for all; by default each goes to its own. `keep`: do not delete them. A letter without
         payload is skipped and stays. The message has its headers, without those of its first
         publish (Nats-Msg-Id, conditions). A replay that is killed and made again repeats no message
-        within the duplicate window of the stream that takes it.
+        within the duplicate window of the stream that takes it. In that window a letter whose
+        message is not in the stream any more (taken from a work queue, or purged) is reported and
+        stays: nobody can tell whether it is done with.
 
         Raises NoStreamResponseError when no stream takes a message, other errors as `publish`, and
         as `letters`; the letters from there on are untouched.
@@ -121,7 +124,11 @@ class GeneratedDeadLetters:
     def replay_letter(
         self, letter: DeadLetter, *, to: str | None = None, keep: bool = False
     ) -> None:
-        """`replay` for one letter. Raises MessageNotFoundError when it has no payload."""
+        """`replay` for one letter.
+
+        Raises MessageNotFoundError when it has no payload, NotStoredError when its message was
+        stored before and is not there now, and as `publish`.
+        """
         self._thread.run(self._inner.replay_letter, letter, to=to, keep=keep)
 
     def __repr__(self) -> str:

@@ -217,7 +217,8 @@ class GeneratedCounterCalls:
     def get_counters(self, stream: str, subjects: str | Sequence[str]) -> list[Counter]:
         """The counters of all matching subjects, as of one moment.
 
-        See `get_last_msgs` for what it needs, raises, and may lag behind.
+        A message that is no counter is reported and left out. See `get_last_msgs` for what it
+        needs, raises, and may lag behind.
         """
         return self._thread.run(self._inner.get_counters, stream, subjects)
 

@@ -112,7 +112,7 @@ class GeneratedServices:
         """`request` with a value as JSON, and the JSON of the answer as a `type`.
 
         `type`: a msgspec.Struct, a dataclass, list[int] and so on. Without a value the payload is
-        empty. Raises ConfigError for a value that JSON has no form for, JetsparkError for an answer
+        empty. Raises ConfigError for a value that JSON has no form for, DocumentError for an answer
         that is not of this type, and as `request`.
         """
         return json_answer(
