@@ -11,13 +11,17 @@ from tests.jetstream.eventually import eventually
 from tests.support.raw_client import RawClient
 
 from jetspark.errors import (
+    APIError,
     BadSubscriptionError,
     ConfigError,
+    ConsumerNotFoundError,
     JetsparkError,
     MissedHeartbeatError,
     RequestTimeoutError,
+    StreamNotFoundError,
 )
 from jetspark.full_client import connect
+from jetspark.jetstream.consumers import push
 from jetspark.wire import frames
 
 if TYPE_CHECKING:
@@ -135,24 +139,54 @@ async def test_heartbeats_are_not_given_out(
         assert reported == []
 
 
-async def test_missed_push_heartbeats_are_reported_once_and_it_goes_on(
+@pytest.mark.parametrize("heartbeat", [0.1, None])
+@pytest.mark.parametrize("what", ["consumer", "stream"])
+async def test_push_messages_end_when_their_consumer_or_stream_is_deleted(
+    js: JetStream,
+    stream: str,
+    reported: list[JetsparkError],
+    monkeypatch: pytest.MonkeyPatch,
+    heartbeat: float | None,
+    what: str,
+) -> None:
+    monkeypatch.setattr(push, "QUIET", 0.2)
+    consumer = await js.create_push_consumer(
+        stream, name="p", deliver_subject=f"to.{stream}", idle_heartbeat=heartbeat
+    )
+    called = consumer.subscribe(callback=lambda message: None)
+    async with asyncio.timeout(30), consumer.subscribe() as messages:
+        await js.publish(f"{stream}.a", b"x")
+        assert (await messages.next()).data == b"x"
+        await asyncio.sleep(0.5)  # it is looked for, and there
+        assert messages.active
+        await (consumer.delete() if what == "consumer" else js.delete_stream(stream))
+        with pytest.raises(APIError) as raised:
+            await anext(messages)
+
+        async def ended() -> bool:
+            return not called.active
+
+        await eventually(ended)
+    missing = ConsumerNotFoundError if what == "consumer" else StreamNotFoundError
+    assert type(raised.value) is missing
+    silences = [error for error in reported if not isinstance(error, MissedHeartbeatError)]
+    assert [type(error) for error in silences] == [missing]  # of the one with a callback
+    assert len(reported) - len(silences) == (2 if heartbeat else 0)
+    if what == "stream":
+        await js.create_stream(name=stream)  # for the fixture
+
+
+async def test_a_silent_push_consumer_that_is_made_again_goes_on(
     js: JetStream, stream: str, reported: list[JetsparkError]
 ) -> None:
     consumer = await controlled(js, stream, 0.1)
     async with consumer.subscribe() as messages:
-        await consumer.delete()
-
-        async def told() -> bool:
-            return bool(reported)
-
-        await eventually(told)
-        await asyncio.sleep(0.4)
-        assert [type(error) for error in reported] == [MissedHeartbeatError]
         config = consumer.cached_info.config
-        await js.create_push_consumer(stream, config.replace(name="again", durable_name=None))
+        await consumer.delete()
+        await js.create_push_consumer(stream, config)
         await js.publish(f"{stream}.a", b"x")
         assert (await messages.next(30)).data == b"x"
-        assert len(reported) == 1
+        assert messages.active
 
 
 async def test_a_lost_flow_control_answer_is_repeated(

@@ -266,3 +266,8 @@ class Subscription(FrameReader[Message]):
     def __repr__(self) -> str:
         group = f", queue={self.queue!r}" if self.queue else ""
         return f"Subscription({self.subject!r}{group}, pending={self.pending_msgs})"
+
+
+def end_with(subscription: Subscription, error: JetsparkError) -> None:
+    """No more messages will come, because of this error; those that are queued come first."""
+    subscription._link.routes.refuse(subscription._route, error)

@@ -5,9 +5,12 @@ Contract
   it were taken, so a slow reader is sent no more than the server's window. So is a heartbeat that
   says that such an answer was lost (Nats-Consumer-Stalled).
 - A consumer with `idle_heartbeat` that is silent for twice as long is reported as
-  MissedHeartbeatError (log, last_error, error callback), once for each silence; it goes on. Nothing
-  else shows that a consumer was deleted. Not in a deliver group, where one member gets the
-  heartbeats.
+  MissedHeartbeatError (log, last_error, error callback), once for each silence. Not in a deliver
+  group, where one member gets the heartbeats.
+- Nothing is sent when a consumer is deleted. So the server is asked for one that is silent for
+  twice the heartbeat, or QUIET seconds without one or in a group. If it, or its stream, does not
+  exist any more, the iterator raises that, after what was queued; with a callback it is reported.
+  Without the permission to ask it goes on.
 - Heartbeats also say how much was delivered. A message that did not come, the last one too, is
   reported as SequenceMismatchError within twice the interval, when the heartbeat is taken. With
   acks it is delivered again after ack_wait, without acks it is lost. Messages dropped here at a
@@ -24,12 +27,19 @@ from collections.abc import AsyncIterator, Awaitable
 from typing import TYPE_CHECKING
 
 from jetspark.arguments import checked, checked_but
+from jetspark.client.background import background
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.leaving import Leaving, weakly
 from jetspark.client.messages import Message
-from jetspark.errors import BadTimeoutError, JetsparkError
+from jetspark.client.subscription import end_with
+from jetspark.errors import (
+    BadTimeoutError,
+    ConsumerNotFoundError,
+    JetsparkError,
+    StreamNotFoundError,
+)
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.consumers.consumer import Consumer
+from jetspark.jetstream.consumers.consumer import Consumer, consumer_info
 from jetspark.jetstream.documents.consumers import AckPolicy, ConsumerInfo
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.pulling.consume import JsMsgCallback
@@ -39,10 +49,12 @@ from jetspark.wire.kernel import frame_of
 from jetspark.wire.status import CONTROL, status_of
 
 if TYPE_CHECKING:
-    from jetspark.client.client import Client
     from jetspark.wire.events import MessageFrame
 
 _STALLED = "Nats-Consumer-Stalled"
+
+QUIET = 20.0
+"""Seconds of silence of a consumer without heartbeats until it is looked for."""
 
 
 @checked_but("next", "take_queued", "left_by")
@@ -51,15 +63,17 @@ class PushMessages(Leaving):
 
     def __init__(
         self,
-        client: Client,
+        api: Api,
         info: ConsumerInfo,
         callback: JsMsgCallback | None,
         delivered: int | None,
         pending_msgs_limit: int,
         pending_bytes_limit: int,
     ) -> None:
-        config = info.config
+        config, client = info.config, api.client
+        self._api = api
         self._client = client
+        self._stream = info.stream_name
         self._name = info.name
         self._callback = callback
         self._sub = client.subscribe(
@@ -76,6 +90,7 @@ class PushMessages(Leaving):
             self._heartbeat = config.idle_heartbeat.total_seconds()
         self._clock: asyncio.TimerHandle | None = None
         self._heard = self._silent = 0
+        self._asking: asyncio.Task[None] | None = None
         self._acks = config.ack_policy != AckPolicy.NONE
         self._gaps = GapDetector(delivered)
         self._taken = 0  # frames, the server's own included
@@ -196,9 +211,8 @@ class PushMessages(Leaving):
     # -- time ----------------------------------------------------------------------------------
 
     def _set_clock(self) -> None:
-        if self._heartbeat:
-            look = weakly(self._on_clock)
-            self._clock = self._client.loop.call_later(self._heartbeat / LOOKS, look)
+        pause = (self._heartbeat or QUIET / 2) / LOOKS
+        self._clock = self._client.loop.call_later(pause, weakly(self._on_clock))
 
     def _on_clock(self) -> None:
         if not self._sub.active:
@@ -212,15 +226,31 @@ class PushMessages(Leaving):
         if missing := self._gaps.look(self._taken + self._sub.pending_msgs):
             then = "they are delivered again after its ack_wait" if self._acks else "they are lost"
             self._client.report(not_come(f"push consumer {self._name!r}", missing, then))
-        if self._silent == 2 * LOOKS:
+        if self._silent == 2 * LOOKS and self._heartbeat:
             self._client.report(silence_error(f"Push consumer {self._name!r}", self._heartbeat))
+        if self._silent and self._silent % (2 * LOOKS) == 0:
+            what = f"Looking for push consumer {self._name!r}"
+            self._asking = background(self._look_for_it(), what, self._client.report)
         self._set_clock()
+
+    async def _look_for_it(self) -> None:
+        try:
+            await consumer_info(self._api, self._stream, self._name)
+        except (ConsumerNotFoundError, StreamNotFoundError) as error:
+            self._stop_clock()
+            if self._callback is not None:
+                self._client.report(error)
+            end_with(self._sub, error)
+        except JetsparkError:
+            pass  # no leader, no link, no permission: nothing is known
 
     # -- ending --------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """End it now, and discard messages not taken. May be called again."""
         self._stop_clock()
+        if self._asking is not None:
+            self._asking.cancel()
         if self._sub.active:
             self._sub.unsubscribe()
 
@@ -278,7 +308,7 @@ class PushConsumer(Consumer):
         """
         delivered, self._delivered = self._delivered, None
         return PushMessages(
-            self._api.client,
+            self._api,
             self.cached_info,
             callback,
             delivered,
