@@ -107,9 +107,9 @@ def vacuumed(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
     for snapshot in metadata.snapshots:
         named = once if snapshot.snapshot_id in old else needed
         named.update(_named(snapshot, table))
+    # Also those of old snapshots: PyIceberg's expiry leaves the names of some in the metadata.
     for statistics in (*metadata.statistics, *metadata.partition_statistics):
-        named = once if statistics.snapshot_id in old else needed
-        named.add(_path(statistics.statistics_path))
+        needed.add(_path(statistics.statistics_path))
     root = _path(table.location()) + "/"
     before = datetime.now(UTC) - retention
     files = dict(_files(table))

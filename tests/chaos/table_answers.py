@@ -1,0 +1,454 @@
+"""Lost answers of catalogs and object stores: `python -m tests.chaos.table_answers 2000 --seed 1`.
+
+Each run is one change of a table during which one call of what is below it goes wrong: the call was
+carried out and its answer is lost, or is an error; it was not carried out; it was carried out
+twice, as by a retry on the way; or it is slow. Then the change is made again without a fault.
+Another reader finds in between what was there before or the change, whole; a change that was
+reported as made is there; and at the end each batch is there once. Exit code 1 and the runs when
+something else happened.
+
+PLACES: a REST catalog behind a proxy; a SQL catalog; a SQL catalog with files in S3 (moto) behind a
+proxy; a folder; Delta in S3 behind a proxy, and in a folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import http.client
+import os
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+from unittest import mock
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from deltalake.table import TableMerger, TableOptimizer
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
+from tests.support.numbers_table import SCHEMA
+from tests.support.object_store import object_store
+from tests.support.rest_catalog import rest_catalog
+
+from jetspark.errors import JetsparkError
+from jetspark.lakehouse.batches import Change, added, commit_batch, commit_files, replaced
+from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.iceberg_folder import FolderCatalog
+from jetspark.lakehouse.new_files import FileWriter, NewFile
+from jetspark.lakehouse.table import Table, TableName
+from jetspark.lakehouse.upserts import Upsert, staged
+
+FAULTS = ("lost", "500 lost", "cut", "500", "503", "twice", "slow")
+_SLOW = 0.2
+_TABLES = 8
+"""Changes of one table, until there is a new one."""
+_Rows = Counter[tuple[int, str]]
+
+
+class Faults:
+    """Which call goes wrong, and how."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.calls = 0
+        self._kind = ""
+        self._at = range(0)
+
+    def plan(self, kind: str, at: range) -> None:
+        """From now on; calls are counted from 0."""
+        with self._lock:
+            self.calls, self._kind, self._at = 0, kind, at
+
+    def next(self) -> str:
+        """What happens to this call; empty: nothing."""
+        with self._lock:
+            self.calls += 1
+            return self._kind if self.calls - 1 in self._at else ""
+
+    def around(self, owner: Any, name: str, error: Callable[[], Exception]) -> Any:
+        """A patch of a method or function that makes calls go wrong in this process."""
+        whole = getattr(owner, name)
+
+        def instead(*arguments: Any, **named: Any) -> Any:
+            kind = self.next()
+            if kind == "slow":
+                time.sleep(_SLOW)
+            if kind in ("cut", "500", "503"):
+                raise error()
+            done = whole(*arguments, **named)
+            if kind in ("lost", "500 lost"):
+                raise error()
+            return done
+
+        return mock.patch.object(owner, name, instead)
+
+
+@contextmanager
+def proxied(url: str, faults: Faults) -> Iterator[str]:
+    """The URL of a server before another one."""
+    target = url.removeprefix("http://")
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _forward(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            kind = faults.next()
+            if kind == "slow":
+                time.sleep(_SLOW)
+            if kind == "cut":
+                self.close_connection = True
+                return
+            if kind in ("500", "503"):
+                self._send(int(kind), [], b"")
+                return
+            for _ in range(2 if kind == "twice" else 1):
+                connection = http.client.HTTPConnection(target, timeout=60)
+                connection.request(self.command, self.path, body, dict(self.headers.items()))
+                answer = connection.getresponse()
+                content = answer.read()
+                connection.close()
+            if kind == "lost":
+                self.close_connection = True
+            elif kind == "500 lost":
+                self._send(500, [], b"")
+            else:
+                self._send(answer.status, answer.getheaders(), content)
+
+        def _send(self, status: int, headers: list[tuple[str, str]], content: bytes) -> None:
+            self.send_response_only(status)
+            left_out = {"transfer-encoding", "connection"}
+            if self.command != "HEAD":
+                left_out.add("content-length")
+                self.send_header("Content-Length", str(len(content)))
+            elif not headers:
+                self.send_header("Content-Length", "0")
+            for name, value in headers:
+                if name.lower() not in left_out:
+                    self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+
+        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _forward
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+# -- places --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Place:
+    """Where tables are, and how others read them."""
+
+    format: Format
+    faults: Faults
+    name: Callable[[int], TableName]
+    read: Callable[[int], pa.Table]
+    patches: Callable[[], list[Any]] = list
+    """Within a run, beside the proxies."""
+
+
+def _sql(root: Path, **more: str) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}", **more}
+
+
+def _of_catalog(properties: dict[str, str]) -> Callable[[int], TableName]:
+    return lambda number: TableName(
+        catalog="mine", identifier=f"lake.t{number}", properties=properties
+    )
+
+
+def _reader(properties: dict[str, str]) -> Callable[[int], pa.Table]:
+    catalog = load_catalog("direct", **properties)
+    catalog.create_namespace_if_not_exists("lake")
+    return lambda number: catalog.load_table(f"lake.t{number}").scan().to_arrow()
+
+
+def rest(stack: ExitStack, root: Path, _: str, faults: Faults) -> Place:
+    tables = SqlCatalog("direct", **_sql(root))
+    url = stack.enter_context(rest_catalog(tables))
+    properties = {"type": "rest", "uri": stack.enter_context(proxied(url, faults))}
+    return Place(Format.ICEBERG, faults, _of_catalog(properties), _reader(_sql(root)))
+
+
+def sql(_: ExitStack, root: Path, __: str, faults: Faults) -> Place:
+    def gone() -> Exception:
+        return OperationalError("COMMIT", {}, OSError("the server closed the connection"))
+
+    properties = _sql(root)
+    read = _reader({**properties, "uri": properties["uri"]})
+    return Place(
+        Format.ICEBERG, faults, _of_catalog(properties),
+        lambda number: read(number),
+        lambda: [faults.around(Session, "commit", gone)],
+    )  # fmt: skip
+
+
+def sql_on_s3(stack: ExitStack, root: Path, store: str, faults: Faults) -> Place:
+    keys = {"s3.region": "us-east-1", "s3.access-key-id": "a", "s3.secret-access-key": "b"}
+    direct = _sql(root, **keys, **{"s3.endpoint": store, "warehouse": f"s3://lake/{root.name}"})
+    behind = {**direct, "s3.endpoint": stack.enter_context(proxied(store, faults))}
+    return Place(Format.ICEBERG, faults, _of_catalog(behind), _reader(direct))
+
+
+def folder(_: ExitStack, root: Path, __: str, faults: Faults) -> Place:
+    def full() -> Exception:
+        return OSError(errno.ENOSPC, "No space left on device")
+
+    return Place(
+        Format.ICEBERG,
+        faults,
+        lambda number: TableName(path=str(root / f"t{number}")),
+        lambda number: FolderCatalog(root / f"t{number}").load_table("folder.t").scan().to_arrow(),
+        lambda: [
+            faults.around(os, "link", full),
+            faults.around(Path, "write_text", full),
+            faults.around(Path, "replace", full),
+        ],
+    )
+
+
+def delta_on_s3(stack: ExitStack, root: Path, store: str, faults: Faults) -> Place:
+    direct = {
+        "AWS_ENDPOINT_URL": store, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
+        "max_retries": "3", "backoff_config.init_backoff": "20ms",
+        "backoff_config.max_backoff": "50ms",
+    }  # fmt: skip
+    behind = {**direct, "AWS_ENDPOINT_URL": stack.enter_context(proxied(store, faults))}
+    return Place(
+        Format.DELTA,
+        faults,
+        lambda number: TableName(path=f"s3://lake/{root.name}/t{number}", properties=behind),
+        lambda number: DeltaTable(
+            f"s3://lake/{root.name}/t{number}", storage_options=direct
+        ).to_pyarrow_table(),
+    )
+
+
+def delta_folder(_: ExitStack, root: Path, __: str, faults: Faults) -> Place:
+    def lost() -> Exception:
+        return DeltaError("Generic LocalFileSystem error: No space left on device")
+
+    return Place(
+        Format.DELTA,
+        faults,
+        lambda number: TableName(path=str(root / f"t{number}")),
+        lambda number: DeltaTable(root / f"t{number}").to_pyarrow_table(),
+        lambda: [
+            faults.around(DeltaTable, "create_write_transaction", lost),
+            faults.around(TableMerger, "execute", lost),
+            faults.around(TableOptimizer, "compact", lost),
+        ],
+    )
+
+
+PLACES = {one.__name__: one for one in (rest, sql, sql_on_s3, folder, delta_on_s3, delta_folder)}
+
+# -- runs ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Figures:
+    """What a campaign did."""
+
+    runs: int = 0
+    struck: Counter[str] = field(default_factory=Counter)
+    """Faults that happened."""
+    made: int = 0
+    told: Counter[str] = field(default_factory=Counter)
+    """Errors of the changes, by type."""
+    failures: list[str] = field(default_factory=list)
+
+
+class Lake:
+    """The tables of a place, one after the other."""
+
+    CHANGES: ClassVar = ("append", "upsert", "replace", "write", "column", "compact", "vacuum")
+
+    def __init__(self, place: Place, chosen: random.Random, figures: Figures) -> None:
+        self.place = place
+        self.chosen = chosen
+        self.figures = figures
+        self.number = 0
+        self._longest: defaultdict[str, int] = defaultdict(lambda: 4)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.number += 1
+        self.batch = 0
+        self.columns = 0
+        self.rows: _Rows = Counter()
+        self._name = self.place.name(self.number)
+        self.place.faults.plan("", range(0))
+
+    def read(self) -> _Rows:
+        found = self.place.read(self.number).select(["n", "kind"]).to_pylist()
+        return Counter((one["n"], one["kind"]) for one in found)
+
+    def run(self) -> None:
+        """One change with one fault."""
+        if self.batch >= _TABLES:
+            self._begin()
+        kind = self.chosen.choice(self.CHANGES) if self.batch else "create"
+        fault = self.chosen.choice(FAULTS)
+        start = self.chosen.randrange(self._longest[kind])
+        at = range(start, start + self.chosen.choice([1, 1, 1, 3]))
+        said = f"table {self.number}, {kind}, {fault} at {at}"
+        self.figures.runs += 1
+        try:
+            self._change(kind, fault, at)
+        except Exception as error:
+            self.figures.failures.append(f"{said}: {type(error).__name__} {error}")
+            self._begin()
+
+    def _change(self, kind: str, fault: str, at: range) -> None:
+        start = self.chosen.choice([0, 10 * self.batch])
+        change: Change = {"upsert": Upsert(("n",)), "replace": replaced}.get(kind, added)
+        texts = dict.fromkeys(range(start, start + 10), f"{kind} {self.batch}")
+        if kind in ("append", "write", "create"):
+            texts = {1000 * (self.batch + 1) + n: text for n, text in texts.items()}
+        wanted: _Rows = Counter(texts.items())
+        if kind == "upsert":
+            wanted += Counter({row: one for row, one in self.rows.items() if row[0] not in texts})
+        elif kind in ("append", "write"):
+            wanted += self.rows
+        elif kind in ("column", "compact", "vacuum"):
+            wanted = self.rows
+
+        def attempt() -> bool:
+            """Whether the change is there now; False: another attempt has made it."""
+            make = make_table if kind == "create" else lambda *_: open_table(_[0], _[1])
+            table = make(self.place.format, self._name, SCHEMA, ())
+            if kind == "compact":
+                table.compact(10**8)
+            elif kind == "vacuum":
+                table.vacuum(timedelta(hours=1), dry_run=False)
+            elif kind == "column":
+                name = f"more{self.columns}"
+                if name not in table.schema.names:
+                    table.add_columns([pa.field(name, pa.string())])
+            elif kind == "write":
+                commit_files(table, _files(table, texts, apart=False))
+            else:
+                files = _files(table, texts, apart=kind == "upsert")
+                return commit_batch(table, "q", self.batch, files, change=change)
+            return True
+
+        faults = self.place.faults
+        reported = True
+        try:
+            with ExitStack() as patched:
+                for one in self.place.patches():
+                    patched.enter_context(one)
+                faults.plan(fault, at)
+                attempt()
+        except Exception as error:
+            reported = False
+            self.figures.told[f"{kind}: {type(error).__name__}"] += 1
+            if isinstance(error, JetsparkError) and "\n" in str(error):
+                raise ValueError(f"no sentence: {error}") from error
+        finally:
+            calls = faults.calls
+            faults.plan("", range(0))
+        if calls > at.start:
+            self.figures.struck[fault] += 1
+        self._longest[kind] = max(self._longest[kind], calls)
+        self.figures.made += reported
+        before = self.rows
+        if reported or kind != "create":
+            found = self.read()
+            assert found == wanted or (found == before and not reported), (
+                f"{'made' if reported else 'not made'}, but {_difference(found, wanted)}"
+            )
+        if kind == "write":
+            self.rows = self.read()  # it may be there although it was not reported
+        else:
+            if not (kind == "compact" and self.place.format is Format.DELTA):
+                attempt()  # a claim that was lost runs out by itself
+            found = self.read()
+            assert found == wanted, f"in the end {_difference(found, wanted)}"
+            self.rows = wanted
+        self.columns += kind == "column"
+        self.batch += 1
+
+
+def _difference(found: _Rows, wanted: _Rows) -> str:
+    return f"{found.total()} rows, {(wanted - found).total()} lack, {(found - wanted).total()} more"
+
+
+def _files(table: Table, texts: dict[int, str], *, apart: bool) -> list[NewFile]:
+    layout = table.layout(10**8, "zstd")
+    writer = FileWriter(staged(layout) if apart else layout, table.storage, "part-00000")
+    columns = [list(texts), list(texts.values())]
+    for half in (slice(0, 5), slice(5, None)):
+        writer.write(pa.record_batch([one[half] for one in columns], schema=SCHEMA))
+    return writer.close()
+
+
+def campaign(runs: int, seed: int, places: list[str]) -> dict[str, Figures]:
+    """As many runs in each place, but for the rest."""
+    found: dict[str, Figures] = {}
+    with ExitStack() as stack:
+        store = stack.enter_context(object_store("lake"))
+        for index, name in enumerate(places):
+            root = Path(tempfile.mkdtemp(prefix="jetspark-answers-"))
+            stack.callback(shutil.rmtree, root, ignore_errors=True)
+            figures = found[name] = Figures()
+            lake = Lake(
+                PLACES[name](stack, root, store, Faults()), random.Random(f"{seed}-{name}"), figures
+            )
+            while figures.runs < runs // len(places) + (index < runs % len(places)):
+                lake.run()
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=int)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--place", action="append", choices=list(PLACES), default=[])
+    options = parser.parse_args()
+    found = campaign(options.runs, options.seed, options.place or list(PLACES))
+    for name, one in found.items():
+        struck = ", ".join(f"{kind} {count}" for kind, count in sorted(one.struck.items()))
+        told = ", ".join(f"{kind} {count}" for kind, count in sorted(one.told.items()))
+        print(
+            f"{name}: {one.runs} runs, {one.made} reported as made; struck: {struck}; "
+            f"told: {told or 'nothing'}; {len(one.failures)} wrong"
+        )
+        for failure in one.failures:
+            print("  WRONG", failure)
+    wrong = sum(len(one.failures) for one in found.values())
+    print(f"seed {options.seed}: {sum(one.runs for one in found.values()):,} runs, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
