@@ -16,21 +16,22 @@ from __future__ import annotations
 import argparse
 import errno
 import http.client
+import multiprocessing
 import os
 import random
 import shutil
+import socket
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from unittest import mock
 
 import pyarrow as pa
@@ -43,10 +44,13 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 from tests.support.numbers_table import SCHEMA
 from tests.support.object_store import object_store
+from tests.support.ports import free_port
 from tests.support.rest_catalog import rest_catalog
 
 from jetspark.errors import JetsparkError
+from jetspark.lakehouse import batches
 from jetspark.lakehouse.batches import Change, added, commit_batch, commit_files, replaced
+from jetspark.lakehouse.delta_claim import CLAIM
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.iceberg_folder import FolderCatalog
 from jetspark.lakehouse.new_files import FileWriter, NewFile
@@ -55,30 +59,35 @@ from jetspark.lakehouse.upserts import Upsert, staged
 
 FAULTS = ("lost", "500 lost", "cut", "500", "503", "twice", "slow")
 _SLOW = 0.2
+_PROCESSES = multiprocessing.get_context("spawn")
 _TABLES = 8
 """Changes of one table, until there is a new one."""
 _Rows = Counter[tuple[int, str]]
 
 
 class Faults:
-    """Which call goes wrong, and how."""
+    """Which call goes wrong, and how; shared with the processes of proxies."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.calls = 0
-        self._kind = ""
-        self._at = range(0)
+        self._shared = _PROCESSES.Array("i", 4)
+        """Calls so far, the fault, the first call and the one after the last that it strikes."""
 
     def plan(self, kind: str, at: range) -> None:
         """From now on; calls are counted from 0."""
-        with self._lock:
-            self.calls, self._kind, self._at = 0, kind, at
+        with self._shared.get_lock():
+            self._shared[:] = [0, FAULTS.index(kind), at.start, at.stop]
+
+    @property
+    def calls(self) -> int:
+        """Since the plan."""
+        return int(self._shared[0])
 
     def next(self) -> str:
         """What happens to this call; empty: nothing."""
-        with self._lock:
-            self.calls += 1
-            return self._kind if self.calls - 1 in self._at else ""
+        with self._shared.get_lock():
+            number, kind, start, end = self._shared[:]
+            self._shared[0] = number + 1
+        return FAULTS[kind] if start <= number < end else ""
 
     def around(self, owner: Any, name: str, error: Callable[[], Exception]) -> Any:
         """A patch of a method or function that makes calls go wrong in this process."""
@@ -100,14 +109,33 @@ class Faults:
 
 @contextmanager
 def proxied(url: str, faults: Faults) -> Iterator[str]:
-    """The URL of a server before another one."""
+    """The URL of a server before another one, in a process of its own: deltalake waits for some
+    answers with Python's lock."""
+    port = free_port()
+    process = _PROCESSES.Process(target=_serve, args=(url, port, faults), daemon=True)
+    process.start()
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            break
+        except OSError:
+            assert process.is_alive()
+            time.sleep(0.05)
+    yield f"http://127.0.0.1:{port}"
+    process.terminate()
+    process.join()
+
+
+def _serve(url: str, port: int, faults: Faults) -> None:
     target = url.removeprefix("http://")
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def _forward(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self._body()
+            left_out = {"expect", "connection", "transfer-encoding"}
+            asked = {k: value for k, value in self.headers.items() if k.lower() not in left_out}
             kind = faults.next()
             if kind == "slow":
                 time.sleep(_SLOW)
@@ -119,7 +147,7 @@ def proxied(url: str, faults: Faults) -> Iterator[str]:
                 return
             for _ in range(2 if kind == "twice" else 1):
                 connection = http.client.HTTPConnection(target, timeout=60)
-                connection.request(self.command, self.path, body, dict(self.headers.items()))
+                connection.request(self.command, self.path, body, asked)
                 answer = connection.getresponse()
                 content = answer.read()
                 connection.close()
@@ -129,6 +157,16 @@ def proxied(url: str, faults: Faults) -> Iterator[str]:
                 self._send(500, [], b"")
             else:
                 self._send(answer.status, answer.getheaders(), content)
+
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            found = b""
+            while size := int(self.rfile.readline().partition(b";")[0], 16):
+                found += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return found
 
         def _send(self, status: int, headers: list[tuple[str, str]], content: bytes) -> None:
             self.send_response_only(status)
@@ -143,20 +181,16 @@ def proxied(url: str, faults: Faults) -> Iterator[str]:
                     self.send_header(name, value)
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(content)
+                with suppress(ConnectionError):  # the client did not wait
+                    self.wfile.write(content)
 
         do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _forward
 
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
+        server.serve_forever()
 
 
 # -- places --------------------------------------------------------------------------------------
@@ -185,13 +219,13 @@ def _of_catalog(properties: dict[str, str]) -> Callable[[int], TableName]:
 
 
 def _reader(properties: dict[str, str]) -> Callable[[int], pa.Table]:
-    catalog = load_catalog("direct", **properties)
+    catalog = load_catalog("mine", **properties)
     catalog.create_namespace_if_not_exists("lake")
     return lambda number: catalog.load_table(f"lake.t{number}").scan().to_arrow()
 
 
 def rest(stack: ExitStack, root: Path, _: str, faults: Faults) -> Place:
-    tables = SqlCatalog("direct", **_sql(root))
+    tables = SqlCatalog("mine", **_sql(root))
     url = stack.enter_context(rest_catalog(tables))
     properties = {"type": "rest", "uri": stack.enter_context(proxied(url, faults))}
     return Place(Format.ICEBERG, faults, _of_catalog(properties), _reader(_sql(root)))
@@ -201,17 +235,20 @@ def sql(_: ExitStack, root: Path, __: str, faults: Faults) -> Place:
     def gone() -> Exception:
         return OperationalError("COMMIT", {}, OSError("the server closed the connection"))
 
-    properties = _sql(root)
-    read = _reader({**properties, "uri": properties["uri"]})
     return Place(
-        Format.ICEBERG, faults, _of_catalog(properties),
-        lambda number: read(number),
+        Format.ICEBERG,
+        faults,
+        _of_catalog(_sql(root)),
+        _reader(_sql(root)),
         lambda: [faults.around(Session, "commit", gone)],
-    )  # fmt: skip
+    )
 
 
 def sql_on_s3(stack: ExitStack, root: Path, store: str, faults: Faults) -> Place:
-    keys = {"s3.region": "us-east-1", "s3.access-key-id": "a", "s3.secret-access-key": "b"}
+    keys = {
+        "s3.region": "us-east-1", "s3.access-key-id": "a", "s3.secret-access-key": "b",
+        "s3.request-timeout": "5", "s3.connect-timeout": "5",
+    }  # fmt: skip
     direct = _sql(root, **keys, **{"s3.endpoint": store, "warehouse": f"s3://lake/{root.name}"})
     behind = {**direct, "s3.endpoint": stack.enter_context(proxied(store, faults))}
     return Place(Format.ICEBERG, faults, _of_catalog(behind), _reader(direct))
@@ -290,7 +327,7 @@ class Figures:
 class Lake:
     """The tables of a place, one after the other."""
 
-    CHANGES: ClassVar = ("append", "upsert", "replace", "write", "column", "compact", "vacuum")
+    CHANGES = ("append", "upsert", "replace", "write", "column", "compact", "vacuum")
 
     def __init__(self, place: Place, chosen: random.Random, figures: Figures) -> None:
         self.place = place
@@ -306,7 +343,7 @@ class Lake:
         self.columns = 0
         self.rows: _Rows = Counter()
         self._name = self.place.name(self.number)
-        self.place.faults.plan("", range(0))
+        self.place.faults.plan("slow", range(0))
 
     def read(self) -> _Rows:
         found = self.place.read(self.number).select(["n", "kind"]).to_pylist()
@@ -330,7 +367,8 @@ class Lake:
 
     def _change(self, kind: str, fault: str, at: range) -> None:
         start = self.chosen.choice([0, 10 * self.batch])
-        change: Change = {"upsert": Upsert(("n",)), "replace": replaced}.get(kind, added)
+        changes: dict[str, Change] = {"upsert": Upsert(("n",)), "replace": replaced}
+        change = changes.get(kind, added)
         texts = dict.fromkeys(range(start, start + 10), f"{kind} {self.batch}")
         if kind in ("append", "write", "create"):
             texts = {1000 * (self.batch + 1) + n: text for n, text in texts.items()}
@@ -344,8 +382,10 @@ class Lake:
 
         def attempt() -> bool:
             """Whether the change is there now; False: another attempt has made it."""
-            make = make_table if kind == "create" else lambda *_: open_table(_[0], _[1])
-            table = make(self.place.format, self._name, SCHEMA, ())
+            if kind == "create":
+                table = make_table(self.place.format, self._name, SCHEMA, ())
+            else:
+                table = open_table(self.place.format, self._name)
             if kind == "compact":
                 table.compact(10**8)
             elif kind == "vacuum":
@@ -367,6 +407,7 @@ class Lake:
             with ExitStack() as patched:
                 for one in self.place.patches():
                     patched.enter_context(one)
+                patched.enter_context(mock.patch.object(batches, "CONFLICT_SECONDS", 2.0))
                 faults.plan(fault, at)
                 attempt()
         except Exception as error:
@@ -376,7 +417,7 @@ class Lake:
                 raise ValueError(f"no sentence: {error}") from error
         finally:
             calls = faults.calls
-            faults.plan("", range(0))
+            faults.plan("slow", range(0))
         if calls > at.start:
             self.figures.struck[fault] += 1
         self._longest[kind] = max(self._longest[kind], calls)
@@ -390,8 +431,10 @@ class Lake:
         if kind == "write":
             self.rows = self.read()  # it may be there although it was not reported
         else:
-            if not (kind == "compact" and self.place.format is Format.DELTA):
-                attempt()  # a claim that was lost runs out by itself
+            if self.place.format is Format.DELTA and kind in ("compact", "replace"):
+                # A claim whose answer was lost runs out by itself, in minutes.
+                open_table(self.place.format, self._name).append((), {CLAIM: 0})
+            attempt()
             found = self.read()
             assert found == wanted, f"in the end {_difference(found, wanted)}"
             self.rows = wanted
@@ -406,9 +449,9 @@ def _difference(found: _Rows, wanted: _Rows) -> str:
 def _files(table: Table, texts: dict[int, str], *, apart: bool) -> list[NewFile]:
     layout = table.layout(10**8, "zstd")
     writer = FileWriter(staged(layout) if apart else layout, table.storage, "part-00000")
-    columns = [list(texts), list(texts.values())]
-    for half in (slice(0, 5), slice(5, None)):
-        writer.write(pa.record_batch([one[half] for one in columns], schema=SCHEMA))
+    numbers = list(texts)
+    for half in (numbers[:5], numbers[5:]):
+        writer.write(pa.record_batch([half, [texts[n] for n in half]], schema=SCHEMA))
     return writer.close()
 
 
@@ -416,7 +459,8 @@ def campaign(runs: int, seed: int, places: list[str]) -> dict[str, Figures]:
     """As many runs in each place, but for the rest."""
     found: dict[str, Figures] = {}
     with ExitStack() as stack:
-        store = stack.enter_context(object_store("lake"))
+        needed = any(name.endswith("s3") for name in places)
+        store = stack.enter_context(object_store("lake")) if needed else ""
         for index, name in enumerate(places):
             root = Path(tempfile.mkdtemp(prefix="jetspark-answers-"))
             stack.callback(shutil.rmtree, root, ignore_errors=True)

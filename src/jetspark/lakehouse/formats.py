@@ -116,7 +116,8 @@ def make_table(
         check_partitions(schema, partition_by)
         check_empty(format_, name)
         try:
-            return _opener(format_).create(name, schema, partition_by)
+            with in_a_sentence(name):
+                return _opener(format_).create(name, schema, partition_by)
         except CommitConflict:
             continue  # created by another writer
     return found

@@ -572,9 +572,10 @@ def _is_there(update: TableUpdate, metadata: TableMetadata) -> bool:
 
 
 def _unconfirmed(name: TableName, error: Exception) -> TableError:
+    said = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
     return TableError(
-        f"{name}: the catalog did not confirm a commit ({type(error).__name__}: {error}), and so "
-        "far the table does not have it. No file was removed: run it again."
+        f"{name}: the catalog did not confirm a commit ({said}), and so far the table does not "
+        "have it. No file was removed: run it again."
     )
 
 

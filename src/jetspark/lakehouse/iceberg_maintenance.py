@@ -176,7 +176,8 @@ def _check_alone(table: Table, files: Iterable[str]) -> None:
         if not path.endswith(".metadata.json") or path.count("/") > 1 or _path(uri) in known:
             continue
         other = FromInputFile.table_metadata(table.io.new_input(uri))
-        if other.table_uuid != table.metadata.table_uuid:
+        # A creation that failed leaves a table without a file.
+        if other.table_uuid != table.metadata.table_uuid and other.snapshots:
             raise ConfigError(
                 f"{table.location()} has the metadata of another table, too ({path}), and which "
                 "file is whose is not known. Nothing was removed. If that table is not used any "
