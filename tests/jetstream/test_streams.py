@@ -106,6 +106,15 @@ async def test_a_purge_with_a_wrong_number_purges_nothing(js: JetStream, stream:
     assert (await js.stream_info(stream)).state.messages == 1
 
 
+async def test_nothing_is_before_the_first_sequence(js: JetStream, stream: str) -> None:
+    await js.publish(f"{stream}.a", b"")
+    for filter in (None, f"{stream}.a"):
+        assert await js.purge_stream(stream, filter=filter, seq=1) == 0
+    assert (await js.stream_info(stream)).state.messages == 1
+    with pytest.raises(StreamNotFoundError):
+        await js.purge_stream(f"{stream}_NONE", seq=1)
+
+
 async def test_purge_by_filter_keep_and_seq(js: JetStream, stream: str) -> None:
     for number in range(12):
         await js.publish(f"{stream}.{'ab'[number % 2]}", b"%d" % number)

@@ -97,6 +97,18 @@ def test_of_a_queue_made_anew_nothing_is_removed_unread(
     assert query.sequences == [*range(1, 11), *range(1, 21)]
 
 
+@pytest.mark.parametrize("chosen", [False, True])
+def test_a_query_that_began_with_an_empty_queue_removes_nothing_unread(
+    driven: Callable[..., DrivenQuery], admin: Admin, queue: str, *, chosen: bool
+) -> None:
+    query = driven(**{"subjects": f"{queue}.a"} if chosen else {})
+    query.run()
+    admin.fill(numbered(f"{queue}.a", 10))
+    query.run(batches=2, limit=5)
+    assert query.sequences == list(range(1, 11))
+    assert admin.facts(queue).messages == 5
+
+
 def test_only_the_chosen_subjects_are_removed(query: Query, admin: Admin, queue: str) -> None:
     admin.fill((f"{queue}.{'ab'[n % 2]}", b"") for n in range(100))
     query.run(subjects=f"{queue}.a", maxOffsetsPerTrigger="50")
@@ -224,6 +236,19 @@ def test_after_a_crash_before_the_first_commit_the_query_knows_its_claim(
         ]
         assert again.latestOffset(end, again.getDefaultReadLimit()) != end
         admin.call(f"CONSUMER.DELETE.{queue}.{SOLE_READER}")
+
+
+def test_a_logged_batch_is_not_read_without_the_option(
+    driven: Callable[..., DrivenQuery], admin: Admin, queue: str
+) -> None:
+    admin.fill(numbered(f"{queue}.a", 10))
+    query = driven()
+    reader = reader_of(query)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    del query.options["soleReader"]
+    with pytest.raises(ConfigError, match="set the option 'soleReader'"):
+        reader_of(query).partitions(start, end)
 
 
 def test_nobody_else_can_read_the_queue(

@@ -220,8 +220,11 @@ class StreamAPI:
         return min(found, default=None)
 
     def purge(self, stream: str, before: int, subjects: Sequence[str] = ()) -> None:
-        """Remove the messages before a sequence, under one of the subjects if given."""
-        for subject in subjects or (None,):
+        """Remove the messages before a sequence, under one of the subjects if given.
+
+        None is before sequence 1, with which servers before 2.14 remove all.
+        """
+        for subject in (subjects or (None,)) if before > 1 else ():
             what = {"seq": before} | ({} if subject is None else {"filter": subject})
             self.call(js_api.STREAM_PURGE, what, stream=stream)
 

@@ -32,7 +32,6 @@ from typing import Any
 
 from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.losses import Loss, left_out
-from jetspark.bulk.many_streams import streams_of
 from jetspark.bulk.proof import proven
 from jetspark.bulk.standing_consumer import StandingConsumer
 from jetspark.bulk.stream_api import StreamAPI
@@ -91,6 +90,7 @@ def check_claims(
 def claim(
     api: StreamAPI,
     options: SourceOptions,
+    facts: Mapping[str, StreamFacts],
     start: Mapping[str, StreamOffset],
     end: Mapping[str, StreamOffset],
     token: str | None,
@@ -101,14 +101,14 @@ def claim(
     `token`, `logged`: those in the end and in the start, None in a checkpoint of before. Raises as
     `check_claims`.
     """
-    facts, _ = streams_of(api, [name for name, offset in end.items() if not offset.gone])
     for stream, one in facts.items():
-        if one.created != end[stream].created:
-            continue  # what reads it will say so
+        offset = end.get(stream)
+        if offset is None or offset.gone or offset.created != one.created:
+            continue  # nothing is read, or what reads it will say so
         claimed = _claimed(one, logged, start.get(stream))
         if not _has_claim(api, options, stream, token, claimed) and token is not None:
             if options.sole_reader:
-                check_nothing_skipped(api, options, stream, end[stream].start)
+                check_nothing_skipped(api, options, stream, offset.start)
             _make_claim(api, options, stream, token)
 
 

@@ -137,7 +137,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if options.takes_nothing:
             planning.check_not_older(facts, offsets, _BEGIN_ANEW)
         self._check_copies(offsets, next((one.asked for one in facts.values()), None))
-        token = token_of(start)
+        token = token_of(start) if options.takes_nothing else None
         facts = self._held(facts, offsets, token)
         self._asked = facts
         ends = planning.next_offsets(
@@ -185,15 +185,21 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     @without_traceback
     @without_collecting()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """The same partitions for the same offsets, however often Spark asks."""
+        """The same partitions for the same offsets, however often Spark asks.
+
+        Raises as `latestOffset`, and as `sole_reading.claim`.
+        """
         options = self._options
         offsets, ends = self._offsets(start), self._offsets(end)
         if self._compared_on is None:  # a batch that an earlier process has planned
             self._check_copies(ends, None)
+        token = token_of(end)
+        if options.takes_nothing or token is not None:  # the options may be others than before
+            facts = streams_facts(options, running=True)
         if options.takes_nothing:
             leaders(options).ask(
                 lambda api: sole_reading.claim(
-                    api, options, offsets, ends, token_of(end), token_of(start)
+                    api, options, facts, offsets, ends, token, token_of(start)
                 )
             )
         ranges = planning.batch_ranges(offsets, ends, options.subjects)

@@ -121,6 +121,9 @@ class StreamCalls:
         # To the server, 0 is "not given": purge everything.
         if keep is not None:
             check_whole("keep", keep, 0)
+        if seq == 1:  # nothing is before it; but servers before 2.14 would purge everything
+            await self.stream_info(name)
+            return 0
         body = given(filter=filter, keep=keep or None, seq=seq)
         answer = await self._api.call(js_api.STREAM_PURGE, body, stream=name)
         purged: int = answer.get("purged", 0)

@@ -1,0 +1,534 @@
+"""Sources under every option, with restarts: `python -m tests.chaos.source_options --cells 400`.
+
+A cell is a retention, an option of the source, a start, one to three queries of the stream, a
+restart with one option changed (or with a lost checkpoint), and processes that die at any step,
+all drawn from the seed and the cell's number. The queries call the reader in the order in which
+Spark does, with Spark's two logs, and their steps interleave with each other, with publishing, and
+with somebody else who tries to take messages. At the end they go on with their first options.
+
+Wrong is: a message that was removed and is in no table, one that is there twice, one that is
+missing in the table of a query that ended without an error, an error that is none of jetspark's,
+and a query that stops although nothing was changed that matters. `--spark 12`: as many cells more,
+each of two queries of one DataFrame, on a real Spark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import random
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from tests.support.streams import Admin
+from tests.support.table_readers import column
+
+from jetspark.bulk import links
+from jetspark.errors import JetsparkError, UnsupportedByServerError
+from jetspark.server import NatsServer
+from jetspark.spark.failures import explain
+from jetspark.spark.options import parse_options
+from jetspark.spark.session import close_session, local_session
+from jetspark.spark.sole_reading import SOLE_READER
+from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.subjects import subject_matches
+from jetspark.wire import frames
+
+_DIES = 0.06
+"""How likely a process dies after a step."""
+_RETENTIONS = {
+    "limits": {},
+    "workqueue": {"soleReader": "true"},
+    "interest": {"interestConsumer": "spark"},
+}
+_OPTIONS: tuple[dict[str, str], ...] = (
+    {},
+    {"subjects": "S.a"},
+    {"subjects": "S.a,S.b"},
+    {"columns": "subject,seq"},
+    {"maxOffsetsPerTrigger": "7"},
+    {"maxBytesPerTrigger": "300"},
+    {"minOffsetsPerTrigger": "5"},
+    {"minPartitions": "3"},
+    {"maxRecordsPerPartition": "5"},
+    {"maxRowsPerBatch": "2"},
+    {"maxBytesPerBatch": "50"},
+    {"failOnDataLoss": "false"},
+    {"readTimeout": "20"},
+    {"streams": "S"},
+    {"streamPattern": "S"},
+    {"jsonSchema": "n INT"},
+    {"progressConsumer": "shown"},
+    {"backfill": "snapshot-blocking-deletes"},
+)
+_STARTS: tuple[dict[str, str], ...] = (
+    {},
+    {"startingOffsets": "earliest"},
+    {"startingOffsets": "latest"},
+    {"startingOffsets": "9"},
+    {"startingTimestamp": "2020-01-01T00:00:00Z"},
+    {
+        "startingTimestamp": "2100-01-01T00:00:00Z",
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+)
+_WITHOUT_BASE = {"soleReader": "false", "interestConsumer": "another"}
+_TELLING = ("subjects", "soleReader", "interestConsumer", "failOnDataLoss")
+"""Options whose change may end a query for good, which then says so."""
+
+
+class Query:
+    """A streaming query without Spark: two logs, and a sink that writes a batch once."""
+
+    def __init__(self, stream: str, options: dict[str, str]) -> None:
+        self._stream = stream
+        self.options = options
+        self.logged: list[str] = []
+        self.committed = 0
+        self.table: dict[int, list[tuple[int, str]]] = {}
+        self.said: JetsparkError | None = None
+        self.begun_at: int | None = None
+        """The stream's last sequence when the query began for the first time."""
+
+    @property
+    def rows(self) -> list[tuple[int, str]]:
+        """Those of committed batches."""
+        return [row for batch in range(self.committed) for row in self.table[batch]]
+
+    def steps(self, changed: dict[str, str], batches: int = 99) -> Iterator[str]:
+        """A process; it dies when this is not continued."""
+        reader = JetStreamStreamReader(parse_options(_named(self._stream, self.options | changed)))
+        if len(self.logged) > self.committed:
+            before = self.logged[self.committed - 1 : self.committed] if self.committed else []
+            start = json.loads(before[0]) if before else reader.initialOffset()
+            yield "begun"
+            yield from self._batch(reader, start)
+        start = json.loads(self.logged[-1]) if self.logged else reader.initialOffset()
+        yield "begun"
+        for _ in range(batches):
+            end = reader.latestOffset(start, reader.getDefaultReadLimit())
+            yield "planned"
+            if end == start:
+                return
+            self.logged.append(json.dumps(end))
+            yield "logged"
+            if self.committed:
+                reader.commit(json.loads(self.logged[self.committed - 1]))
+            yield "released"
+            yield from self._batch(reader, start)
+            start = json.loads(self.logged[-1])
+
+    def _batch(self, reader: JetStreamStreamReader, start: dict[str, Any]) -> Iterator[str]:
+        rows: list[tuple[int, str]] = []
+        parts = reader.partitions(start, json.loads(self.logged[self.committed]))
+        yield "claimed"
+        for part in parts:
+            for batch in reader.read(part):
+                columns = batch.column("seq").to_pylist(), batch.column("subject").to_pylist()
+                rows += zip(*columns, strict=True)
+            yield "reading"
+        self.table[self.committed] = rows
+        yield "written"
+        self.committed += 1
+        yield "committed"
+
+
+def _named(stream: str, options: dict[str, str]) -> dict[str, str]:
+    """The options for a stream, which they call S, by one way to name it."""
+    chosen = [name for name in ("streamPattern", "streams", "stream") if name in options]
+    return {
+        name: re.sub(r"\bS\b", stream, value)
+        for name, value in options.items()
+        if name not in chosen[1:]
+    }
+
+
+@dataclass
+class Figures:
+    """What all cells came to."""
+
+    cells: int = 0
+    published: int = 0
+    read: int = 0
+    removed: int = 0
+    deaths: int = 0
+    taken: int = 0
+    """Messages that somebody else took before a query had begun."""
+    refused_others: int = 0
+    said: Counter[str] = field(default_factory=Counter)
+    """Errors of queries, by their kind."""
+    completed: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{kind} {count}" for kind, count in sorted(self.said.items()))
+        return (
+            f"{self.cells} cells: {self.published:,} messages published, {self.read:,} rows, "
+            f"{self.removed:,} removed; {self.deaths} deaths of processes, {self.completed} "
+            f"queries ended without an error; said: {said or 'nothing'}; others "
+            f"took {self.taken} before a query began, and were refused {self.refused_others} "
+            f"times; wrong: {len(self.wrong)}"
+        )
+
+
+class Cell:
+    """One cell, played on a stream of its own."""
+
+    def __init__(
+        self, name: str, url: str, admin: Admin, rng: random.Random, figures: Figures
+    ) -> None:
+        self._name, self._admin, self._rng, self._figures = name, admin, rng, figures
+        self._published: dict[int, str] = {}
+        self._taken: set[int] = set()
+        self._again: set[int] = set()
+        """May be in two tables: read by a query whose claim was deleted."""
+        self.retention = rng.choice([*_RETENTIONS])
+        self._kept = rng.random() < 0.5  # by interest: another consumer keeps all
+        mode = rng.choice([self.retention] * 7 + [*_RETENTIONS])
+        self._option = rng.choice(_OPTIONS)
+        self._start = rng.choice([*_STARTS[:2], *_STARTS])
+        self._count = rng.choice([1, 1, 1, 2, 2, 3])
+        how = rng.choice(["same", "apart"])
+        base = {"servers": url, "stream": "S", **_RETENTIONS[mode], **self._option, **self._start}
+        self.queries = [Query(name, dict(base)) for _ in range(self._count)]
+        for number, query in enumerate(self.queries if how == "apart" else []):
+            if mode == "interest":
+                query.options["interestConsumer"] = f"spark{number}"
+            else:
+                query.options["subjects"] = f"S.{'abc'[number]}"
+        changes = [{}, {"lost": "checkpoint"}, *_OPTIONS, *_STARTS]
+        changes += [{name: value} for name, value in _WITHOUT_BASE.items() if name in base]
+        self._change = rng.choice(changes)
+        self.fits = mode == self.retention
+
+    def __str__(self) -> str:
+        options = [
+            {name: value for name, value in query.options.items() if name not in ("servers",)}
+            for query in self.queries
+        ]
+        return f"{self.retention}{' kept' * self._kept} {options} then {self._change}"
+
+    def play(self) -> None:
+        """Raises AssertionError for what is wrong."""
+        admin, rng = self._admin, self._rng
+        admin.create(
+            self._name,
+            f"{self._name}.*",
+            retention=self.retention,
+            allow_direct=True,
+            storage=rng.choice(["memory", "file"]),
+        )
+        try:
+            if self.retention == "interest" and self._kept:
+                self._consumer("other", {})
+            if rng.random() < 0.7:
+                self._publish(rng.randrange(1, 40))
+            self._run([(query, {}) for query in self.queries], batches=3)
+            self._publish(rng.randrange(10))
+            self._restart()
+            self._publish(rng.randrange(1, 10))
+            self._run([(query, {}) for query in self.queries])
+            self._run(
+                [(query, {"minOffsetsPerTrigger": "1"}) for query in self.queries], quiet=True
+            )
+            self._judge()
+        finally:
+            admin.call(f"STREAM.DELETE.{self._name}")
+
+    # -- what happens ----------------------------------------------------------------------
+
+    def _publish(self, count: int) -> None:
+        if count == 0:
+            return
+        subjects = [f"{self._name}.{self._rng.choice('abc')}" for _ in range(count)]
+        last = self._admin.fill([(subject, b'{"n": 1}') for subject in subjects])
+        self._published |= dict(zip(range(last - count + 1, last + 1), subjects, strict=True))
+        self._figures.published += count
+
+    def _restart(self) -> None:
+        """With a changed option, or without the checkpoint of the first query."""
+        if "lost" not in self._change:
+            self._run([(query, self._change) for query in self.queries], batches=3)
+            return
+        lost = self.queries[0]
+        self.queries.append(Query(self._name, dict(lost.options)))
+        if self._rng.random() < 0.5:  # it is given up, as the error says
+            name = lost.options.get("interestConsumer")
+            claim = f"{name}-claim" if name else SOLE_READER
+            self._again |= self._stored()
+            names = self._admin.call(f"CONSUMER.NAMES.{self._name}").get("consumers") or []
+            if claim in names:
+                self._admin.call(f"CONSUMER.DELETE.{self._name}.{claim}")
+                self.queries.remove(lost)
+                self.queries.append(lost)
+        self._run([(query, {}) for query in self.queries], batches=3)
+
+    def _run(
+        self,
+        processes: list[tuple[Query, dict[str, str]]],
+        batches: int = 99,
+        *,
+        quiet: bool = False,
+    ) -> None:
+        """The steps of these processes, in any order, until each has ended."""
+        rng = self._rng
+        running = [(query, query.steps(changed, batches)) for query, changed in processes]
+        for query, _ in running:
+            query.said = None
+        while running:
+            query, steps = one = rng.choice(running)
+            try:
+                step = next(steps)
+            except StopIteration:
+                running.remove(one)
+                continue
+            except JetsparkError as error:
+                query.said = error
+                self._figures.said[type(error).__name__] += 1
+                running.remove(one)
+                continue
+            if step == "begun" and rng.random() < 0.1 and not quiet:
+                self._take()
+            if step == "begun" and query.begun_at is None:
+                query.begun_at = max(self._published, default=0)
+            if quiet:
+                continue
+            if rng.random() < 0.08:
+                self._publish(rng.randrange(1, 6))
+            if rng.random() < 0.05:
+                self._take()
+            if rng.random() < _DIES:
+                self._figures.deaths += 1
+                running.remove(one)
+
+    def _consumer(self, name: str, config: dict[str, Any]) -> bool:
+        """Whether it was made."""
+        config = {"name": name, "durable_name": name, "ack_policy": "explicit", **config}
+        body = msgspec.json.encode({"stream_name": self._name, "config": config})
+        answer = self._admin.link.request(f"$JS.API.CONSUMER.CREATE.{self._name}.{name}", body, 10)
+        return b'"error"' not in answer.payload
+
+    def _take(self) -> None:
+        """Somebody takes some messages of a work queue, from its middle, and leaves."""
+        if self.retention != "workqueue":
+            return
+        config = {"filter_subject": f"{self._name}.{self._rng.choice('abc')}"}
+        if not self._consumer("taker", self._rng.choice([{}, config])):
+            self._figures.refused_others += 1
+            return
+        link, inbox = self._admin.link, self._admin.link.new_inbox()
+        sid = link.subscribe(inbox)
+        for _ in range(self._rng.randrange(4)):
+            pull = b'{"batch": 1, "no_wait": true}'
+            link.send(frames.pub(f"$JS.API.CONSUMER.MSG.NEXT.{self._name}.taker", pull, inbox))
+            (frame,) = link.messages(time.monotonic() + 10)
+            if frame.reply:
+                link.request(frame.reply.decode(), b"+ACK", 10)
+                self._taken.add(int(frame.reply.split(b".")[5]))
+                self._figures.taken += 1
+        link.unsubscribe(sid)
+        self._admin.call(f"CONSUMER.DELETE.{self._name}.taker")
+
+    def _stored(self) -> set[int]:
+        found: list[int] = []
+        while at := self._admin.api.next_sequence(self._name, found[-1] + 1 if found else 1, ()):
+            found.append(at)
+        return set(found)
+
+    # -- the verdict -----------------------------------------------------------------------
+
+    def _judge(self) -> None:
+        stored = self._stored()
+        removed = self._published.keys() - stored - self._taken
+        rows = Counter(seq for query in self.queries for seq, _ in query.rows)
+        self._figures.read += rows.total()
+        self._figures.removed += len(removed)
+        for query in self.queries:
+            twice = [seq for seq, n in Counter(seq for seq, _ in query.rows).items() if n > 1]
+            assert not twice, f"{twice} twice in one table"
+            other = [row for row in query.rows if self._published.get(row[0]) != row[1]]
+            assert not other, f"{other} were never published"
+            if query.said is None:
+                self._figures.completed += 1
+                missing = sorted(self._wanted(query) - {seq for seq, _ in query.rows})
+                if self.retention == "workqueue":
+                    missing = [seq for seq in missing if seq not in rows]
+                assert not missing, f"{missing} are missing without a word"
+        if self.retention == "limits":
+            assert not removed, f"{removed} removed"
+        elif self.retention == "workqueue":
+            assert removed <= rows.keys(), f"{removed - rows.keys()} removed unread"
+            twice = [seq for seq, n in rows.items() if n > 1 and seq not in self._again]
+            assert not twice, f"{twice} in two tables"
+        elif self._kept:
+            assert not removed, f"{removed} removed, which another consumer keeps"
+        self._judge_errors()
+
+    def _wanted(self, query: Query) -> set[int]:
+        """What must be in the table of a query that ended well."""
+        options = parse_options(_named(self._name, query.options))
+        start = min(
+            [json.loads(text)["streams"][self._name]["start"] for text in query.logged[:1]],
+            default=1,
+        )
+        if self.retention == "workqueue":
+            start = 1
+        elif self.retention == "interest" and not self._kept:
+            start = max(start, (query.begun_at or 0) + 1)
+        elif self.retention == "interest":
+            start = min(start, (query.begun_at or 0) + 1)
+        if self.retention != "workqueue" and "subjects" in self._change:
+            return set()  # what was left out meanwhile was meant to be
+        return {
+            seq
+            for seq, subject in self._published.items()
+            if seq >= start
+            and seq not in self._taken
+            and (
+                not options.subjects
+                or any(subject_matches(one, subject) for one in options.subjects)
+            )
+        }
+
+    def _judge_errors(self) -> None:
+        """A query that may run has to, unless something was done that has to be told."""
+        harmless = not any(name in self._change for name in (*_TELLING, "lost"))
+        given = self._start.get("startingOffsets", "earliest" if not self._start else "")
+        may_begin = given == "earliest" or (given == "latest" and self.retention != "workqueue")
+        alone = len(self.queries) == 1
+        refused_by_itself = "progressConsumer" in self._option or "backfill" in self._option
+        if not (self.fits and harmless and may_begin) or refused_by_itself or self._taken:
+            return
+        errors = [query.said for query in self.queries if query.said is not None]
+        if any(isinstance(error, UnsupportedByServerError) for error in errors):
+            return
+        if self.retention == "workqueue" or (not alone and self.retention == "interest"):
+            assert len(errors) < len(self.queries), f"nobody reads: {errors[0]}"
+        else:
+            assert not errors, f"a false stop: {errors[0]}"
+
+
+def run(cells: int, seed: int, first: int = 0, *, tell: bool = False) -> Figures:
+    """Cells `first` and up, on one server."""
+    figures = Figures()
+    with NatsServer() as server, Admin(server.url) as admin:
+        admin.create("KEPT", "kept")  # with its last stream a server removes the folder of streams
+        for number in range(first, first + cells):
+            cell = Cell(f"S{number}", server.url, admin, random.Random(f"{seed} {number}"), figures)
+            figures.cells += 1
+            try:
+                cell.play()
+            except Exception as error:
+                figures.wrong.append(f"cell {number}: {type(error).__name__}: {error}; {cell}")
+            if tell:
+                print(f"cell {number}: {cell}: {[str(query.said) for query in cell.queries]}")
+        links.close_idle()
+    return figures
+
+
+def run_spark(cells: int, seed: int) -> Figures:
+    """Two queries of one DataFrame, begun at once and run again, on a real Spark."""
+    figures = Figures()
+    with ExitStack() as stack:
+        server = stack.enter_context(NatsServer())
+        admin = stack.enter_context(Admin(server.url))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        log = folder / "spark.log"
+        spark = local_session("source options", master="local[2]", log_file=log)
+        stack.callback(close_session, spark)
+        for number in range(cells):
+            rng = random.Random(f"{seed} spark {number}")
+            figures.cells += 1
+            try:
+                _spark_cell(spark, server.url, admin, folder / str(number), rng, figures)
+            except Exception as error:
+                figures.wrong.append(f"Spark's cell {number}: {type(error).__name__}: {error}")
+    return figures
+
+
+def _spark_cell(
+    spark: SparkSession, url: str, admin: Admin, folder: Path, rng: random.Random, figures: Figures
+) -> None:
+    name = f"S{folder.name}"
+    retention = rng.choice(["workqueue", "interest"])
+    admin.create(name, name, retention=retention, allow_direct=True)
+    if retention == "interest":  # it keeps nothing for a query that has not begun
+        config = {"name": "other", "durable_name": "other", "ack_policy": "explicit"}
+        admin.call(f"CONSUMER.CREATE.{name}.other", {"stream_name": name, "config": config})
+    options = {"servers": url, "stream": name, **_RETENTIONS[retention]}
+    options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(rng.randrange(20, 60))}
+    last = 0
+    said: list[str | None] = []
+    for change in ({}, rng.choice(_OPTIONS[3:-2])):
+        last = admin.fill([(name, b"")] * rng.randrange(30, 100))
+        reader = spark.readStream.format("jetstream")
+        rows = reader.options(**_named(name, options | change)).load()
+        queries = [
+            rows.select("seq", "subject")
+            .writeStream.format("jetspark-delta")
+            .option("path", str(folder / sink))
+            .option("checkpointLocation", str(folder / f"{sink}-checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+            for sink in ("one", "other")
+        ]
+        said = []
+        for query in queries:
+            try:
+                query.awaitTermination(120)
+                said.append(None)
+            except StreamingQueryException as error:
+                said.append(str(explain(error)))
+    figures.published += last
+    tables = [
+        column("delta", path, "seq") if (path := folder / sink).exists() else Counter[Any]()
+        for sink in ("one", "other")
+    ]
+    found = tables[0] + tables[1]
+    figures.read += found.total()
+    figures.completed += said.count(None)
+    figures.said["another query"] += sum("another query" in (one or "") for one in said)
+    removed = last - admin.facts(name).messages
+    figures.removed += removed
+    assert found == Counter(range(1, last + 1)), f"{found} of {last}; {said}"
+    assert retention == "workqueue" or removed == 0
+    assert said.count(None) == 1, said
+    assert "another query" in (said[0] or said[1] or ""), said
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.source_options")
+    parser.add_argument("--cells", type=int, default=400)
+    parser.add_argument("--first", type=int, default=0, metavar="CELL")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--spark", type=int, default=0, metavar="CELLS")
+    parser.add_argument("--tell", action="store_true", help="print each cell and what was said")
+    options = parser.parse_args()
+    logging.getLogger("jetspark").setLevel(logging.CRITICAL)
+    began = time.monotonic()
+    figures = run(options.cells, options.seed, options.first, tell=options.tell)
+    print(f"seed {options.seed}: {figures}; {time.monotonic() - began:.0f} s")
+    wrong = list(figures.wrong)
+    if options.spark:
+        on_spark = run_spark(options.spark, options.seed)
+        print(f"on Spark: {on_spark}; {time.monotonic() - began:.0f} s")
+        wrong += on_spark.wrong
+    for sentence in wrong:
+        print(sentence, file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

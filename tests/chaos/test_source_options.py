@@ -1,0 +1,38 @@
+"""The short version; `python -m tests.chaos.source_options --cells 400` is the long one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.chaos.source_options import run
+
+from jetspark.spark import sole_reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.server
+
+
+def test_nothing_is_removed_unread_read_twice_or_missing_whatever_the_options(
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.14")
+    figures = run(40, seed=7)
+    assert figures.wrong == []
+    assert figures.removed > 0
+    assert figures.deaths > 0
+
+
+@pytest.mark.parametrize("without", ["claims", "check of starts"])
+def test_the_oracle_notices_what_is_removed_unread_or_missing(
+    monkeypatch: pytest.MonkeyPatch, needs_server: Callable[[str], None], without: str
+) -> None:
+    needs_server("2.14")
+    monkeypatch.setattr(sole_reading, "check_nothing_skipped", lambda *_: None)
+    if without == "claims":
+        monkeypatch.setattr(sole_reading, "claim", lambda *_: None)
+        monkeypatch.setattr(sole_reading, "is_claimed", lambda *_: True)
+        monkeypatch.setattr(sole_reading, "_lost_claim", lambda *_: None)
+    assert run(40, seed=7).wrong
