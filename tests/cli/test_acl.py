@@ -179,6 +179,7 @@ def test_a_pipeline_of_three_streams_runs_with_one_printed_block(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["--stream", "S"], "Name a role; `jetspark acl` alone prints what each is for."),
         (["publish"], "There is no role 'publish'; did you mean 'publisher'?"),
         (["pull-reader", "--stream", "S"], "pull-reader needs --consumer."),
         (["publisher", "--subject", "a", "--bucket", "b"], "publisher takes no --bucket."),

@@ -200,6 +200,17 @@ def test_options_before_the_command_are_told_to_follow_it(
         )
 
 
+@pytest.mark.parametrize("number", ["1.5", "-0.5", "1.0"])
+@pytest.mark.parametrize(
+    "command", ["stream purge S --before", "dead-letters create D --stream S --replicas"]
+)
+def test_a_fraction_is_no_whole_number(
+    command: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert app.run([*command.split(), number]) == app.WRONG_USAGE
+    assert f'it is a whole number, not "{number}".' in capsys.readouterr().err
+
+
 def test_one_is_one_and_others_are_several() -> None:
     told = [console.counted(count, "row") for count in (0, 1, 1000)]
     assert told == ["0 rows", "1 row", "1,000 rows"]

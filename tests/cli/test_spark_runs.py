@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 import threading
@@ -15,7 +16,20 @@ from jetspark.cli.signals import Stop, StopRequested
 from jetspark.cli.spark_runs import Watch, log_failures
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+def test_what_py4j_logs_goes_to_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])  # as in a command
+    with spark_runs._logs_in(tmp_path / "log"):
+        logging.exception("Exception while sending command.")
+    assert "while sending" in (tmp_path / "log").read_text()
+    assert capsys.readouterr().err == ""
+    assert logging.root.handlers == []
 
 
 class Query:

@@ -113,9 +113,6 @@ def acl(
         json: Print JSON.
     """
     maker = Roles(inbox_prefix=inbox_prefix, domain=domain, api_prefix=api_prefix)
-    if not roles:
-        console.say(*(f"{role:16}{_purpose(name)}" for role, name in _ROLES.items()))
-        return
     given = {
         "stream": stream,
         "subject": subject,
@@ -143,6 +140,11 @@ def acl(
         "account": account,
     }
     options = {name: value for name, value in given.items() if value not in (None, False)}
+    if not roles:
+        if options:
+            raise ConfigError("Name a role; `jetspark acl` alone prints what each is for.")
+        console.say(*(f"{role:16}{_purpose(name)}" for role, name in _ROLES.items()))
+        return
     found, left = Permissions(), set(options)
     for text in roles:
         role, equals, about = text.partition("=")

@@ -11,9 +11,17 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import App, CycloptsError, CycloptsPanel, UnknownCommandError
+from cyclopts import (
+    App,
+    CycloptsError,
+    CycloptsPanel,
+    Parameter,
+    Token,
+    UnknownCommandError,
+    convert,
+)
 
 from jetspark.cli import console
 from jetspark.cli.commands import COMMANDS, examples
@@ -43,6 +51,7 @@ def make_app(called: str = "") -> App:
         help="Move events between NATS JetStream and Apache Spark.",
         version=_version,
         version_format="plaintext",
+        default_parameter=Parameter(converter=_converted),
         console=console.out,
         error_console=console.err,
         exit_on_error=False,
@@ -55,6 +64,15 @@ def make_app(called: str = "") -> App:
             more["help_epilogue"] = examples(*command.examples)
         app.command(command.function, name=name, sort_key=place, **more)
     return app
+
+
+def _converted(kind: Any, tokens: Sequence[Token]) -> Any:
+    """As cyclopts does, which would round a fraction where a whole number is wanted."""
+    if kind in (int, int | None):
+        for token in tokens:
+            if "." in token.value:
+                raise ValueError(f'it is a whole number, not "{token.value}".')
+    return convert(kind, tokens)
 
 
 def run(arguments: Sequence[str]) -> int:

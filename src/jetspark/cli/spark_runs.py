@@ -151,9 +151,11 @@ def _logs_in(file: Path) -> Iterator[None]:
     for logger in loggers:
         logger.handlers, logger.propagate = [handler], False
     logging.captureWarnings(True)
+    logging.root.addHandler(handler)  # Py4J logs there, too, when its JVM is ended
     try:
         yield
     finally:
+        logging.root.removeHandler(handler)
         logging.captureWarnings(False)
         for logger, (handlers, propagate) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate

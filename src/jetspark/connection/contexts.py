@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from jetspark.connection.proxy import parse_proxy
-from jetspark.errors import ConfigError, DocumentError
+from jetspark.errors import ConfigError, DocumentError, shown
 from jetspark.small_files import read_small, read_small_text
 from jetspark.wire.documents import decode_document
 
@@ -106,9 +106,13 @@ def _fields(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
         document = decode_document(read_small(file), "context")
     except FileNotFoundError:
         known = ", ".join(sorted(path.stem for path in file.parent.glob("*.json"))) or "none"
-        raise ConfigError(f"There is no context {name!r} at {file}; known: {known}.") from None
+        raise ConfigError(
+            f"There is no context {shown(name)} in {file.parent}; known: {known}."
+        ) from None
     except OSError as error:
-        raise ConfigError(f"The context {str(file)!r} cannot be read: {error.strerror}.") from error
+        raise ConfigError(
+            f"The context {shown(str(file))} cannot be read: {error.strerror}."
+        ) from error
     except DocumentError:  # which may show the text
         raise ConfigError(f"The context {str(file)!r} is not a JSON object.") from None
     return {field: value for field, value in document.items() if value}
