@@ -56,6 +56,29 @@ def test_what_pub_publishes_sub_shows(
     )
 
 
+def test_pub_into_a_stream_says_what_was_stored_and_fails_for_what_was_not(
+    admin: Admin,
+    shared_server: NatsServer,
+    unique: Callable[[str], str],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    stream = unique("PUB")
+    admin.create(stream, f"{stream}.>")
+    pub = ["pub", f"{stream}.a", "x", "--jetstream", "--server", shared_server.url]
+    assert app.run([*pub, "-H", "Nats-Msg-Id:1"]) == 0
+    assert app.run([*pub, "-H", "Nats-Msg-Id:1"]) == 0
+    assert app.run([*pub, "--count", "3"]) == 0
+    assert capfd.readouterr().out.splitlines() == [
+        f"1 stored from {stream}.a, 1 byte each.",
+        f"0 stored from {stream}.a, 1 byte each, 1 not again: the stream has its id.",
+        f"3 stored from {stream}.a, 1 byte each.",
+    ]
+    assert app.run([*pub, "-H", "Nats-Expected-Last-Sequence:1"]) == 1
+    assert "wrong last sequence" in capfd.readouterr().err
+    assert app.run([*pub, "--reply", "r"]) == 1
+    assert "ack goes there" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_pub_that_is_stopped_tells_how_many_it_published(
     number: int, shared_server: NatsServer, unique: Callable[[str], str]

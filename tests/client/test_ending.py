@@ -412,3 +412,23 @@ def test_reading_with_a_closed_blocking_client_says_that_it_is_closed(
     for call in closed:
         with pytest.raises(errors.ConnectionClosedError):
             call()
+
+
+async def test_draining_that_takes_too_long_names_the_subscriptions_it_waits_for(
+    shared_server: NatsServer, connect: Connect, unique: Unique
+) -> None:
+    nc = await connect(shared_server.url)
+    began = asyncio.Event()
+
+    async def handle(message: Message) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    slow, quick = unique("slow"), unique("quick")
+    nc.subscribe(quick, callback=lambda message: None)
+    nc.subscribe(slow, callback=handle)
+    await nc.publish(slow)
+    await began.wait()
+    with pytest.raises(errors.RequestTimeoutError, match=slow) as raised:
+        await nc.drain(0.2)
+    assert quick not in str(raised.value)

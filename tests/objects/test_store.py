@@ -418,3 +418,18 @@ async def test_an_object_replaced_while_read_raises_and_get_bytes_reads_it_again
     uses: list[object] = []
     assert await store._whole("a", use) == b"newer"
     assert len(uses) == 2
+
+
+async def test_a_put_whose_chunks_are_purged_meanwhile_fails(
+    js: JetStream, store: ObjectStore
+) -> None:
+    async def blocks() -> AsyncIterator[bytes]:
+        yield bytes(100_000)
+        await js.purge_stream(store.stream)
+        yield bytes(100_000)
+
+    with pytest.raises(ObjectDamagedError, match="chunks are stored instead of"):
+        await store.put("a", blocks(), chunk_size=10_000)
+    with pytest.raises(ObjectNotFoundError):
+        await store.info("a")
+    assert await messages(store) == 0

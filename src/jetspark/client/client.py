@@ -256,6 +256,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
             drained.set_result(None)
 
     async def _drain_all(self, timeout: float) -> None:
+        draining: dict[asyncio.Task[None], Reading] = {}
         try:
             async with asyncio.timeout(timeout):
                 if self._link.outbox.size:
@@ -263,8 +264,9 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
                 if self.status is not ConnectionStatus.CONNECTED:
                     raise ConnectionClosedError("The link was lost before the client was drained.")
                 self._link.begin_drain()
-                drains = [sub.drain(timeout) for sub in self._readings()]
-                for result in await asyncio.gather(*drains, return_exceptions=True):
+                for sub in self._readings():
+                    draining[self.loop.create_task(sub.drain(timeout))] = sub
+                for result in await asyncio.gather(*draining, return_exceptions=True):
                     if isinstance(result, BaseException):
                         raise result
                 await self._link.ping()
@@ -276,7 +278,9 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
                     f"{self._link.outbox.size} bytes that had been published were never sent: "
                     f"there was no link to a server within {timeout:g} s."
                 ) from None
-            raise RequestTimeoutError(f"Draining took more than {timeout:g} s.") from None
+            late = [repr(sub) for task, sub in draining.items() if task.cancelled()]
+            waits = f" It waits for {', '.join(late)}." if late else ""
+            raise RequestTimeoutError(f"Draining took more than {timeout:g} s.{waits}") from None
         finally:
             await self.close()
 

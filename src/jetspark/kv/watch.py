@@ -182,7 +182,10 @@ class _WithClient:
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         if not (await asyncio.wait({self._task}, timeout=in_seconds(timeout)))[0]:
-            raise RequestTimeoutError(f"{len(self._ready)} entries were not taken in time.")
+            raise RequestTimeoutError(f"{len(self._ready)} entries of {self} were not taken.")
+
+    def __repr__(self) -> str:
+        return self._task.get_name()
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
         return self._task is task

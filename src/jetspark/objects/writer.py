@@ -70,7 +70,6 @@ class ObjectWriter:
         self._size = 0
         self._chunks = 0
         self._retry = TransferRetry()
-        self._sent_again = False
         self._commit: asyncio.Future[ObjectInfo] | None = None
 
     async def begin(self) -> None:
@@ -102,8 +101,6 @@ class ObjectWriter:
             await self._send(b"".join(self._rest))
         while self._sent:
             await self._check_ack(self._sent[0][1])
-        if self._sent_again:
-            await self._count_chunks()
         # A future, no task: a writer may be freed in a thread (see `blocking.loop_thread`).
         self._commit = asyncio.shield(self._make_visible())
         try:
@@ -114,6 +111,8 @@ class ObjectWriter:
             raise
 
     async def _make_visible(self) -> ObjectInfo:
+        if self._chunks:
+            await self._count_chunks()
         new, old = await self._meta.replace(self._info.name, self._complete)
         await self._close()
         if old is not None and old.chunks:
@@ -247,7 +246,6 @@ class ObjectWriter:
 
     async def _send_again(self, error: JetsparkError) -> None:
         """Send all chunks from the first one that is not surely stored."""
-        self._sent_again = True
         while True:
             await self._publisher.flush()
             try:
@@ -279,7 +277,7 @@ class ObjectWriter:
                 await self._js.delete_msg(stream, stored.seq)
 
     async def _count_chunks(self) -> None:
-        """A chunk may arrive very late, and be stored twice."""
+        """Some may have been purged meanwhile, and one that arrives very late is stored twice."""
         while True:
             try:
                 info = await self._js.stream_info(self._meta.stream, subjects_filter=self._subject)

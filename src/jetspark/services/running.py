@@ -53,6 +53,9 @@ class Running:
         self._failing: asyncio.Task[None] | None = None
         self._release = client.adopt(self)
 
+    def __repr__(self) -> str:
+        return self.what
+
     # -- listening -------------------------------------------------------------------------------
 
     async def begin(self, answers: Mapping[str, Callable[[], bytes]]) -> None:
