@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from jetspark.spark.checkpoints import BY_FILE_SYSTEM, SETTING, with_quick_checkpoint
+from jetspark.spark.checkpoints import (
+    BY_FILE_SYSTEM,
+    SETTING,
+    held_in,
+    with_quick_checkpoint,
+)
 from jetspark.spark.ingest import Ingest
 
 if TYPE_CHECKING:
@@ -81,3 +86,18 @@ def test_a_checkpoint_elsewhere_and_a_setting_of_ones_own_are_left_alone(
 
 def test_pythons_workers_are_reached_without_tcp(spark: SparkSession) -> None:
     assert spark.conf.get("spark.python.unix.domain.socket.enabled") == "true"
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "_delta_log/0.json", "_spark_metadata/0", "metadata/v1.metadata.json",
+        "metadata/00001-a.metadata.json", "metadata/v1.gz.metadata.json",
+    ],
+)  # fmt: skip
+def test_a_folder_within_a_table_of_any_kind_is_known_as_such(tmp_path: Path, mark: str) -> None:
+    table = tmp_path / "table"
+    assert held_in(str(table / "data" / "new")) is None
+    (table / mark).parent.mkdir(parents=True)
+    (table / mark).touch()
+    assert held_in(str(table / "data" / "new")) == str(table)

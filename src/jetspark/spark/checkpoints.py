@@ -36,7 +36,6 @@ _BATCH = re.compile(r"\d+")
 _LOGS = ("offsets", "commits")
 _OWN = frozenset({"metadata", *_LOGS, "state", "sources"})
 _TABLES = ("_delta_log", "_spark_metadata")
-_ICEBERG_HINT = "metadata/version-hint.text"
 
 # -- folders -----------------------------------------------------------------------------------
 
@@ -80,7 +79,7 @@ def held_in(folder: str) -> str | None:
     for above in Path(place(folder)).parents:
         if (
             any((above / log).is_dir() for log in _TABLES)
-            or (above / _ICEBERG_HINT).is_file()
+            or next(above.glob("metadata/*.metadata.json*"), None) is not None
             or ((above / "metadata").is_file() and (above / "offsets").is_dir())
         ):
             return str(above)
