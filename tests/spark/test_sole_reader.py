@@ -9,22 +9,25 @@ import msgspec
 import pytest
 from pyspark.errors import PySparkException
 from tests.support.driven_query import DrivenQuery
-from tests.support.streams import numbered
+from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
+from jetspark.bulk.publish import StreamPublisher
+from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, DataLossError
 from jetspark.spark.failures import explain
 from jetspark.spark.options import parse_options
 from jetspark.spark.sole_reading import SOLE_READER
 from jetspark.spark.starting import begun
 from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.wire import js_api
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from tests.support.streams import Admin
+    from tests.support.cluster import Cluster
 
     from jetspark.server import NatsServer
 
@@ -264,6 +267,28 @@ def test_nobody_else_can_read_the_queue(
     pull = f"$JS.API.CONSUMER.MSG.NEXT.{queue}.{SOLE_READER}"
     answer = admin.link.request(pull, b'{"batch": 1, "no_wait": true}', 10)
     assert b"404" in (answer.headers or b"")
+
+
+def test_over_three_servers_and_a_changing_leader(
+    nats_cluster: Cluster, unique: Callable[[str], str]
+) -> None:
+    name, url = unique("QUEUE"), nats_cluster.servers[0].url
+    with Admin(url) as admin, StreamPublisher(make_options(url), name, timeout=60) as publisher:
+        admin.create(name, name, retention="workqueue", allow_direct=True, num_replicas=3)
+        query = DrivenQuery(url, name, soleReader="true")
+        query.run()
+        second = DrivenQuery(nats_cluster.servers[1].url, name, soleReader="true")
+        for _ in range(2):
+            publisher.send((name.encode(), None, b"") for _ in range(100))
+            publisher.flush()
+            query.run(batches=9, limit=50)
+            # What was sent again for want of an answer may be there twice.
+            assert query.sequences == list(range(1, admin.facts(name).last_seq + 1))
+            admin.api.call(js_api.STREAM_LEADER_STEPDOWN, None, stream=name)
+            with pytest.raises(ConfigError, match="read by another query"):
+                second.run()
+            admin.api.call(js_api.CONSUMER_LEADER_STEPDOWN, None, stream=name, consumer=SOLE_READER)
+        assert len(query.sequences) >= 200
 
 
 def test_a_claim_that_is_gone_stops_the_query_until_allowed(
