@@ -584,6 +584,8 @@ class NameInUseError(APIError):
     """
 
     differences: Mapping[str, tuple[Any, Any]] = MappingProxyType({})
+    restored: bool = False
+    """It has all that the backup has which was to be restored."""
 
 
 class ObjectExistsError(NameInUseError):

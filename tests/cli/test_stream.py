@@ -97,6 +97,13 @@ def test_a_stream_is_backed_up_and_restored(
     with blocking.connect(there) as nc:
         info = nc.jetstream().stream_info(orders)
         assert (info.config.description, info.state.last_seq) == ("new", 3)
+    assert app.run(restore) == 0
+    assert capsys.readouterr().out == (
+        f'Stream "{orders}" exists already, and has all 3 messages of the backup: nothing needs to '
+        "be done.\n"
+    )
+    assert app.run([*restore, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["config"]["description"] == "new"
     again = ["stream", "restore", str(folder), "--server", make_server().url]
     assert app.run([*again, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["config"]["description"] == "old"

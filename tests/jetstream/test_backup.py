@@ -866,7 +866,9 @@ async def test_a_restore_into_a_stream_that_exists_says_what_it_has_of_the_backu
     async def said() -> str:
         with pytest.raises(NameInUseError) as refused:
             await elsewhere.restore_stream(folder)
-        return str(refused.value).removeprefix(f'Stream "{filled}" exists already')
+        text = str(refused.value)
+        assert refused.value.restored is text.endswith("nothing needs to be done.")
+        return text.removeprefix(f'Stream "{filled}" exists already')
 
     whole = ", and has all 299 messages of the backup: nothing needs to be done."
     assert await said() == whole

@@ -240,6 +240,18 @@ def test_kernels_decode_any_bytes_alike(data: bytes) -> None:
 
 
 @every_kernel
+def test_numbers_of_more_than_63_bits_are_not_decoded(one: Any) -> None:
+    for number, taken in ((2**63 - 1, True), (2**63, False), (9 * 10**18, True), (10**19, False)):
+        for at in range(5):
+            numbers = ["7" if other != at else str(number) for other in range(5)]
+            line = f"MSG a 1 $JS.ACK.S-1.c_1.{'.'.join(numbers)} 0\r\n\r\n".encode()
+            rows = one.Deliveries()
+            end, _ = one.DeliveryDecoder("S-1", "c_1").decode(line, 0, rows)
+            assert (end == len(line)) is taken
+            assert len(rows) == taken
+
+
+@every_kernel
 @given(deliveries())
 def test_another_consumer_is_not_decoded(one: Any, sent: bytes) -> None:
     columns = one.Deliveries()

@@ -1,15 +1,22 @@
-"""Where commands print: results on standard output, everything else on standard error."""
+"""Where commands print: results on standard output, everything else on standard error.
+
+Everything passes here, whoever wrote it: control characters, which a terminal would execute, are
+printed as escapes, in JSON as those of JSON. A test finds what prints by another way.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from rich.console import Console
+import msgspec
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from jetspark.errors import JetsparkError
@@ -59,6 +66,24 @@ class _Console(Console):
         give_up_output()
         raise SystemExit(_NOBODY_READS)
 
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """As rich does it, with `harmless` text; rich's own control codes are segments apart."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=harmless(segment.text))
+
+
+def harmless(text: str) -> str:
+    """The text with control characters, but for line ends and tabs, written as escapes."""
+    return _escaped(text, lambda c: c.encode("unicode_escape").decode())
+
+
+def _escaped(text: str, escape: Callable[[str], str]) -> str:
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else escape(c) for c in text)
+
 
 # No highlighting, since rich would colour digits at random. Lines are not wrapped at the width of
 # the terminal (soft_wrap below), since people copy URLs and paths from them.
@@ -104,8 +129,28 @@ def is_live() -> bool:
 
 def say(*lines: Text | str) -> None:
     """Prints lines on standard output, in one write; strings are not interpreted as markup."""
-    text = Text("\n").join(Text(line) if isinstance(line, str) else line for line in lines)
-    out.print(text, soft_wrap=True)
+    texts = (Text(harmless(line)) if isinstance(line, str) else line for line in lines)
+    out.print(Text("\n").join(texts), soft_wrap=True)
+
+
+def say_json(document: Any, *, indent: bool = False) -> None:
+    """Prints one JSON document on standard output, in one line unless `indent`."""
+    if indent:
+        text = msgspec.json.format(msgspec.json.encode(document)).decode()
+    else:
+        text = json.dumps(document, ensure_ascii=False)
+    out.file.write(_escaped(text, lambda c: json.dumps(c)[1:-1]) + "\n")
+    finish()
+
+
+def write_bytes(data: bytes) -> None:
+    """Writes bytes on standard output as they are: what somebody asks for raw."""
+    finish()
+    if sys.stdout is None:
+        raise OutputError("Cannot write to standard output: it is closed.")
+    with _told():
+        sys.stdout.buffer.write(data)
+    finish()
 
 
 def counted(count: int, thing: str) -> str:
@@ -121,4 +166,4 @@ def field(label: str, value: str, remark: str = "") -> Text:
 
 def fail(sentence: str) -> None:
     """Prints one red sentence on standard error."""
-    err.print(Text(sentence, style="red"), soft_wrap=True)
+    err.print(Text(harmless(sentence), style="red"), soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -12,7 +11,7 @@ import jetspark
 from jetspark.cli import console
 from jetspark.cli.commands import COMMANDS, examples
 from jetspark.cli.log import show_refusals
-from jetspark.cli.messages import JsonOption, harmless, run_until_stopped
+from jetspark.cli.messages import JsonOption, run_until_stopped
 from jetspark.cli.stream_session import check_replicas, moment, show_table, with_jetstream
 from jetspark.cli.where import where
 from jetspark.dead_letters.letter import ADVISORIES, as_json, letters_subject, watched_streams
@@ -208,7 +207,7 @@ def ls(
     found = with_jetstream(server, context, read, stream=name)
     if json:
         for letter in found:
-            console.say(json_module.dumps(as_json(letter), ensure_ascii=False))
+            console.say_json(as_json(letter))
         return
     headings = ("letter", "reason", "stream", "sequence", "consumer", "deliveries", "time")
     show_table(*headings, "subject", "bytes", rows=map(_row, found))
@@ -216,14 +215,14 @@ def ls(
 
 def _row(letter: DeadLetter) -> tuple[object, ...]:
     why = f"{letter.reason}: {letter.text}" if letter.text else letter.reason
-    place = (letter.seq, harmless(why), letter.stream, letter.stream_seq, letter.consumer)
+    place = (letter.seq, why, letter.stream, letter.stream_seq, letter.consumer)
     size = letter.missing or f"{len(letter.data):,}"
     return (
         *place,
         letter.deliveries,
         moment(letter.time),
-        harmless(letter.subject or "–"),
-        harmless(size),
+        letter.subject or "–",
+        size,
     )
 
 

@@ -16,7 +16,6 @@ from jetspark.cli.messages import (
     EndOption,
     JsonOption,
     check_count,
-    harmless,
     run_until_stopped,
 )
 from jetspark.cli.where import where
@@ -68,7 +67,7 @@ def events(
             left = count or 0
             async for event in found:
                 if json:
-                    console.say(json_module.dumps(to_wire(event), ensure_ascii=False))
+                    console.say_json(to_wire(event))
                 else:
                     console.say(_line(event))
                 left -= 1
@@ -84,9 +83,9 @@ def _line(event: Event) -> Text:
     named = [getattr(event, what, None) for what in ("stream", "consumer")]
     return Text.assemble(
         (f"{time:12}  ", "dim"),
-        (harmless(f"{event.kind}  "), "bold"),
-        harmless(" > ".join(name for name in named if name)),
-        (harmless("".join(f"  {name}={value}" for name, value in _details(event))), "dim"),
+        (f"{event.kind}  ", "bold"),
+        " > ".join(name for name in named if name),
+        ("".join(f"  {name}={value}" for name, value in _details(event)), "dim"),
     )
 
 

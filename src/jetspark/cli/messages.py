@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import os
 import select
 import stat
@@ -32,11 +31,9 @@ EndOption: TypeAlias = Annotated[int | None, Parameter(name=("--count",))]
 """The messages to end after; None: none of them."""
 StdinOption: TypeAlias = Annotated[bool, Parameter(name=("--stdin",), negative=())]
 JsonOption: TypeAlias = Annotated[bool, Parameter(name=("--json",), negative=())]
+RawOption: TypeAlias = Annotated[bool, Parameter(name=("--raw",), negative=())]
 
 _LARGEST = 64 << 20  # bytes of a payload that any server takes
-
-# A message may contain control sequences, which a terminal would execute.
-_HARMLESS = "\n\t"
 
 
 def read_headers(texts: list[str] | None) -> Headers | None:
@@ -83,18 +80,21 @@ def stdin_waits() -> bool:
         return False
 
 
-def show(message: Message, *, as_json: bool) -> None:
-    """One message on standard output, as a line of JSON or for people."""
+def show(message: Message, *, as_json: bool, raw: bool = False) -> None:
+    """One message on standard output: as a line of JSON, its payload alone, or for people."""
+    if raw:
+        console.write_bytes(message.data)
+        return
     if as_json:
-        console.say(json.dumps(document_of(message), ensure_ascii=False))
+        console.say_json(document_of(message))
         return
     line = Text.assemble((message.subject, "bold"))
     if message.reply is not None:
         line.append(f"  (reply to {message.reply})", style="dim")
     lines = [line]
     if message.headers is not None:
-        lines += [Text(harmless(f"{n}: {v}"), style="dim") for n, v in message.headers.items()]
-    console.say(*lines, harmless(message.data.decode("utf-8", "backslashreplace")))
+        lines += [Text(f"{n}: {v}", style="dim") for n, v in message.headers.items()]
+    console.say(*lines, message.data.decode("utf-8", "backslashreplace"))
 
 
 def document_of(message: Message) -> dict[str, object]:
@@ -111,18 +111,16 @@ def document_of(message: Message) -> dict[str, object]:
     return document
 
 
+def check_form(*, as_json: bool, raw: bool) -> None:
+    """Raises ConfigError for two forms."""
+    if as_json and raw:
+        raise ConfigError("Give --json or --raw, not both.")
+
+
 def check_count(count: int | None) -> None:
     """Raises ConfigError for a number of messages to end after, if there is one, below one."""
     if count is not None and count < 1:
         raise ConfigError("--count must be at least 1; without it the command ends at Ctrl-C.")
-
-
-def harmless(text: str) -> str:
-    """The text with control characters written as escapes."""
-    return "".join(
-        c if c.isprintable() or c in _HARMLESS else c.encode("unicode_escape").decode()
-        for c in text
-    )
 
 
 def run_until_stopped(

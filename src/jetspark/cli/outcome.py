@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
@@ -35,6 +34,6 @@ class Outcome:
     def tell(self, *sentences: str, **facts: object) -> None:
         """Print the result: sentences for people, or facts for programs."""
         if self.as_json:
-            console.say(json.dumps(facts, ensure_ascii=False))
+            console.say_json(facts)
         elif not self.quiet:
             console.say(*sentences)

@@ -8,7 +8,9 @@ from jetspark.cli.messages import (
     CountOption,
     HeaderOption,
     JsonOption,
+    RawOption,
     StdinOption,
+    check_form,
     read_headers,
     read_payload,
     show,
@@ -30,6 +32,7 @@ def request(
     timeout: float = 2.0,
     count: CountOption = 1,
     json: JsonOption = False,
+    raw: RawOption = False,
 ) -> None:
     """Send a request and show the reply.
 
@@ -44,9 +47,11 @@ def request(
         timeout: Seconds to wait.
         count: Number of replies to gather; it is an error if fewer arrive in time. 0: all that do.
         json: One line of JSON for each reply.
+        raw: The payload of each reply alone, as it came.
     """
     check_whole("--count", count, 0)
     options = where(server, context)
+    check_form(as_json=json, raw=raw)
     headers = read_headers(header)
     data = read_payload(payload, stdin=stdin)
 
@@ -57,7 +62,7 @@ def request(
             )
             shown = 0
             async for reply in replies:
-                show(reply, as_json=json)
+                show(reply, as_json=json, raw=raw)
                 shown += 1
             if shown < count:
                 raise RequestTimeoutError(

@@ -14,8 +14,9 @@ from jetspark.cli.messages import (
     CountOption,
     HeaderOption,
     JsonOption,
+    RawOption,
     StdinOption,
-    harmless,
+    check_form,
     read_headers,
     read_payload,
     show,
@@ -79,7 +80,7 @@ def ls(
         return
     show_table(
         *("service", "version", "instance", "endpoints"),
-        rows=((harmless(i.name), i.version, harmless(i.id), len(i.endpoints)) for i in infos),
+        rows=((i.name, i.version, i.id, len(i.endpoints)) for i in infos),
     )
 
 
@@ -126,9 +127,9 @@ def info(
                 *("endpoint", "subject", "queue group", "metadata"),
                 rows=(
                     (
-                        harmless(endpoint.name),
-                        harmless(endpoint.subject),
-                        harmless(endpoint.queue_group) or "none",
+                        endpoint.name,
+                        endpoint.subject,
+                        endpoint.queue_group or "none",
                         _pairs(endpoint.metadata),
                     )
                     for endpoint in found.endpoints
@@ -138,16 +139,16 @@ def info(
 
 def _facts(found: ServiceInfo) -> dict[str, object]:
     return {
-        "service": harmless(found.name),
+        "service": found.name,
         "version": found.version,
-        "instance": harmless(found.id),
-        "description": harmless(found.description),
+        "instance": found.id,
+        "description": found.description,
         "metadata": _pairs(found.metadata),
     }
 
 
 def _pairs(metadata: dict[str, str]) -> str:
-    return harmless(", ".join(f"{name}={value}" for name, value in metadata.items()))
+    return ", ".join(f"{name}={value}" for name, value in metadata.items())
 
 
 @service.command(sort_key=2, help_epilogue=examples("jetspark service stats orders --json"))
@@ -190,11 +191,11 @@ def stats(
 
 
 def _rows(found: ServiceStats) -> Iterator[tuple[object, ...]]:
-    head = harmless(found.name), harmless(found.id), moment(found.started)
+    head = found.name, found.id, moment(found.started)
     if not found.endpoints:
         yield (*head, *("–",) * 6)
     for endpoint in found.endpoints:
-        yield (*head, harmless(endpoint.name), *_counts(endpoint))
+        yield (*head, endpoint.name, *_counts(endpoint))
 
 
 def _counts(endpoint: EndpointStats) -> tuple[object, ...]:
@@ -203,7 +204,7 @@ def _counts(endpoint: EndpointStats) -> tuple[object, ...]:
         f"{endpoint.num_errors:,}",
         _duration(endpoint.average_processing_time),
         _duration(endpoint.processing_time),
-        harmless(endpoint.last_error) or "–",
+        endpoint.last_error or "–",
     )
 
 
@@ -228,6 +229,7 @@ def request(
     stdin: StdinOption = False,
     timeout: float = TIMEOUT,
     json: JsonOption = False,
+    raw: RawOption = False,
 ) -> None:
     """Send a request to an endpoint and show the answer; an answer that is an error fails.
 
@@ -241,14 +243,16 @@ def request(
         stdin: Read the payload from standard input.
         timeout: Seconds to wait.
         json: One line of JSON for the answer.
+        raw: The payload alone, as it came.
     """
+    check_form(as_json=json, raw=raw)
     headers = read_headers(header)
     data = read_payload(payload, stdin=stdin)
 
     async def ask(nc: Client) -> Message:
         return await nc.services().request(subject, data, timeout=timeout, headers=headers)
 
-    show(with_client(server, context, ask), as_json=json)
+    show(with_client(server, context, ask), as_json=json, raw=raw)
 
 
 def _check(count: int) -> None:

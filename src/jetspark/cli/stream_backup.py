@@ -13,6 +13,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from jetspark.archives.places import folder_to_read, folder_to_write
 from jetspark.cli import console
 from jetspark.cli.stream_session import JsonOption, check_replicas, show_json, size, with_jetstream
+from jetspark.errors import NameInUseError
 from jetspark.jetstream import verify_backup
 from jetspark.jetstream.documents.document import to_wire
 
@@ -88,16 +89,25 @@ def restore(
     place = folder_to_read(folder)
     check_replicas(replicas)
 
-    async def bring_back(js: JetStream) -> StreamInfo:
+    async def bring_back(js: JetStream) -> tuple[StreamInfo, str]:
         with _bar(f"restoring {place}") as progress:
-            return await js.restore_stream(place, config, progress=progress, num_replicas=replicas)
+            try:
+                made = await js.restore_stream(
+                    place, config, progress=progress, num_replicas=replicas
+                )
+            except NameInUseError as error:
+                if not error.restored:
+                    raise
+                return await js.stream_info(verify_backup(place).stream), str(error)
+        return made, ""
 
-    made = with_jetstream(server, context, bring_back)
+    made, done = with_jetstream(server, context, bring_back)
     if json:
         show_json(to_wire(made))
         return
     console.say(
-        f"Restored stream {made.name}: {console.counted(made.state.messages, 'message')} "
+        done
+        or f"Restored stream {made.name}: {console.counted(made.state.messages, 'message')} "
         f"({size(made.state.bytes)}), sequences {made.state.first_seq:,} to "
         f"{made.state.last_seq:,}."
     )

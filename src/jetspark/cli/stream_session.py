@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
-import msgspec
 from cyclopts import Parameter
 from rich.cells import cell_len
 from rich.text import Text
@@ -110,12 +109,12 @@ def check_replicas(replicas: int | None) -> None:
 
 def show_json(document: Any) -> None:
     """One JSON document on standard output."""
-    console.out.file.write(msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
+    console.say_json(document, indent=True)
 
 
 def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
     """Columns as wide as their longest cell, right-justified except the first."""
-    cells = [headings, *(tuple(map(str, row)) for row in rows)]
+    cells = [headings, *(tuple(console.harmless(str(cell)) for cell in row) for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(_padded(row, widths)) for row in cells]
     console.say(Text(lines[0], style="bold"), *lines[1:])

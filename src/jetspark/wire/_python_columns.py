@@ -158,6 +158,24 @@ def header_pairs(offsets: Memory, headers: Memory) -> HeaderPairs:
 
 OTHER_FRAME = -1
 
+_MOST = b"%d" % (2**63 - 1)
+_NUMBER = (
+    b"(?:%b)"
+    % b"|".join(
+        [
+            rb"[0-8]\d{18}",  # times; the rest is of the numbers of 19 digits up to _MOST
+            rb"\d{1,18}",
+            *(
+                rb"%b[0-%d]\d{%d}" % (_MOST[:i], _MOST[i] - 49, 18 - i)
+                for i in range(1, 19)
+                if _MOST[i] > 48
+            ),
+            _MOST,
+        ]
+    )
+)
+"""A number that a column holds."""
+
 
 class DeliveryDecoder:
     """Decodes the deliveries of one consumer directly into columns.
@@ -170,11 +188,9 @@ class DeliveryDecoder:
 
     def __init__(self, stream: str, consumer: str) -> None:
         name = re.escape(f"{stream}.{consumer}".encode())
-        reply = rb"\$JS\.ACK\.(?:[^.\s]+\.[^.\s]+\.)?" + name + rb"\.\d{1,19}\."
+        reply = rb"\$JS\.ACK\.(?:[^.\s]+\.[^.\s]+\.)?" + name + rb"\." + _NUMBER + rb"\."
         line = (
-            rb"MSG (\S+) \d{1,18} "
-            + reply
-            + rb"(\d{1,19})\.\d{1,19}\.(\d{1,19})\.\d{1,19}(?:\.\S*)? "
+            rb"MSG (\S+) \d{1,18} " + reply + rb"(N)\.N\.(N)\.N(?:\.\S*)? ".replace(b"N", _NUMBER)
         )
         # Each group of a pattern costs time, so these have only the ones that every message needs;
         # consumer sequence and pending are read from the last message alone.

@@ -21,6 +21,8 @@ from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.streams.info import stream_info
 from jetspark.wire import js_api
 
+_DONE = "nothing needs to be done."
+
 
 class LeftOver:
     """The stream of one restore, which begins now; `config` is what the server was sent."""
@@ -54,12 +56,14 @@ class LeftOver:
             return error
         if (what := self._has_of_backup(info)) is None:
             return error
-        return NameInUseError(
+        told = NameInUseError(
             error.code,
             error.err_code,
             error.description,
             f'Stream "{self._name}" exists already, and has {what}',
         )
+        told.restored = what.endswith(_DONE)
+        return told
 
     def _has_of_backup(self, info: StreamInfo) -> str | None:
         """What the stream has of the backup; None for a stream of somebody else."""
@@ -77,7 +81,7 @@ class LeftOver:
                     f"{whole.consumer_count:,} consumers that there were: look whether one is "
                     "missing."
                 )
-            return f"all {total:,} messages of the backup: nothing needs to be done."
+            return f"all {total:,} messages of the backup: {_DONE}"
         if same_end:  # what is left of a restore has no end
             return f"{has:,} of the backup's {total:,} messages: the others were removed from it."
         if later or (there.messages and not same_start):
