@@ -75,7 +75,7 @@ MODULES: dict[str, list[Twin]] = {
             ),
             attributes=(*_CALLER, "_buffer: PublishBuffer", "_publishing: Publishing"),
             hooks=(
-                "_make(self, event_callback: EventCallback | None,"
+                "_make(self, hooks: Hooks | None, event_callback: EventCallback | None,"
                 " error_callback: ErrorCallback | None,"
                 " dial: Dial | None) -> None",
             ),
@@ -321,7 +321,7 @@ BODIES: dict[str, str] = {
     # What is neither a property, nor run in the event loop, nor wrapped (see WRAPPED).
     "*.__repr__": "repr(self._inner)",
     "Client.__init__": "self.options = options or ConnectOptions()\n"
-    "self._make(event_callback, error_callback, dial)",
+    "self._make(hooks, event_callback, error_callback, dial)",
     "Client.publish": _CROWDED + _SEND,
     "Client.publish_msg": BY_HAND,
     "Client.publish_nowait": _SEND,
@@ -549,7 +549,6 @@ HELPERS: dict[str, str] = {
     "ThisThreadCalls": "jetspark.blocking.jetstream.this_thread",
     "MessageView": "jetspark.client.messages",
     "make_options": "jetspark.connection.options",
-    "check_hooks": "jetspark.client.hooking",
     **dict.fromkeys(("atomic_batch", "fast_ingest"), "jetspark.jetstream.batches.calls"),
     **dict.fromkeys(("publish_headers", "headers_of"), "jetspark.jetstream.publishing.headers"),
     "parts_of": "jetspark.client.prepared",
@@ -651,11 +650,9 @@ CONNECT = """
 def connect({parameters}) -> Client:
     {doc}
     made = make_options(servers, **options)
-    client: Client
-    if hooks is None:
-        client = Client(made, event_callback=event_callback, error_callback=error_callback)
-    else:
-        client = HookedClient(made, check_hooks(hooks), event_callback, error_callback)
+    client = Client(
+        made, hooks=hooks, event_callback=event_callback, error_callback=error_callback
+    )
     client.connect()
     return client
 """
@@ -977,8 +974,7 @@ def connecting(module: Module) -> None:
     for text in texts_of(node.args):
         module.use(text, "jetspark.full_client")
     module.add("Client", "jetspark.blocking.full_client", "Client")
-    module.add("HookedClient", "jetspark.blocking.hooked", "HookedClient")
-    module.use("make_options, check_hooks")
+    module.use("make_options")
     text = CONNECT.format(parameters=ast.unparse(node.args), doc=docstring("connect", doc, 4))
     module.text += f"\n\n{text}"
 

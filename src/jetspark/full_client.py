@@ -12,8 +12,7 @@ from typing import Any, Unpack
 
 from jetspark.arguments import checked
 from jetspark.client.client import Client as CoreClient
-from jetspark.client.hooked import HookedCalls
-from jetspark.client.hooking import Hooked, check_hooks
+from jetspark.client.hooking import check_hooks
 from jetspark.client.hooks import Hooks
 from jetspark.client.notices import ErrorCallback, EventCallback
 from jetspark.connection.options import ConnectionOptions, ConnectOptions, make_options
@@ -70,23 +69,6 @@ class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls, CoreClient):
         ConfigError when both domain and api_prefix are given, BadNameError, BadSubjectError.
         """
         return JetStream(self, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace)
-
-
-class HookedClient(HookedCalls, Client):
-    """A client with hooks."""
-
-    def __init__(
-        self,
-        options: ConnectOptions,
-        hooks: Hooks,
-        event_callback: EventCallback | None,
-        error_callback: ErrorCallback | None,
-    ) -> None:
-        hooked = Hooked(hooks, self.report, options.api_prefix)
-        super().__init__(
-            options, event_callback=hooked.telling(event_callback), error_callback=error_callback
-        )
-        self.use_hooks(hooked)
 
 
 class Connecting(Coroutine[Any, Any, Client]):
@@ -157,9 +139,10 @@ def connect(
     `Client.connect`.
     """
     made: ConnectOptions = make_options(servers, **options)
-    if hooks is None:
-        return Connecting(
-            lambda: Client(made, event_callback=event_callback, error_callback=error_callback)
+    if hooks is not None:
+        check_hooks(hooks)
+    return Connecting(
+        lambda: Client(
+            made, hooks=hooks, event_callback=event_callback, error_callback=error_callback
         )
-    told = check_hooks(hooks)
-    return Connecting(lambda: HookedClient(made, told, event_callback, error_callback))
+    )

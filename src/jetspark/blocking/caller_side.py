@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, Wait
 from jetspark.blocking.publish_buffer import PublishBuffer
+from jetspark.client.hooking import NO_HOOKS, Hooking
 from jetspark.client.messages import Message
-from jetspark.client.request_calls import RequestCalls, seconds_of
+from jetspark.client.request_calls import plain_request, seconds_of
 from jetspark.client.requests import Answer, RequestMux, no_reply
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
@@ -54,7 +55,8 @@ class CallerSide:
         self.inner = inner
         self.buffer = buffer
         self.publishing = inner.publishing.into(buffer)
-        self.hooking = inner.hooking.in_threads()
+        self.hooking: Hooking = NO_HOOKS
+        """Set for hooks: messages go to callers' threads, and are told there."""
 
     @property
     def server_info(self) -> ServerInfo | None:
@@ -83,12 +85,18 @@ class CallerSide:
         self, subject: str, payload: Payload, timeout: Seconds | None, headers: HeadersLike | None
     ) -> MessageFrame:
         """As `request`, with headers; returns the reply's frame."""
+        hooked = self.publishing.hooked
+        if hooked is None:
+            return self._ask(subject, payload, timeout, headers)
+        ask = partial(self._ask, subject, payload, timeout)
+        return hooked.send(subject, payload, None, headers, ask, asking=True)
+
+    def _ask(
+        self, subject: str, payload: Payload, timeout: Seconds | None, headers: HeadersLike | None
+    ) -> MessageFrame:
         inner = self.inner
         if inner.publishing.outbox.crowded:
-            # Not a hooked one's own: who has hooks tells of it in this thread.
-            reply = self.thread.run(
-                RequestCalls.request, inner, subject, payload, timeout=timeout, headers=headers
-            )
+            reply = self.thread.run(plain_request, inner, subject, payload, timeout, headers)
             return frame_of(reply)
         requests, seconds = inner.requests, seconds_of(timeout, inner.options)
         asked = _Asked(

@@ -28,6 +28,8 @@ from jetspark.blocking.worker import Worker, check_callback, in_callback_of
 from jetspark.client.barrier_calls import DRAIN_TIMEOUT, in_its_own_callback
 from jetspark.client.client import Client as AsyncClient
 from jetspark.client.client import Statistics
+from jetspark.client.hooking import Hooked, check_hooks
+from jetspark.client.hooks import Hooks
 from jetspark.client.prepared import Sendable, parts_of
 from jetspark.connection.events import Closed, ConnectionEvent, ConnectionStatus
 from jetspark.connection.transport import Dial
@@ -43,6 +45,7 @@ class Client(GeneratedClient, Leaving):
 
     def _make(
         self,
+        hooks: Hooks | None,
         event_callback: EventCallback | None,
         error_callback: ErrorCallback | None,
         dial: Dial | None,
@@ -54,21 +57,29 @@ class Client(GeneratedClient, Leaving):
         self._event_callback = event_callback
         self._error_callback = error_callback
         self._thread.call(self._make_in_loop, dial)
+        if hooks is not None:
+            self._hook(check_hooks(hooks))
+
+    def _hook(self, hooks: Hooks) -> None:
+        """Messages are told where they are sent, and in callers' threads where they go."""
+
+        def hooked(*, quiet: bool) -> Hooked:
+            return Hooked(hooks, self._caller.report, self.options.api_prefix, quiet=quiet)
+
+        in_loop, here = hooked(quiet=True), hooked(quiet=False)
+        self._inner.hooking, self._caller.hooking = in_loop, here
+        self._inner.publishing.hook(in_loop)
+        self._caller.publishing.hook(here)
+        self._event_callback = here.telling(self._event_callback)
 
     def _make_in_loop(self, dial: Dial | None) -> None:
-        self._inner = self._new_inner(dial)
-        link, limit = self._inner.publishing.link, self.options.pending_size
-        self._buffer = PublishBuffer(self._thread, link, limit)
-        self._caller = self._new_caller()
-        self._publishing = self._caller.publishing
-
-    def _new_inner(self, dial: Dial | None) -> AsyncClient:
-        return AsyncClient(
+        self._inner = AsyncClient(
             self.options, event_callback=self._on_event, error_callback=self._on_error, dial=dial
         )
-
-    def _new_caller(self) -> CallerSide:
-        return CallerSide(self._thread, self._inner, self._buffer)
+        link, limit = self._inner.publishing.link, self.options.pending_size
+        self._buffer = PublishBuffer(self._thread, link, limit)
+        self._caller = CallerSide(self._thread, self._inner, self._buffer)
+        self._publishing = self._caller.publishing
 
     def _on_event(self, event: ConnectionEvent) -> None:
         self._buffer.link_changed()

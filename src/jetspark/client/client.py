@@ -25,7 +25,8 @@ from weakref import ref
 
 from jetspark.arguments import check_whole, checked_but
 from jetspark.client.barrier_calls import DRAIN_TIMEOUT, BarrierCalls
-from jetspark.client.hooking import NO_HOOKS, Hooking
+from jetspark.client.hooking import NO_HOOKS, Hooked, Hooking, check_hooks
+from jetspark.client.hooks import Hooks
 from jetspark.client.listener import Listener
 from jetspark.client.messages import Message
 from jetspark.client.notices import ErrorCallback, EventCallback, EventStream, Notices
@@ -77,6 +78,7 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         self,
         options: ConnectOptions | None = None,
         *,
+        hooks: Hooks | None = None,
         event_callback: EventCallback | None = None,
         error_callback: ErrorCallback | None = None,
         dial: Dial | None = None,
@@ -85,11 +87,16 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         self.loop = asyncio.get_running_loop()
         self._pid = os.getpid()
         self.hooking: Hooking = NO_HOOKS
+        if hooks is not None:
+            hooked = Hooked(check_hooks(hooks), self.report, self.options.api_prefix)
+            self.hooking, event_callback = hooked, hooked.telling(event_callback)
         self._notices = Notices(self.loop, event_callback, error_callback)
         self._link = Supervisor(
             self.options, on_event=self._notices.event, on_error=self._notices.error, dial=dial
         )
         self.publishing = Publishing(self._link, self.options, self._link.outbox)
+        if hooks is not None:
+            self.publishing.hook(hooked)
         self.requests = RequestMux(
             self.loop, self._link, self.publishing, self.options.inbox_prefix
         )

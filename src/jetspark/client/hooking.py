@@ -1,8 +1,8 @@
-"""How hooks come into the client: by objects that take the place of others.
+"""How hooks come into the client.
 
-Without hooks a client has `Hooking`, which hands back what it gets, once for a subscription or
-publisher: nothing is looked at for a message. With hooks it has `Hooked`, which wraps callbacks and
-gives queues that tell what is taken from them; `hooked_publishing` has what sends.
+What sends has `hooked`, None without hooks, and calls itself again inside of the hook. What
+receives asks `hooking` once for each subscription: `Hooking` hands back what it gets, and `Hooked`
+wraps callbacks and gives queues that tell what is taken from them.
 """
 
 from __future__ import annotations
@@ -86,23 +86,9 @@ class Hooking:
     def handed_out(self, messages: Iterable[MessageView]) -> None:
         """A fetch returns these."""
 
-    async def asked(
-        self,
-        subject: str,
-        payload: Payload,
-        headers: HeadersLike | None,
-        ask: Callable[[HeadersLike | None], Awaitable[T]],
-    ) -> T:
-        """What `ask` returns, which sends a request with these headers and reads its reply."""
-        return await ask(headers)
-
     def quiet(self) -> AbstractContextManager[object]:
         """What is subscribed inside belongs to the client itself."""
         return nullcontext()
-
-    def in_threads(self) -> Hooking:
-        """For the part of the blocking client that runs in its callers' threads."""
-        return self
 
 
 NO_HOOKS: Final = Hooking()
@@ -152,16 +138,24 @@ class Guarded:
 
 
 class Hooked(Hooking):
-    """`report` may be called in any thread that uses the client."""
+    """`report` may be called in any thread that uses the client.
+
+    `quiet`: of the asyncio client inside a blocking one, whose callers' threads are where messages
+    go.
+    """
 
     def __init__(
-        self, hooks: Hooks, report: Callable[[JetsparkError], None], api_prefix: str
+        self,
+        hooks: Hooks,
+        report: Callable[[JetsparkError], None],
+        api_prefix: str,
+        *,
+        quiet: bool = False,
     ) -> None:
         self.hooks = hooks
         self.report = report
-        self._api_prefix = api_prefix
         self._own = (_OWN, f"{api_prefix}.")
-        self._quiet = False
+        self._quiet = quiet
 
     # -- sending -------------------------------------------------------------------------------
 
@@ -204,7 +198,8 @@ class Hooked(Hooking):
         headers: HeadersLike | None,
         ask: Callable[[HeadersLike | None], Awaitable[T]],
     ) -> T:
-        """As `Hooking.asked`, with the headers that the hook leaves."""
+        """What `ask` returns, which sends a request with the headers that the hook leaves, and
+        reads its reply."""
         own = None if headers is None else Headers(headers)  # a copy: it may be an iterator
         if not isinstance(subject, str):
             return await ask(own)  # which refuses it
@@ -259,7 +254,8 @@ class Hooked(Hooking):
 
     def handler(self, function: FunctionT, failed: Failed) -> FunctionT:
         """As `Hooking.handler`."""
-        return _Delivering(function, self, failed)  # type: ignore[return-value]
+        made = _Delivering(function, self, failed)
+        return function if self._quiet else made  # type: ignore[return-value]
 
     def queue(self, client: Reporter, callback: Callable[..., Any] | None) -> deque[MessageFrame]:
         """As `Hooking.queue`: a callback tells for itself."""
@@ -269,7 +265,7 @@ class Hooked(Hooking):
 
     def handed_out(self, messages: Iterable[MessageView]) -> None:
         """As `Hooking.handed_out`."""
-        for message in messages:
+        for message in () if self._quiet else messages:
             self.taken(message)
 
     def taken(self, message: MessageView) -> None:
@@ -310,25 +306,6 @@ class Hooked(Hooking):
             return None if callback is None else callback(event)
 
         return tell
-
-
-class HookedInLoop(Hooked):
-    """Of the asyncio client inside a blocking one, whose callers' threads are where messages go."""
-
-    def callback(self, function: FunctionT) -> FunctionT:
-        return function
-
-    def handler(self, function: FunctionT, failed: Failed) -> FunctionT:
-        return function
-
-    def queue(self, client: Reporter, callback: Callable[..., Any] | None) -> deque[MessageFrame]:
-        return deque()
-
-    def handed_out(self, messages: Iterable[MessageView]) -> None:
-        pass
-
-    def in_threads(self) -> Hooked:
-        return Hooked(self.hooks, self.report, self._api_prefix)
 
 
 class _ToldFrames(deque[MessageFrame]):

@@ -7,6 +7,7 @@ another one over its publish buffer. A message that is refused raises, and nothi
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 from jetspark.client.hooking import Hooked
@@ -40,18 +41,23 @@ class FrameOutbox(Protocol):
 class Publishing:
     """Checks and encodes messages for one connection, and puts them into `outbox`."""
 
-    hooked: Hooked | None = None
-    """Who is told of messages, for publishers and batches; `client.hooked` has the other one."""
-
     def __init__(self, link: Supervisor, options: ConnectOptions, outbox: FrameOutbox) -> None:
         self.outbox = outbox
+        self.hooked: Hooked | None = None
+        """Is told of what users send; also by publishers, batches and requests."""
+        self._plain = self
         self.link = link
         self._options = options
         self._subjects: dict[str, bytes] = {}  # encoded subjects that may be published to
 
     def into(self, outbox: FrameOutbox) -> Publishing:
-        """A copy for the same connection with another outbox."""
+        """One for the same connection with another outbox, without hooks."""
         return Publishing(self.link, self._options, outbox)
+
+    def hook(self, hooked: Hooked) -> None:
+        """Tell it of what is sent from now on."""
+        self._plain = self.into(self.outbox)
+        self.hooked = hooked
 
     @property
     def max_payload(self) -> int:
@@ -66,6 +72,10 @@ class Publishing:
         Raises BadPayloadError, BadSubjectError, BadHeaderError, MaxPayloadError,
         HeadersNotSupportedError, OutboundBufferError, ConnectionClosedError.
         """
+        if self.hooked is not None:
+            put = partial(self._plain.send, subject, payload, reply)
+            self.hooked.send(subject, payload, reply, headers, put)
+            return
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         try:
@@ -100,7 +110,11 @@ class Publishing:
         self, subject: str, payload: Payload, reply: bytes, headers: HeadersLike | None
     ) -> None:
         """`send_replying` for a user's request."""
-        self.send_replying(subject, payload, reply, headers)
+        if self.hooked is None:
+            self.send_replying(subject, payload, reply, headers)
+            return
+        put = partial(self.send_replying, subject, payload, reply)
+        self.hooked.send(subject, payload, reply.decode(), headers, put)
 
     def frame_replying(
         self,
@@ -130,6 +144,10 @@ class Publishing:
 
     def answer(self, reply: bytes, payload: Payload, headers: HeadersLike | None) -> None:
         """`send` to the reply subject of a received message, as it came. Raises as `send`."""
+        if self.hooked is not None:
+            put = partial(self._plain.answer, reply, payload)
+            self.hooked.send(reply.decode("utf-8", "replace"), payload, None, headers, put)
+            return
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         block = b"" if headers is None else self.encode_headers(headers)

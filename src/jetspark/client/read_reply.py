@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from jetspark.client.client import Client
 from jetspark.client.messages import Message
-from jetspark.client.request_calls import RequestCalls
+from jetspark.client.request_calls import plain_request
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike
@@ -27,8 +27,9 @@ async def request_and_read(
     """What `read` makes of the reply of `Client.request`; raises as both."""
 
     async def ask(sent: HeadersLike | None) -> T:
-        # Not the client's own `request`, which would call the hook.
-        plain = RequestCalls.request
-        return read(await plain(client, subject, payload, timeout=timeout, headers=sent))
+        return read(await plain_request(client, subject, payload, timeout, sent))
 
-    return await client.hooking.asked(subject, payload, headers, ask)
+    hooked = client.publishing.hooked
+    if hooked is None:
+        return await ask(headers)
+    return await hooked.asked(subject, payload, headers, ask)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 
 from jetspark.arguments import check_whole, checked_but
 from jetspark.client.gather import Replies
@@ -45,7 +46,11 @@ class RequestCalls(PublishCalls):
         refuses the subject or the inbox, BadTimeoutError, BadTimeError, and what publish_nowait
         raises. Cancelling it leaves nothing behind; it goes on over a reconnect.
         """
-        return await self._asked(subject, payload, timeout, headers)
+        hooked = self.publishing.hooked
+        if hooked is None:
+            return await plain_request(self, subject, payload, timeout, headers)
+        ask = partial(plain_request, self, subject, payload, timeout)
+        return await hooked.asked(subject, payload, headers, ask)
 
     async def ask(
         self,
@@ -59,31 +64,11 @@ class RequestCalls(PublishCalls):
 
         For what may be done twice. Raises as `request`.
         """
-        return await self._asked(subject, payload, timeout, headers, again=True)
-
-    async def _asked(
-        self,
-        subject: str,
-        payload: Payload,
-        timeout: Seconds | None,
-        headers: HeadersLike | None,
-        *,
-        again: bool = False,
-    ) -> Message:
-        self.check_loop()
-        requests, outbox = self.requests, self.publishing.outbox
-        if outbox.crowded:
-            payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime
-            await outbox.wait()
-        answer: asyncio.Future[MessageFrame] = self.loop.create_future()
-        seconds = seconds_of(timeout, self.options)
-        reply = requests.ask(answer, subject, payload, headers, seconds, again=again)
-        try:
-            frame = await answer
-        finally:
-            requests.close(reply)
-        requests.check_responders(frame, subject)
-        return self._message(frame)
+        hooked = self.publishing.hooked
+        if hooked is None:
+            return await plain_request(self, subject, payload, timeout, headers, again=True)
+        ask = partial(plain_request, self, subject, payload, timeout, again=True)
+        return await hooked.asked(subject, payload, headers, ask)
 
     async def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
         """`request` with a PreparedMessage, or a received one; its `reply` is not used.
@@ -173,6 +158,32 @@ class RequestCalls(PublishCalls):
     def new_inbox(self) -> str:
         """A fresh subject for replies, below `inbox_prefix`."""
         return new_inbox(self.options.inbox_prefix)
+
+
+async def plain_request(
+    client: RequestCalls,
+    subject: str,
+    payload: Payload,
+    timeout: Seconds | None,
+    headers: HeadersLike | None,
+    *,
+    again: bool = False,
+) -> Message:
+    """`RequestCalls.request`, or `ask` (`again`), of which the hook was told."""
+    client.check_loop()
+    requests, outbox = client.requests, client.publishing.outbox
+    if outbox.crowded:
+        payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime
+        await outbox.wait()
+    answer: asyncio.Future[MessageFrame] = client.loop.create_future()
+    seconds = seconds_of(timeout, client.options)
+    reply = requests.ask(answer, subject, payload, headers, seconds, again=again)
+    try:
+        frame = await answer
+    finally:
+        requests.close(reply)
+    requests.check_responders(frame, subject)
+    return client._message(frame)
 
 
 def seconds_of(timeout: Seconds | None, options: ConnectOptions) -> float:

@@ -16,6 +16,7 @@ from jetspark.blocking.subscription import MessageCallback, Subscription
 from jetspark.client.barrier_calls import DRAIN_TIMEOUT
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Statistics
 from jetspark.client.client import Client as AsyncClient
+from jetspark.client.hooks import Hooks
 from jetspark.client.prepared import Sendable
 from jetspark.client.publishing import Publishing
 from jetspark.connection.events import ConnectionStatus
@@ -40,6 +41,7 @@ class GeneratedClient:
 
     def _make(
         self,
+        hooks: Hooks | None,
         event_callback: EventCallback | None,
         error_callback: ErrorCallback | None,
         dial: Dial | None,
@@ -51,12 +53,13 @@ class GeneratedClient:
         self,
         options: ConnectOptions | None = None,
         *,
+        hooks: Hooks | None = None,
         event_callback: EventCallback | None = None,
         error_callback: ErrorCallback | None = None,
         dial: Dial | None = None,
     ) -> None:
         self.options = options or ConnectOptions()
-        self._make(event_callback, error_callback, dial)
+        self._make(hooks, event_callback, error_callback, dial)
 
     @property
     def status(self) -> ConnectionStatus:

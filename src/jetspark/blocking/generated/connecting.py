@@ -8,8 +8,6 @@ from typing import Unpack
 
 from jetspark.blocking.events import ErrorCallback, EventCallback
 from jetspark.blocking.full_client import Client
-from jetspark.blocking.hooked import HookedClient
-from jetspark.client.hooking import check_hooks
 from jetspark.client.hooks import Hooks
 from jetspark.connection.options import ConnectionOptions, make_options
 
@@ -31,10 +29,6 @@ def connect(
     raises as `Client.connect`.
     """
     made = make_options(servers, **options)
-    client: Client
-    if hooks is None:
-        client = Client(made, event_callback=event_callback, error_callback=error_callback)
-    else:
-        client = HookedClient(made, check_hooks(hooks), event_callback, error_callback)
+    client = Client(made, hooks=hooks, event_callback=event_callback, error_callback=error_callback)
     client.connect()
     return client

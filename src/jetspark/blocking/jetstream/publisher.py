@@ -16,7 +16,6 @@ from jetspark.errors import JetsparkError
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publishing.headers import TimeToLive
-from jetspark.jetstream.publishing.hooked import windowed_publishing
 from jetspark.jetstream.publishing.options import PublisherOptions
 from jetspark.jetstream.publishing.window import Window
 from jetspark.jetstream.publishing.windowed import WindowedPublishing
@@ -32,7 +31,8 @@ class Publisher(GeneratedPublisher):
 
     def __init__(self, client: CallerSide, api: Api, options: PublisherOptions) -> None:
         super().__init__(client)
-        self._inner = windowed_publishing(api, options, client.publishing, self._changed)
+        self._hooked = client.publishing.hooked
+        self._inner = WindowedPublishing(api, options, client.publishing, self._changed)
         self._window = self._inner.window
 
     def _send_message(
@@ -49,7 +49,7 @@ class Publisher(GeneratedPublisher):
         with self._sending:
             if window.count() >= window.limit or self._buffer.crowded:
                 self._wait_for_space()
-            return self._inner.publish(subject, payload, headers, msg_id, ttl, None)
+            return self._inner.publish(subject, payload, headers, msg_id, ttl, None, self._hooked)
 
     def _submit_message(
         self,
@@ -64,7 +64,8 @@ class Publisher(GeneratedPublisher):
         future: Future[PubAck] = Future()
         with self._sending:
             self._wait_for_space()
-            self._inner.publish(subject, payload, headers, msg_id, ttl, partial(_resolve, future))
+            told = partial(_resolve, future)
+            self._inner.publish(subject, payload, headers, msg_id, ttl, told, self._hooked)
         return future
 
     def flush(self) -> None:

@@ -7,7 +7,6 @@ from jetspark.client.publishing import Publishing
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.batches.atomic import AtomicBatch
 from jetspark.jetstream.batches.fast_ingest import FastIngest
-from jetspark.jetstream.batches.hooked import HookedIngesting, HookedStaging
 from jetspark.jetstream.batches.ingesting import GapPolicy, Ingesting, IngestOptions
 from jetspark.jetstream.batches.staging import Staging
 from jetspark.jetstream.requirements import check_feature
@@ -53,8 +52,7 @@ class BatchCalls:
 def atomic_batch(api: Api, publishing: Publishing, timeout: Seconds | None) -> Staging:
     """`BatchCalls.atomic_batch`, sending by `publishing`."""
     check_feature("atomic_batch", (2, 12), api.server)
-    kind = Staging if publishing.hooked is None else HookedStaging
-    return kind(api, publishing, api.timeout if timeout is None else in_seconds(timeout))
+    return Staging(api, publishing, api.timeout if timeout is None else in_seconds(timeout))
 
 
 @checked
@@ -69,5 +67,4 @@ def fast_ingest(
     """`BatchCalls.fast_ingest`, sending by `publishing`."""
     check_feature("fast_ingest", (2, 14), api.server)
     seconds = api.timeout if timeout is None else in_seconds(timeout)
-    kind = Ingesting if publishing.hooked is None else HookedIngesting
-    return kind(api, publishing, IngestOptions(gaps, ack_every, outstanding, seconds))
+    return Ingesting(api, publishing, IngestOptions(gaps, ack_every, outstanding, seconds))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from jetspark.arguments import check_whole
@@ -122,12 +123,17 @@ class Ingesting(BatchSending):
 
     # -- senders -------------------------------------------------------------------------------
 
-    def add(self, subject: str, payload: bytes, headers: Headers | None) -> int:
-        """Take a message and send it: its index.
+    def add(
+        self, subject: str, payload: bytes, headers: Headers | None, *, in_hook: bool = False
+    ) -> int:
+        """Take a message and send it: its index. `in_hook`: the hook was told of it.
 
         Raises what `Publishing.send` raises and, when the batch is over, why; such a message has
         no index.
         """
+        if (hooked := self.publishing.hooked) is not None and not in_hook:
+            put = partial(self.add, subject, payload, in_hook=True)
+            return hooked.send(subject, payload, None, headers, put)
         window = self.window
         # Before it is sent: an ack may be counted in the loop's thread while we are still here.
         index = window.reserve(subject)

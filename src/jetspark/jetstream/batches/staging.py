@@ -9,6 +9,7 @@ or timer is created for a message that needs no reply.
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from jetspark.errors import (
@@ -60,11 +61,27 @@ class Staging(BatchSending):
         expect_last_seq: int | None,
         expect_last_subject_seq: int | None,
         expect_last_subject_seq_of: str | None,
+        *,
+        in_hook: bool = False,
     ) -> BatchMessage:
         """A message with these options of `add`, which is sent later.
 
-        Raises what `AtomicWindow.check_open`, `publish_headers` and `Publishing.send` raise.
+        `in_hook`: the hook was told of it. Raises what `AtomicWindow.check_open`, `publish_headers`
+        and `Publishing.send` raise.
         """
+        if (hooked := self.publishing.hooked) is not None and not in_hook:
+            make = partial(
+                self.message,
+                subject,
+                payload,
+                msg_id=msg_id,
+                ttl=ttl,
+                expect_last_seq=expect_last_seq,
+                expect_last_subject_seq=expect_last_subject_seq,
+                expect_last_subject_seq_of=expect_last_subject_seq_of,
+                in_hook=True,
+            )
+            return hooked.send(subject, payload, None, headers, make)
         self.window.check_open()
         if expect_last_seq is not None and self.window.size:
             raise ConfigError("expect_last_seq belongs to the first message of a batch.")

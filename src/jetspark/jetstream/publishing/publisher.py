@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Self
 
 from jetspark.jetstream.documents import PubAck
 from jetspark.jetstream.publishing.headers import TimeToLive
-from jetspark.jetstream.publishing.hooked import windowed_publishing
 from jetspark.jetstream.publishing.options import PublisherOptions
 from jetspark.jetstream.publishing.results import PublishFailure
+from jetspark.jetstream.publishing.windowed import WindowedPublishing
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import HeadersLike
 
@@ -49,7 +49,8 @@ class Publisher:
     def __init__(self, api: Api, options: PublisherOptions) -> None:
         self._loop = api.client.loop
         self._outbox = api.client.publishing.outbox
-        self._inner = windowed_publishing(api, options, api.client.publishing, self._changed)
+        self._hooked = api.client.publishing.hooked
+        self._inner = WindowedPublishing(api, options, api.client.publishing, self._changed)
         self._window = self._inner.window
         self._senders: deque[asyncio.Future[None]] = deque()
         self._flushers: list[asyncio.Future[None]] = []
@@ -101,7 +102,7 @@ class Publisher:
         window = self._window
         while window.count() >= window.limit or self._outbox.crowded:
             await self._wait_for_space()
-        return self._inner.publish(subject, payload, headers, msg_id, ttl, None)
+        return self._inner.publish(subject, payload, headers, msg_id, ttl, None, self._hooked)
 
     async def submit(
         self,
@@ -122,7 +123,8 @@ class Publisher:
         while window.count() >= window.limit or self._outbox.crowded:
             await self._wait_for_space()
         future: asyncio.Future[PubAck] = self._loop.create_future()
-        self._inner.publish(subject, payload, headers, msg_id, ttl, partial(_resolve, future))
+        told = partial(_resolve, future)
+        self._inner.publish(subject, payload, headers, msg_id, ttl, told, self._hooked)
         return future
 
     async def flush(self) -> None:

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import math
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from jetspark.client.background import background
@@ -49,6 +50,7 @@ from jetspark.wire.status import status_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jetspark.client.hooking import Hooked
     from jetspark.client.listener import Listener
     from jetspark.client.publishing import Publishing
     from jetspark.jetstream.api import Api
@@ -142,13 +144,20 @@ class WindowedPublishing:
         msg_id: str | None,
         ttl: TimeToLive | None,
         told: Told | None,
+        hooked: Hooked | None,
     ) -> int:
         """Take a place in the window and send: the message's index.
 
         `told`, if given, is called with its ack or error. Raises what `Publishing.send` and
         `publish_headers` raise, ConfigError when not open, and ConnectionClosedError or
-        JetsparkError when no more acks can come; such a message has no index.
+        JetsparkError when no more acks can come; such a message has no index. `hooked` is
+        told of it once, in the sender's thread, however often it is sent.
         """
+        if hooked is not None:
+            put = partial(
+                self.publish, subject, payload, msg_id=msg_id, ttl=ttl, told=told, hooked=None
+            )
+            return hooked.send(subject, payload, None, headers, put)
         kept = None
         if headers is not None or msg_id is not None or ttl is not None:
             # A copy: the caller may go on changing theirs.
