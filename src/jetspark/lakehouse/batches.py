@@ -169,6 +169,12 @@ def check_name(table: Table, writer: str | None, name: str) -> None:
     )
 
 
+def wrote_as(table: Table, writer: str, name: str) -> bool:
+    """Whether the writer has this name in the table, or no batch there yet."""
+    first = table.number(_query(name))
+    return last_batch(table, writer) is None or first == _fingerprint(writer)
+
+
 def _batch(writer: str) -> str:
     return f"jetspark.batch.{writer}"
 

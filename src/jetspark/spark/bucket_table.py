@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 from jetspark.bulk.proof import proven
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.batches import commit_files
+from jetspark.lakehouse.batches import commit_files, wrote_as
 from jetspark.lakehouse.changes import Changes
 from jetspark.lakehouse.formats import find_table
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import Upsert
+from jetspark.spark.checkpoints import local_path, read_checkpoint
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.reading import leaders
@@ -61,6 +62,21 @@ def check_source(options: SourceOptions) -> None:
         raise ConfigError(
             "--option failOnDataLoss=false: values that expire are no loss to the table of a "
             "bucket, and after any other one it would keep wrong values: begin a new table."
+        )
+
+
+def check_choice(to: LakehouseOptions, checkpoint: str) -> None:
+    """Raises ConfigError if the table was begun with another choice of keys, which is a part of the
+    writer's name: keys that were left out so far come only when they change."""
+    folder = local_path(checkpoint)
+    query = None if folder is None else read_checkpoint(folder).query
+    table = find_table(to.format, to.name)
+    if table is None or query is None or to.query_name is None:
+        return
+    if not wrote_as(table, query, to.query_name):
+        raise ConfigError(
+            f"{to.name} has another choice of the bucket's keys than {to.query_name}: give the "
+            "option keys as before, or take another table and another checkpoint."
         )
 
 

@@ -91,8 +91,13 @@ class Ingest:
 
         Raises ConfigError when table, checkpoint and stream do not belong together.
         """
-        check_start(self._lakehouse, self.checkpoint_location)
+        self._check_start()
         check_columns(self._lakehouse, self._names())
+
+    def _check_start(self) -> None:
+        check_start(self._lakehouse, self.checkpoint_location)
+        if self._bucket is not None:
+            bucket_table.check_choice(self._lakehouse, self.checkpoint_location)
 
     def check(self) -> None:
         """Check the options as far as possible before Spark is started. Raises ConfigError."""
@@ -136,7 +141,7 @@ class Ingest:
         ConfigError is also raised if table and checkpoint do not belong together; then nothing was
         written.
         """
-        check_start(self._lakehouse, self.checkpoint_location)
+        self._check_start()
         register_formats(spark)
         try:
             ddl = self.json_schema
