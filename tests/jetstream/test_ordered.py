@@ -597,3 +597,23 @@ async def test_wrong_ordered_options_are_refused_before_anything_is_sent(
         js.ordered("S", subjects=["a", "b..c"])
     js.ordered("S")
     assert nc.stats.out_msgs == before
+
+
+async def test_a_read_that_is_cancelled_at_the_start_leaves_no_consumer(
+    js: JetStream, stream: str
+) -> None:
+    await fill(js, stream, 1)
+    for turn in range(300):
+        messages = js.ordered(stream)
+        reading = asyncio.create_task(messages.next())
+        for _ in range(turn % 12):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.0003 * (turn % 7))
+        reading.cancel()
+        await asyncio.wait({reading})
+        messages.stop()
+
+    async def none_left() -> bool:
+        return not await js.consumer_names(stream).all()
+
+    await eventually(none_left)

@@ -156,7 +156,7 @@ class OrderedMessages(ConsumerMessages):
             self._names["consumer"] = self._name_prefix + secrets.token_hex(8)
             try:
                 async with asyncio.timeout(timeout):
-                    info = await self._create(self.stream, self._config, self.name)
+                    info = await self._created()
                     if self._checks:
                         await self._same.check()
                 break
@@ -195,6 +195,19 @@ class OrderedMessages(ConsumerMessages):
                 self._start_from(info.delivered.stream_seq + 1)
         self._retry = None
         self._start()
+
+    async def _created(self) -> ConsumerInfo:
+        """Left before the answer has come, it deletes the consumer after it.
+
+        A DELETE that is sent at once may be handled before the CREATE, and delete nothing.
+        """
+        names = dict(self._names)
+        creating = asyncio.ensure_future(self._create(self.stream, self._config, self.name))
+        try:
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            creating.add_done_callback(partial(_delete_late, self._api, names))
+            raise
 
     def _delivered(self) -> int:
         return 0  # it was just created
@@ -322,6 +335,13 @@ def _delete(api: Api, names: dict[str, str]) -> None:
             client.publish_nowait(subject, reply=client.new_inbox())
         except JetsparkError as error:
             client.report(error)
+
+
+def _delete_late(api: Api, names: dict[str, str], created: asyncio.Future[ConsumerInfo]) -> None:
+    """Of one that nobody waits for any more."""
+    if created.cancelled() or not isinstance(created.exception(), RequestTimeoutError | None):
+        return  # it was refused: there is nothing to delete
+    _delete(api, names)
 
 
 def _end(pull: ContinuousPull, api: Api, names: dict[str, str]) -> None:
