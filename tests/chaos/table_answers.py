@@ -339,6 +339,7 @@ class Lake:
 
     def _begin(self) -> None:
         self.number += 1
+        self.turn = 0
         self.batch = 0
         self.columns = 0
         self.rows: _Rows = Counter()
@@ -351,9 +352,9 @@ class Lake:
 
     def run(self) -> None:
         """One change with one fault."""
-        if self.batch >= _TABLES:
+        if self.turn >= _TABLES:
             self._begin()
-        kind = self.chosen.choice(self.CHANGES) if self.batch else "create"
+        kind = self.chosen.choice(self.CHANGES) if self.turn else "create"
         fault = self.chosen.choice(FAULTS)
         start = self.chosen.randrange(self._longest[kind])
         at = range(start, start + self.chosen.choice([1, 1, 1, 3]))
@@ -366,12 +367,12 @@ class Lake:
             self._begin()
 
     def _change(self, kind: str, fault: str, at: range) -> None:
-        start = self.chosen.choice([0, 10 * self.batch])
+        start = self.chosen.choice([0, 10 * self.turn])
         changes: dict[str, Change] = {"upsert": Upsert(("n",)), "replace": replaced}
         change = changes.get(kind, added)
-        texts = dict.fromkeys(range(start, start + 10), f"{kind} {self.batch}")
+        texts = dict.fromkeys(range(start, start + 10), f"{kind} {self.turn}")
         if kind in ("append", "write", "create"):
-            texts = {1000 * (self.batch + 1) + n: text for n, text in texts.items()}
+            texts = {1000 * (self.turn + 1) + n: text for n, text in texts.items()}
         wanted: _Rows = Counter(texts.items())
         if kind == "upsert":
             wanted += Counter({row: one for row, one in self.rows.items() if row[0] not in texts})
@@ -439,7 +440,8 @@ class Lake:
             assert found == wanted, f"in the end {_difference(found, wanted)}"
             self.rows = wanted
         self.columns += kind == "column"
-        self.batch += 1
+        self.batch += kind in ("create", "append", "upsert", "replace")
+        self.turn += 1
 
 
 def _difference(found: _Rows, wanted: _Rows) -> str:

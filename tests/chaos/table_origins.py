@@ -300,13 +300,15 @@ def own(chosen: random.Random, folder: Path, format_: Format) -> Made:
     name = TableName(path=str(folder))
     partition = chosen.choice([(), ("kind",)])
     table = make_table(format_, name, SCHEMA, partition)
-    for batch in range(4):
-        rows = numbers(chosen, chosen.choice([0, 10 * batch]))
-        if chosen.random() < 0.5 or batch == 0:
+    batch = 0
+    for turn in range(4):
+        rows = numbers(chosen, chosen.choice([0, 10 * turn]))
+        if chosen.random() < 0.5 or turn == 0:
             files = written_here(table, rows, apart=True)
             commit_batch(table, "q", batch, files, change=Upsert(("n",)))
+            batch += 1
         else:
-            commit_files(table, written_here(table, numbers(chosen, 100 * (batch + 1))))
+            commit_files(table, written_here(table, numbers(chosen, 100 * (turn + 1))))
         table.refresh()
         written_here(table, rows)
     if chosen.random() < 0.3:
