@@ -48,6 +48,14 @@ REPLICATING: Final = frozenset({ID_IN_PROCESS, WRONG_LAST_SEQUENCE_CONSTANT})
 TRANSIENT_CODES: Final = ELECTING | NO_JETSTREAM | BUSY | FULL | REPLICATING
 """The `err_code` of every refusal that is transient."""
 
+
+class TryAnotherLinkError(JetsparkError):
+    """What came over a link cannot be used, or is not whole: another link, or consumer, may do.
+
+    It does not leave `bulk`: a reading that ends with it raises IncompleteRangeError.
+    """
+
+
 _TRANSIENT: Final = (
     ConnectionFailure,
     ConsumerDeletedError,
@@ -57,6 +65,7 @@ _TRANSIENT: Final = (
     OutboundBufferError,
     ProtocolError,
     RequestTimeoutError,
+    TryAnotherLinkError,
 )
 # Failures of the connection that need a person: credentials, certificates, options.
 _LASTING: Final = (AuthError, SecureConnectionWantedError, TLSError)

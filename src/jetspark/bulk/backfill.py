@@ -23,11 +23,11 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     APIError,
     BackupError,
-    MissedHeartbeatError,
     StreamNotFoundError,
     UnsupportedByServerError,
 )
 from jetspark.timestamps import parse_isotime
+from jetspark.transient import TryAnotherLinkError
 from jetspark.wire.kernel import Deliveries, require_archives
 
 _SILENCE_SECONDS = 10.0  # the server gives up after five
@@ -48,7 +48,7 @@ def snapshot_steps(
     After an error, rows that were appended since the last step are removed. Nothing is yielded
     before the snapshot was proven to be of the stream that the leader has.
 
-    Raises MissedHeartbeatError when the server refuses the snapshot, or it breaks off or is
+    Raises TryAnotherLinkError when the server refuses the snapshot, or it breaks off or is
     damaged: another consumer may continue. ConfigError without the C kernel;
     UnsupportedByServerError; and as `SnapshotTransfer`.
     """
@@ -72,7 +72,7 @@ def snapshot_steps(
         yield last
     except BackupError as error:
         rows.truncate(had)
-        raise MissedHeartbeatError(f"the snapshot is not whole: {error}") from error
+        raise TryAnotherLinkError(f"the snapshot is not whole: {error}") from error
     except BaseException:
         rows.truncate(had)
         raise
@@ -94,7 +94,7 @@ def _begun(transfer: SnapshotTransfer) -> dict[str, int]:
     except StreamNotFoundError:
         raise
     except APIError as error:
-        raise MissedHeartbeatError(f"the server refuses a snapshot: {error}") from error
+        raise TryAnotherLinkError(f"the server refuses a snapshot: {error}") from error
 
 
 def _steps(
@@ -122,7 +122,7 @@ def _steps(
         return
     if not wanted.blocking:
         require_list(link)
-        raise MissedHeartbeatError("the leader's server is older than 2.15")
+        raise TryAnotherLinkError("the leader's server is older than 2.15")
     with tempfile.TemporaryFile() as file:
         file.writelines(first)
         first.clear()
@@ -135,7 +135,7 @@ def _steps(
 
 
 def _compare(options: ConnectOptions, stream: str, rows: Deliveries, had: int) -> None:
-    """Raise MissedHeartbeatError unless the leader has one of these rows.
+    """Raise TryAnotherLinkError unless the leader has one of these rows.
 
     A server that does not know yet that the stream was recreated would send the old one.
     """
@@ -151,7 +151,7 @@ def _compare(options: ConnectOptions, stream: str, rows: Deliveries, had: int) -
                 if parse_isotime(found.time) == times[row]:
                     return
                 break
-    raise MissedHeartbeatError("the snapshot is not of the stream that the leader has")
+    raise TryAnotherLinkError("the snapshot is not of the stream that the leader has")
 
 
 def _stored(stream: str, sequence: int, api: StreamAPI) -> StoredMessage | None:

@@ -21,6 +21,7 @@ from jetspark.errors import (
 )
 from jetspark.subjects import subject_matches
 from jetspark.timestamps import parse_isotime
+from jetspark.transient import TryAnotherLinkError
 from jetspark.wire import frames, js_api
 from jetspark.wire.direct_get import parse_direct_reply, parse_end_of_batch
 from jetspark.wire.documents import encode_document
@@ -58,8 +59,8 @@ class DirectBatches:
         """Append the messages from `start` on that are before `end`.
 
         Returns the sequence after the last message seen, None if there was none. Raises
-        MissedHeartbeatError (silence, or a lost message), NoRespondersError, APIError for a
-        refusal, and as `BlockingLink.messages`.
+        MissedHeartbeatError (silence), TryAnotherLinkError (a lost message),
+        NoRespondersError, APIError for a refusal, and as `BlockingLink.messages`.
         """
         request: dict[str, int | str] = {
             "seq": start,
@@ -79,7 +80,7 @@ class DirectBatches:
                     self._check_end(frame, last)
                     return behind
                 if found.before != last:
-                    raise MissedHeartbeatError(f"sequences {last} to {found.before} did not come")
+                    raise TryAnotherLinkError(f"sequences {last} to {found.before} did not come")
                 last = found.seq
                 behind = found.seq + 1
                 if found.seq < end and self._is_wanted(found.subject):
@@ -119,4 +120,4 @@ class DirectBatches:
         if code == END_OF_BATCH:
             end = parse_end_of_batch(frame.headers or b"")
             if end.last_seq != last:
-                raise MissedHeartbeatError(f"sequences {last} to {end.last_seq} did not come")
+                raise TryAnotherLinkError(f"sequences {last} to {end.last_seq} did not come")

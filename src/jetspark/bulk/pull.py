@@ -11,10 +11,10 @@ from jetspark.bulk.link import BlockingLink
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.errors import (
     ConsumerDeletedError,
-    MissedHeartbeatError,
     NoRespondersError,
 )
 from jetspark.timestamps import NANOSECONDS
+from jetspark.transient import TryAnotherLinkError
 from jetspark.wire import frames, js_api
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.pull_end import (
@@ -77,7 +77,7 @@ class OverlappingPull:
     def on_other(self, frame: MessageFrame, consumer_sequence: int) -> None:
         """Handle a frame that is not a delivery. `consumer_sequence`: the last one received.
 
-        Raises ConsumerDeletedError, MissedHeartbeatError (the server has sent more than arrived),
+        Raises ConsumerDeletedError, TryAnotherLinkError (the server has sent more than arrived),
         NoRespondersError: create a new consumer; ConsumerIsPushError, PullError: give up.
         """
         status = status_of(frame.headers) if frame.sid == self._sid else None
@@ -86,7 +86,7 @@ class OverlappingPull:
         if status.code == CONTROL:
             sent = number_in(frame.headers, LAST_CONSUMER)
             if sent is not None and sent > consumer_sequence:
-                raise MissedHeartbeatError(
+                raise TryAnotherLinkError(
                     f"The server has sent {sent} messages, {consumer_sequence} arrived."
                 )
             return

@@ -49,6 +49,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     StreamNotFoundError,
 )
+from jetspark.transient import TryAnotherLinkError
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder
 
 logger = logging.getLogger("jetspark.bulk")
@@ -144,7 +145,7 @@ class _RangeReader:
             if complete:
                 self._still_there(api, last=True)
         if not complete:
-            raise MissedHeartbeatError("the consumer is behind the stream's leader")
+            raise TryAnotherLinkError("the consumer is behind the stream's leader")
         return True
 
     def _read_with_one_consumer(
@@ -248,7 +249,7 @@ class _RangeReader:
         if new:
             if decoder.consumer_sequence != seen + new:
                 rows.truncate(had)
-                raise MissedHeartbeatError(
+                raise TryAnotherLinkError(
                     f"deliveries {seen + 1} to {decoder.consumer_sequence} came with gaps"
                 )
             pull.received(new)
@@ -336,7 +337,7 @@ class _RangeReader:
         except StreamNotFoundError:
             self._left_out(f"{error} Its messages are left out.", f"gone {self._wanted.created}")
             return False
-        raise MissedHeartbeatError(f"the stream was not found for a moment: {error}") from error
+        raise TryAnotherLinkError(f"the stream was not found for a moment: {error}") from error
 
     def _is_bad(self, facts: StreamFacts) -> bool:
         # A moved head is not one of these: an outdated leader would show an earlier one.

@@ -36,6 +36,7 @@ from jetspark.errors import (
     MissedHeartbeatError,
 )
 from jetspark.timestamps import parse_isotime
+from jetspark.transient import TryAnotherLinkError
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder
 
 logger = logging.getLogger("jetspark.bulk")
@@ -93,7 +94,7 @@ class _Snapshot:
                 yield from self._unseen(self._missing(api))
         if complete:
             return True
-        raise MissedHeartbeatError("the consumer is behind the stream's leader")
+        raise TryAnotherLinkError("the consumer is behind the stream's leader")
 
     def _planned(self, api: StreamAPI) -> StreamFacts:
         """The stream's facts from a server that has all planned messages.
@@ -134,7 +135,7 @@ class _Snapshot:
             if facts.copies == 1 or made.server == facts.leader:
                 return made.pending
             api.delete_reader(facts.name, consumer)
-        raise MissedHeartbeatError("no consumer was created on the server of the stream's leader")
+        raise TryAnotherLinkError("no consumer was created on the server of the stream's leader")
 
     def _with_one_consumer(
         self, link: BlockingLink, api: StreamAPI, facts: StreamFacts
@@ -212,7 +213,7 @@ class _Snapshot:
         others = link.deliveries(decoder, rows, time.monotonic() + silence)
         new = len(rows) - had
         if decoder.consumer_sequence != seen + new:
-            raise MissedHeartbeatError("deliveries came with gaps")
+            raise TryAnotherLinkError("deliveries came with gaps")
         if new:
             pull.received(new)
             self._retry.since = time.monotonic()

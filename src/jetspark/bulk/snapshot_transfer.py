@@ -20,6 +20,7 @@ from jetspark.errors import (
     NoRespondersError,
     RequestTimeoutError,
 )
+from jetspark.transient import TryAnotherLinkError
 from jetspark.wire import frames, js_api
 from jetspark.wire.documents import encode_document
 from jetspark.wire.events import MessageFrame
@@ -64,8 +65,8 @@ class SnapshotTransfer:
     def begin(self) -> dict[str, Any]:
         """Request the snapshot; the stream's state when the server began.
 
-        Raises the typed error of the answer, NoRespondersError, MissedHeartbeatError, and as the
-        link.
+        Raises the typed error of the answer, NoRespondersError, MissedHeartbeatError,
+        TryAnotherLinkError, and as the link.
         """
         # The server looks for interest in the literal subject: with a wildcard it waits for 2 s.
         self._answers = self._link.subscribe(f"{self._inbox}.answer")
@@ -93,8 +94,8 @@ class SnapshotTransfer:
     def more(self) -> bytes:
         """The next bytes of the archive; b"" at its end.
 
-        Raises MissedHeartbeatError when the server gave up, fell silent or a chunk was lost, and as
-        the link.
+        Raises MissedHeartbeatError when the server fell silent, TryAnotherLinkError when it gave up
+        or a chunk was lost, and as the link.
         """
         with self._news:
             self._news.wait_for(lambda: self._pieces or self._over)
@@ -164,7 +165,7 @@ class SnapshotTransfer:
         elif status is None or status.code == END_OF_BATCH:
             self._finish(None)
         else:
-            raise MissedHeartbeatError(
+            raise TryAnotherLinkError(
                 f"the server ended the snapshot: {status.code} {status.description}"
             )
 
@@ -182,7 +183,7 @@ class SnapshotTransfer:
         self._count += 1
         told = (int(size), int(number)) if size.isdigit() and number.isdigit() else None
         if told not in (None, (len(piece), self._count)):
-            raise MissedHeartbeatError("a part of the snapshot did not arrive")
+            raise TryAnotherLinkError("a part of the snapshot did not arrive")
         self._unanswered.append(subject)
 
     def _acknowledge(self, now: float) -> None:
