@@ -211,6 +211,13 @@ def test_a_fraction_is_no_whole_number(
     assert f'it is a whole number, not "{number}".' in capsys.readouterr().err
 
 
+def test_a_wrong_value_does_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["sub", "a", "--count", "\x1b[31mred"]) == app.WRONG_USAGE
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    assert r'unable to convert "\x1b[31mred" into int' in said
+
+
 def test_one_is_one_and_others_are_several() -> None:
     told = [console.counted(count, "row") for count in (0, 1, 1000)]
     assert told == ["0 rows", "1 row", "1,000 rows"]
