@@ -1,0 +1,280 @@
+"""Documents that another party can have written, mutated: only typed errors, whoever reads them.
+
+`python -m tests.fuzz.documents 1000000 --seed 1`; it prints the seed, and how many could be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from jetspark.archives.metadata import metadata_from
+from jetspark.bulk.atomic import parse_batch_ack
+from jetspark.bulk.decision import decode_decision
+from jetspark.bulk.encoded_messages import pack, unpack
+from jetspark.bulk.facts import facts_of
+from jetspark.bulk.leadership import look_of
+from jetspark.dead_letters.letter import read_letter
+from jetspark.errors import JetsparkError
+from jetspark.groups.documents import Place
+from jetspark.jetstream.api_trace import shown
+from jetspark.jetstream.documents import ConsumerInfo, StoredMsg, StreamInfo
+from jetspark.jetstream.documents.document import from_wire, to_wire
+from jetspark.jetstream.events.documents import ApiAuditEvent
+from jetspark.jetstream.events.kinds import parse_event
+from jetspark.jetstream.exact_times import Timestamp
+from jetspark.jetstream.publishing.pub_ack import parse_pub_ack
+from jetspark.objects.info import info_of
+from jetspark.services.documents import ServiceInfo, ServicePing, ServiceStats
+from jetspark.services.latency import parse_latency
+from jetspark.services.protocol import decode_answer
+from jetspark.system.asking import read_answer
+from jetspark.system.documents import Statsz
+from jetspark.tracing.events import parse_report
+from jetspark.wire import js_api
+from jetspark.wire.documents import parse_info
+
+_TIME = "2026-01-31T12:00:00.123456789Z"
+_NOW = Timestamp.from_ns(1_700_000_000_000_000_000)
+_SERVER = {"name": "n", "id": "I", "ver": "2.12.0", "host": "h", "time": _TIME, "seq": 1}
+_STATE = {
+    "messages": 3,
+    "bytes": 99,
+    "first_seq": 1,
+    "last_seq": 3,
+    "consumer_count": 1,
+    "first_ts": _TIME,
+    "last_ts": _TIME,
+}
+_REPLICAS = [{"name": "b", "current": True, "active": 1000, "peer": "p"}]
+_STREAM = {
+    "type": "io.nats.jetstream.api.v1.stream_info_response",
+    "config": {"name": "S", "subjects": ["s.>"], "retention": "limits", "max_age": 10**9},
+    "state": _STATE,
+    "created": _TIME,
+    "cluster": {"leader": "a", "replicas": _REPLICAS},
+}
+_CONSUMER = {
+    "type": "io.nats.jetstream.api.v1.consumer_info_response",
+    "stream_name": "S",
+    "name": "c",
+    "created": _TIME,
+    "config": {"durable_name": "c", "ack_policy": "explicit", "backoff": [1, 2]},
+    "delivered": {"consumer_seq": 1, "stream_seq": 1, "last_active": _TIME},
+    "ack_floor": {"consumer_seq": 1, "stream_seq": 1},
+}
+_ADVISORY = {
+    "type": "io.nats.jetstream.advisory.v1.max_deliver",
+    "id": "i",
+    "timestamp": _TIME,
+    "stream": "S",
+    "consumer": "c",
+    "stream_seq": 1,
+    "deliveries": 3,
+}
+_AUDIT = {
+    "type": "io.nats.jetstream.advisory.v1.api_audit",
+    "id": "i",
+    "timestamp": _TIME,
+    "server": "s",
+    "subject": "$JS.API.STREAM.INFO.S",
+    "response": '{"error": {"code": 404, "description": "x"}}',
+    "client": {"acc": "A"},
+}
+_SERVICE = {"name": "s", "id": "i", "version": "1.0.0", "metadata": {"a": "b"}}
+_GROUP = {
+    "max_members": 6,
+    "filter": "a.*",
+    "members": None,
+    "member_mappings": [{"member": "m", "partitions": [0, 1, 2, 3, 4, 5]}],
+}
+_ELASTIC = _GROUP | {
+    "partitioning_filters": [{"filter": "a.*", "partitioning_wildcards": [1]}],
+    "max_buffered_msg": 1,
+}
+_REPORT = {
+    "server": {"name": "n", "id": "I"},
+    "request": {"header": {"Nats-Trace-Hop": ["1"]}},
+    "events": [
+        {"type": "in", "ts": _TIME, "kind": 0, "cid": 1, "acc": "A", "subj": "s"},
+        {"type": "eg", "ts": _TIME, "kind": 0, "cid": 2},
+    ],
+}
+_LETTER = (
+    b"NATS/1.0\r\nDead-Letter-Reason: terminated\r\nDead-Letter-Stream: S\r\n"
+    b"Dead-Letter-Consumer: c\r\nDead-Letter-Sequence: 1\r\nDead-Letter-Deliveries: 1\r\n"
+    b"Dead-Letter-Time: 2026-01-31T12:00:00Z\r\n\r\n"
+)
+
+
+def _event(data: bytes) -> None:
+    event = parse_event(data)
+    to_wire(event)
+    if isinstance(event, ApiAuditEvent):
+        assert event.error is None or event.error.code is not None
+
+
+def _stream(data: bytes) -> None:
+    answer = js_api.parse_answer(js_api.STREAM_INFO, data, {"stream": "S"})
+    facts_of("S", answer)
+    look_of(answer, 0.0, 1.0)
+    to_wire(from_wire(StreamInfo, answer))
+
+
+def _consumer(data: bytes) -> None:
+    answer = js_api.parse_answer(js_api.CONSUMER_INFO, data, {"stream": "S", "consumer": "c"})
+    to_wire(from_wire(ConsumerInfo, answer))
+
+
+def _letter(data: bytes) -> None:
+    read_letter(StoredMsg(subject="s", seq=1, time=_NOW, data=b"", hdrs=data))
+
+
+READERS: dict[str, tuple[Any, Callable[[bytes], object]]] = {
+    "advisory": (_ADVISORY, _event),
+    "audit": (_AUDIT, _event),
+    "trace of the API": (_STREAM, shown),
+    "stream": (_STREAM, _stream),
+    "consumer": (_CONSUMER, _consumer),
+    "ack": ({"stream": "S", "seq": 1, "duplicate": True, "domain": "d"}, parse_pub_ack),
+    "batch": ({"stream": "S", "seq": 3, "count": 2}, lambda data: parse_batch_ack(data, "S")),
+    "refusal": ({"error": {"code": 400, "err_code": 1, "description": "x"}}, parse_pub_ack),
+    "object": (
+        {"name": "o", "bucket": "b", "nuid": "n", "size": 1, "chunks": 1, "headers": {"a": ["b"]}},
+        lambda data: info_of(data, _NOW),
+    ),
+    "ping": (
+        {"type": "io.nats.micro.v1.ping_response", **_SERVICE},
+        partial(decode_answer, ServicePing),
+    ),
+    "info": (
+        {
+            "type": "io.nats.micro.v1.info_response",
+            **_SERVICE,
+            "description": "d",
+            "endpoints": [{"name": "e", "subject": "s"}],
+        },
+        partial(decode_answer, ServiceInfo),
+    ),
+    "stats": (
+        {
+            "type": "io.nats.micro.v1.stats_response",
+            **_SERVICE,
+            "started": _TIME,
+            "endpoints": [{"name": "e", "subject": "s", "processing_time": 1.5}],
+        },
+        partial(decode_answer, ServiceStats),
+    ),
+    "latency": (
+        {
+            "type": "io.nats.server.metric.v1.service_latency",
+            "id": "i",
+            "timestamp": _TIME,
+            "status": 200,
+            "service": 1000,
+            "total": 2000,
+        },
+        parse_latency,
+    ),
+    "report": (_REPORT, parse_report),
+    "server": ({"server": _SERVER, "statsz": {"cpu": 1.5}}, partial(read_answer, Statsz)),
+    "elastic": (_ELASTIC, Place("S", "g", elastic=True).decode),
+    "static": (_GROUP, Place("S", "g", elastic=False).decode),
+    "backup": ({"config": {"name": "S"}, "state": _STATE}, metadata_from),
+    "INFO": ({"server_id": "I", "version": "2.12.0", "connect_urls": ["a:1"]}, parse_info),
+    "letter": (_LETTER, _letter),
+    "pack": (pack([(b"s", None, b"x"), (b"t", b"NATS/1.0\r\n\r\n", b"")]), unpack),
+    "decision": (
+        b"\x83\xa5batch\x01\xa5lanes\x91\x83\xa8previous\x00\xa4rows\x01\xa6pieces\x91\x05"
+        b"\xa4name\xa1n",
+        decode_decision,
+    ),
+}
+
+_VALUES: list[Any] = [
+    *(None, True, 0, -1, 1.5, 2**63, 2**64, 10**30, -(10**30), "", "x", "\x00", "\x1b[2J", "ü"),
+    *([], {}, [[]], [None], {"": None}, "9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"),
+    *("0001-01-01T00:00:00Z", "x" * 5000, {"a": {"b": [1, {}]}}),
+]
+_PIECES = [
+    *(b"\xff", b"\xed\xa0\x80", b"\\ud800", b"\x00", b"1e999", b"9" * 5000, b"null", b"{}", b"[]"),
+    *(b'"', b"{", b"}", b"[" * 2000, b'{"a":' * 150, b"\xef\xbb\xbf", b"-", b"1e-9999", b"NaN"),
+]
+
+
+def _other(value: Any, rng: random.Random) -> Any:
+    """The value with one part of it replaced, removed or added."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        changed, key = dict(value), rng.choice(list(value))
+        what = rng.random()
+        if what < 0.1:
+            del changed[key]
+        elif what < 0.2:
+            changed[str(rng.choice(_VALUES))] = rng.choice(_VALUES)
+        else:
+            changed[key] = _other(value[key], rng)
+        return changed
+    if isinstance(value, list) and value and rng.random() < 0.8:
+        at = rng.randrange(len(value))
+        return [*value[:at], _other(value[at], rng), *value[at + rng.randrange(2) :]]
+    return rng.choice(_VALUES)
+
+
+def _spoiled(data: bytes, rng: random.Random) -> bytes:
+    """The bytes with some of them replaced, removed or added."""
+    at = rng.randrange(len(data) + 1)
+    end = min(len(data), at + rng.choice((0, 1, 1, 2, 10)))
+    piece = rng.choice((b"", rng.randbytes(1), rng.choice(_PIECES), data[at:end] * 2))
+    return data[:at] + piece + (b"" if rng.random() < 0.1 else data[end:])
+
+
+def mutated(document: Any, rng: random.Random) -> bytes:
+    """What somebody may have written in place of the document, or of the bytes."""
+    if not isinstance(document, bytes):
+        for _ in range(rng.choice((0, 1, 1, 2))):
+            document = _other(document, rng)
+        document = json.dumps(document, ensure_ascii=rng.random() < 0.5).encode()
+    for _ in range(rng.choice((0, 0, 1, 1, 3))):
+        document = _spoiled(document, rng)
+    return bytes(document)
+
+
+def fuzz(count: int, seed: int) -> Counter[str]:
+    """How many of so many documents could be read, by kind. Raises what is no typed error."""
+    rng = random.Random(seed)
+    kinds = list(READERS)
+    good: Counter[str] = Counter()
+    for number in range(count):
+        kind = kinds[number % len(kinds)]
+        document, read = READERS[kind]
+        data = mutated(document, rng)
+        try:
+            read(data)
+        except JetsparkError:
+            continue
+        except BaseException as error:
+            error.add_note(f"{kind}, number {number} of seed {seed}: {data[:2000]!r}")
+            raise
+        good[kind] += 1
+    return good
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=1_000_000)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
+    given = parser.parse_args()
+    print(f"seed {given.seed}", flush=True)
+    good = fuzz(given.count, given.seed)
+    print(f"{given.count:,} documents, {good.total():,} read, the others were typed errors")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
