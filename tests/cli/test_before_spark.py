@@ -229,7 +229,7 @@ path = "{tmp_path}/{path}"
 
 _MARKS = {
     "delta": "_delta_log/00000000000000000000.json",
-    "iceberg": "metadata/version-hint.text",
+    "iceberg": "metadata/v1.metadata.json",
     "parquet": "_spark_metadata/0",
     "checkpoint": "offsets/0",
 }
