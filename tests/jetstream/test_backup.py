@@ -24,6 +24,7 @@ from tests.support.raw_client import RawClient
 from tests.support.s2 import decompress, entries
 
 from jetspark import blocking
+from jetspark.bulk.backup import open_backup
 from jetspark.errors import (
     APIError,
     BackupError,
@@ -1388,3 +1389,18 @@ def test_the_blocking_client_calls_progress_in_the_callers_thread(
         with blocking.connect(make_server().url) as third:
             info = third.jetstream().restore_stream(tmp_path / "b")
         assert info.state.messages == 5
+
+
+async def test_a_cut_archive_has_the_same_reason_for_everybody(
+    js: JetStream, filled: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "b"
+    await js.backup_stream(filled, folder)
+    archive = (folder / "stream.tar.s2").read_bytes()
+    (folder / "stream.tar.s2").write_bytes(archive[: len(archive) // 2])
+    with pytest.raises(BackupError) as verified:
+        verify_backup(folder)
+    with pytest.raises(BackupError) as opened:
+        open_backup(folder)
+    assert str(verified.value) == str(opened.value)
+    assert f"has {len(archive) // 2} bytes and not {len(archive)}" in str(opened.value)

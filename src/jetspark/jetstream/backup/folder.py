@@ -210,6 +210,8 @@ def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
     scan = ArchiveScan()
     try:
         with opened_file(folder, ARCHIVE) as file:
+            metadata.check_size(file.seek(0, os.SEEK_END))  # the same reason as from `open_backup`
+            file.seek(0)
             while piece := file.read(_READ):
                 scan.feed(piece)
             scan.finish()
