@@ -26,6 +26,7 @@ STREAM_EXISTS_RESTORE: Final = 10130
 CONSUMER_EXISTS: Final = 10148
 CONSUMER_DOES_NOT_EXIST: Final = 10149
 TOO_MANY_REQUESTS: Final = 10167
+API_LEVEL_TOO_LOW: Final = 10185
 
 # -- publishing --------------------------------------------------------------------------------
 

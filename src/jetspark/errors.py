@@ -12,7 +12,7 @@
      │   ├─ BadPayloadError(TypeError)     a payload that is not bytes-like
      │   ├─ NKeyError                      a text that is not the NKey that it should be
      │   ├─ BadNameError                   a stream, consumer or bucket name against ADR-6
-     │   └─ UnsupportedByServerError       "needs server >= x", raised before anything is sent
+     │   └─ UnsupportedByServerError       "needs server >= x": nothing was done
      ├─ ConnectionFailure                  the link to the server
      │   ├─ ConnectionClosedError          ErrConnectionClosed
      │   │   └─ ConnectionLostError        also ErrTimeout: no server is left to try
@@ -205,9 +205,10 @@ class BadNameError(ConfigError):
 
 
 class UnsupportedByServerError(ConfigError):
-    """The connected server is too old for a feature, or too new; nothing was sent.
+    """The server is too old for a feature, or too new; nothing was sent, or the server refused it.
 
-    `needs`: the oldest version that has it ("2.11"), or the first without it ("< 2.14").
+    `needs`: the oldest version that has it ("2.11"), or the first without it ("< 2.14"). `server`:
+    its version; "older" for one behind a domain or an API prefix.
     """
 
     def __init__(self, feature: str, needs: str, server: str) -> None:

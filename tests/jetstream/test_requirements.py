@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.js_peer import cache
 
-from jetspark.errors import UnsupportedByServerError
+from jetspark import blocking
+from jetspark.errors import StreamNotFoundError, UnsupportedByServerError
+from jetspark.full_client import connect
 from jetspark.jetstream.documents import ConsumerConfig, Source, StreamConfig
 from jetspark.jetstream.documents.document import field_names
 from jetspark.jetstream.requirements import (
+    API_LEVELS,
     CONSUMER_FIELDS,
     SOURCE_FIELDS,
     STREAM_FIELDS,
@@ -20,17 +27,24 @@ from jetspark.wire.documents import ServerInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.conftest import MakeServer
 
     from jetspark.full_client import Client, JetStream
+    from jetspark.server import NatsServer
 
 OLD = ServerInfo(version="2.9.10")
 NEW = ServerInfo(version="2.15.1")
+LEVEL = "Nats-Required-Api-Level"
 
 
 def test_requirement_tables_name_existing_fields() -> None:
     assert STREAM_FIELDS.keys() <= set(field_names(StreamConfig))
     assert SOURCE_FIELDS.keys() <= set(field_names(Source))
     assert CONSUMER_FIELDS.keys() <= set(field_names(ConsumerConfig))
+    for table in (STREAM_FIELDS, SOURCE_FIELDS, CONSUMER_FIELDS):
+        assert set(table.values()) <= API_LEVELS.keys()
 
 
 @pytest.mark.parametrize("name", STREAM_FIELDS)
@@ -102,3 +116,94 @@ async def test_this_server_keeps_every_field_that_is_not_refused(
         with pytest.raises(UnsupportedByServerError):
             await js.create_stream(options)
         assert nc.stats.out_msgs == sent
+
+
+# -- API levels (ADR-44) ---------------------------------------------------------------------------
+
+
+async def test_requests_say_which_api_level_they_need(
+    nats_server: NatsServer, tmp_path: Path, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")
+    later = datetime.now(UTC) + timedelta(hours=1)
+    async with connect(nats_server.url) as nc, nc.subscribe("$JS.API.>") as calls:
+        await nc.flush()
+        js = nc.jetstream()
+        await js.create_stream(name="PLAIN", subjects=["p"])
+        await js.create_stream(name="S", subjects=["s"], allow_batched=True)
+        await js.update_stream(name="S", description="the update sends allow_batched, too")
+        consumer = await js.create_consumer(
+            "S",
+            durable_name="c",
+            priority_groups=["g"],
+            priority_policy="pinned_client",
+            priority_timeout=timedelta(seconds=60),
+        )
+        await js.pause_consumer("S", "c", later)
+        await js.reset_consumer("S", "c")
+        await consumer.unpin("g")
+        await js.backup_stream("S", tmp_path / "backup")
+        await js.delete_stream("S")
+        await js.restore_stream(tmp_path / "backup")
+        levels = {}
+        while calls.pending_msgs:
+            msg = await calls.next(1)
+            if msg.headers is not None:
+                levels[msg.subject.removeprefix("$JS.API.")] = msg.headers[LEVEL]
+        assert nc.server_info is not None
+        newest = nc.server_info.at_least(2, 15)
+    assert levels == {
+        "STREAM.CREATE.S": "4",
+        "STREAM.UPDATE.S": "4",
+        "CONSUMER.CREATE.S.c": "1",
+        "CONSUMER.PAUSE.S.c": "1",
+        "CONSUMER.INFO.S.c": "4",  # before the reset
+        "CONSUMER.RESET.S.c": "4",
+        "CONSUMER.UNPIN.S.c": "1",
+        "STREAM.RESTORE.S": "5" if newest else "4",  # 2.15 makes backups of another form
+    }
+
+
+DOMAIN = "jetstream { domain: hub, strict: false }"
+
+
+async def test_a_server_behind_a_domain_refuses_what_it_would_ignore(
+    make_server: MakeServer,
+) -> None:
+    old = cache() / "servers" / "2.12" / "nats-server"
+    if not os.access(old, os.X_OK):
+        pytest.skip("no nats-server 2.12 in the cache: python scripts/servers.py 2.12")
+    url = make_server(DOMAIN, binary=old).url
+    async with connect(url) as nc:
+        js = nc.jetstream(domain="hub")  # so its version is not known
+        await js.create_stream(name="PLAIN", subjects=["p"], allow_atomic=True)
+        await js.create_consumer("PLAIN", durable_name="c")
+        needs = r"^{} needs nats-server >= 2\.14; this server is older\.$"
+        with pytest.raises(UnsupportedByServerError, match=needs.format("allow_batched")) as caught:
+            await js.create_stream(name="S", subjects=["s"], allow_batched=True)
+        assert (caught.value.needs, caught.value.server) == ("2.14", "older")
+        with pytest.raises(UnsupportedByServerError, match=needs.format("allow_batched")):
+            await asyncio.to_thread(create_blocking, url)
+        with pytest.raises(StreamNotFoundError):
+            await js.stream_info("S")
+        with pytest.raises(UnsupportedByServerError, match=needs.format("allow_batched")):
+            await js.update_stream(name="PLAIN", allow_batched=True)
+        with pytest.raises(UnsupportedByServerError, match=needs.format("resetting a consumer")):
+            await js.reset_consumer("PLAIN", "c")
+
+
+async def test_a_server_behind_a_domain_takes_what_it_has(
+    make_server: MakeServer, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")
+    async with connect(make_server(DOMAIN).url) as nc:
+        js = nc.jetstream(domain="hub")
+        made = await js.create_stream(name="S", subjects=["s"], allow_batched=True)
+        assert made.config.allow_batched
+        await js.create_consumer("S", durable_name="c")
+        assert (await js.reset_consumer("S", "c")).name == "c"
+
+
+def create_blocking(url: str) -> None:
+    with blocking.connect(url) as bc:
+        bc.jetstream(domain="hub").create_stream(name="S", subjects=["s"], allow_batched=True)

@@ -7,17 +7,19 @@ prefix those of the connection's options apply, which a context of the `nats` co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from jetspark.err_codes import NOT_ENABLED
+from jetspark.err_codes import API_LEVEL_TOO_LOW, NOT_ENABLED
 from jetspark.errors import (
+    APIError,
     ConfigError,
     JetsparkError,
     JetStreamNotEnabledError,
     NoRespondersError,
 )
 from jetspark.jetstream import api_trace
+from jetspark.jetstream.requirements import API_LEVELS, Requirement
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import encode_document
 from jetspark.wire.js_api import (
@@ -31,6 +33,8 @@ from jetspark.wire.js_api import (
 if TYPE_CHECKING:
     from jetspark.client.client import Client
     from jetspark.wire.documents import ServerInfo
+
+_REQUIRED_LEVEL: Final = "Nats-Required-Api-Level"
 
 
 class Api:
@@ -62,31 +66,47 @@ class Api:
         self.trace = trace
 
     async def call(
-        self, call: Call, body: Mapping[str, Any] | None = None, /, **names: str
+        self,
+        call: Call,
+        body: Mapping[str, Any] | None = None,
+        needs: Sequence[Requirement] = (),
+        /,
+        **names: str,
     ) -> dict[str, Any]:
-        """One API call: its answer without the envelope.
+        """One API call: its answer without the envelope. `needs`: what the server must have.
 
-        Raises BadNameError before anything is sent, the typed error of the answer, JetStreamError
+        Raises BadNameError before anything is sent, UnsupportedByServerError when the server
+        answers that its API level is too low, the typed error of the answer, JetStreamError
         for an answer that cannot be read, JetStreamNotEnabledError without responders, and what
         `Client.request` raises.
         """
         payload = b"" if body is None else encode_document(body)
         subject = subject_of(self.prefix, call, names)
-        answer = await self.request(subject, payload, question=call.question)
-        return parse_answer(call, answer, names)
+        newest = max(needs, default=None)
+        level = 0 if newest is None else API_LEVELS[newest.version]
+        answer = await self.request(subject, payload, question=call.question, level=level)
+        try:
+            return parse_answer(call, answer, names)
+        except APIError as error:
+            if newest is None or error.err_code != API_LEVEL_TOO_LOW:
+                raise
+            raise newest.lacking("older") from None
 
-    async def request(self, subject: str, payload: bytes, *, question: bool = False) -> bytes:
+    async def request(
+        self, subject: str, payload: bytes, *, question: bool = False, level: int = 0
+    ) -> bytes:
         """One request to a full subject; returns the response unparsed.
 
-        A `question` is sent again on the next link when the link is lost meanwhile.
-
+        A `question` is sent again on the next link when the link is lost meanwhile. `level`: the
+        API level that the server must have (ADR-44).
 
         Raises JetStreamNotEnabledError without responders, and what `Client.request` raises.
         """
         self.note_request(subject, payload)
         send = self.client.ask if question else self.client.request
         try:
-            reply = await send(subject, payload, timeout=self.timeout)
+            headers = {_REQUIRED_LEVEL: str(level)} if level else None
+            reply = await send(subject, payload, timeout=self.timeout, headers=headers)
         except JetsparkError as error:
             if self.trace:
                 api_trace.trace_failure(subject, error)

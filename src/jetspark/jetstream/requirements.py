@@ -2,17 +2,40 @@
 
 Servers before 2.12 ignore unknown fields: the stream would be created without what was wanted. The
 connected server's version is compared. Behind a domain or an imported API another server answers,
-whose version is unknown, so nothing is checked.
+whose version is unknown. So the request also says which API level it needs (ADR-44): a server
+from 2.12 on that has a lower one refuses it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jetspark.errors import ConfigError, UnsupportedByServerError
 from jetspark.timestamps import NANOSECONDS, ns_from_now
 from jetspark.wire.documents import ServerInfo
+
+API_LEVELS: Final[Mapping[tuple[int, int], int]] = {
+    (2, 10): 0,
+    (2, 11): 1,
+    (2, 12): 2,  # 3 in later patches
+    (2, 14): 4,
+    (2, 15): 5,
+}
+"""The API level of each version's first release."""
+
+
+class Requirement(NamedTuple):
+    """A feature, and the first version that has it. The greatest one needs the newest server."""
+
+    version: tuple[int, int]
+    feature: str
+
+    def lacking(self, server: str) -> UnsupportedByServerError:
+        """The error for a server that is too old: its version, or what is known of it."""
+        major, minor = self.version
+        return UnsupportedByServerError(self.feature, f"{major}.{minor}", server)
+
 
 STREAM_FIELDS: Final[Mapping[str, tuple[int, int]]] = {
     "compression": (2, 10),
@@ -50,13 +73,7 @@ _AS_WITHOUT: Final = ("none", "default")  # the same as not given
 def check_stream(wire: Mapping[str, Any], server: ServerInfo | None) -> None:
     """Raises UnsupportedByServerError for what the server would ignore, ConfigError for a marker
     that would be gone at once."""
-    needs = list(_needs(wire, STREAM_FIELDS, ""))
-    for source in [wire.get("mirror"), *(wire.get("sources") or [])]:
-        if source:
-            needs += _needs(source, SOURCE_FIELDS, "a source's ")
-    if (wire.get("placement") or {}).get("preferred"):
-        needs.append(("placement's preferred", (2, 11)))
-    _check(needs, server)
+    _check(stream_needs(wire), server)
     if isinstance(marker_ttl := wire.get("subject_delete_marker_ttl"), int):
         ns_from_now("subject_delete_marker_ttl", marker_ttl / NANOSECONDS)
 
@@ -67,29 +84,52 @@ def check_consumer(wire: Mapping[str, Any], server: ServerInfo | None) -> None:
     threshold = wire.get("inactive_threshold")
     if isinstance(threshold, int) and threshold < 0:
         raise ConfigError("inactive_threshold cannot be negative.")
+    _check(consumer_needs(wire), server)
+
+
+def check_feature(
+    feature: str, version: tuple[int, int], server: ServerInfo | None
+) -> list[Requirement]:
+    """What a request for it needs.
+
+    Raises UnsupportedByServerError when the server is known, and older than `version`.
+    """
+    needs = [Requirement(version, feature)]
+    _check(needs, server)
+    return needs
+
+
+def stream_needs(wire: Mapping[str, Any]) -> list[Requirement]:
+    """What a stream's configuration needs."""
+    needs = list(_needs(wire, STREAM_FIELDS, ""))
+    for source in [wire.get("mirror"), *(wire.get("sources") or [])]:
+        if source:
+            needs += _needs(source, SOURCE_FIELDS, "a source's ")
+    if (wire.get("placement") or {}).get("preferred"):
+        needs.append(Requirement((2, 11), "placement's preferred"))
+    return needs
+
+
+def consumer_needs(wire: Mapping[str, Any]) -> list[Requirement]:
+    """What a consumer's configuration needs."""
     needs = list(_needs(wire, CONSUMER_FIELDS, ""))
     if wire.get("priority_policy") == "prioritized":
-        needs.append(("priority_policy 'prioritized'", (2, 12)))
-    _check(needs, server)
-
-
-def check_feature(feature: str, version: tuple[int, int], server: ServerInfo | None) -> None:
-    """Raises UnsupportedByServerError when the server is known, and older than `version`."""
-    _check([(feature, version)], server)
+        needs.append(Requirement((2, 12), "priority_policy 'prioritized'"))
+    return needs
 
 
 def _needs(
     wire: Mapping[str, Any], table: Mapping[str, tuple[int, int]], where: str
-) -> Iterator[tuple[str, tuple[int, int]]]:
+) -> Iterator[Requirement]:
     for name, version in table.items():
         value = wire.get(name)
         if value and value not in _AS_WITHOUT:
-            yield where + name, version
+            yield Requirement(version, where + name)
 
 
-def _check(needs: list[tuple[str, tuple[int, int]]], server: ServerInfo | None) -> None:
+def _check(needs: list[Requirement], server: ServerInfo | None) -> None:
     if server is None:
         return
-    for name, (major, minor) in needs:
-        if not server.at_least(major, minor):
-            raise UnsupportedByServerError(name, f"{major}.{minor}", server.version)
+    for need in needs:
+        if not server.at_least(*need.version):
+            raise need.lacking(server.version)

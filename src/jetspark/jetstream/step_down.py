@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from jetspark.arguments import checked
 from jetspark.jetstream.api import Api
@@ -24,8 +24,7 @@ class StepDownCalls:
         Raises APIError on a server that is not clustered, UnsupportedByServerError,
         StreamNotFoundError, and as every API call (see `JetStream`).
         """
-        body = self._placement(preferred)
-        await self._api.call(js_api.STREAM_LEADER_STEPDOWN, body, stream=stream)
+        await self._step_down(js_api.STREAM_LEADER_STEPDOWN, preferred, stream=stream)
 
     async def consumer_leader_stepdown(
         self, stream: str, name: str, *, preferred: str | None = None
@@ -35,11 +34,13 @@ class StepDownCalls:
         Raises APIError on a server that is not clustered, UnsupportedByServerError,
         StreamNotFoundError, ConsumerNotFoundError, and as every API call (see `JetStream`).
         """
-        body = self._placement(preferred)
-        await self._api.call(js_api.CONSUMER_LEADER_STEPDOWN, body, stream=stream, consumer=name)
+        call = js_api.CONSUMER_LEADER_STEPDOWN
+        await self._step_down(call, preferred, stream=stream, consumer=name)
 
-    def _placement(self, preferred: str | None) -> dict[str, Any] | None:
+    async def _step_down(self, call: js_api.Call, preferred: str | None, **names: str) -> None:
         if preferred is None:
-            return None
-        check_feature("a preferred leader", _PREFERRED_SINCE, self._api.server)
-        return {"placement": {"preferred": preferred}}
+            await self._api.call(call, **names)
+        else:
+            needs = check_feature("a preferred leader", _PREFERRED_SINCE, self._api.server)
+            body = {"placement": {"preferred": preferred}}
+            await self._api.call(call, body, needs, **names)

@@ -21,7 +21,7 @@ import inspect
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -38,6 +38,7 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup.folder import BackupProgress, BackupWriter, StreamBackup
+from jetspark.jetstream.requirements import Requirement
 from jetspark.jetstream.streams.info import stream_info
 from jetspark.subjects import check_name
 from jetspark.timestamps import Seconds
@@ -72,7 +73,13 @@ def to_begin(api: Api, timeout: Seconds | None, default: float) -> float:
 
 
 async def long_call(
-    api: Api, seconds: float, what: str, call: js_api.Call, request: Any, stream: str
+    api: Api,
+    seconds: float,
+    what: str,
+    call: js_api.Call,
+    request: Any,
+    stream: str,
+    needs: Sequence[Requirement] = (),
 ) -> dict[str, Any]:
     """An API call with a timeout of so many seconds.
 
@@ -84,7 +91,7 @@ async def long_call(
     client = api.client
     lost = asyncio.Event()
     listener = client.listen(client.new_inbox(), lambda frame: None, on_disconnect=lost.set)
-    answer = asyncio.ensure_future(slow.call(call, request, stream=stream))
+    answer = asyncio.ensure_future(slow.call(call, request, needs, stream=stream))
     losing = asyncio.ensure_future(lost.wait())
     try:
         await asyncio.wait({answer, losing}, return_when=asyncio.FIRST_COMPLETED)

@@ -35,7 +35,6 @@ from jetspark.errors import (
     NameInUseError,
     NoRespondersError,
     RequestTimeoutError,
-    UnsupportedByServerError,
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup.backup import (
@@ -51,7 +50,7 @@ from jetspark.jetstream.backup.left_over import LeftOver
 from jetspark.jetstream.documents import StreamConfig, StreamInfo, UnnamedStreamOptions
 from jetspark.jetstream.documents.configuration import config_to_wire
 from jetspark.jetstream.documents.document import from_wire
-from jetspark.jetstream.requirements import check_stream
+from jetspark.jetstream.requirements import Requirement, check_feature, check_stream, stream_needs
 from jetspark.jetstream.streams.calls import StreamConfigLike
 from jetspark.jetstream.streams.overlap import naming_the_other
 from jetspark.timestamps import Seconds
@@ -121,12 +120,12 @@ class RestoreCalls:
         name = backup.stream
         if backup.removed:
             logger.warning("%s", lacking(name, backup.state.messages, backup.messages))
-        wire = self._config(backup, config, options)
+        wire, needs = self._config(backup, config, options)
         request = {"config": wire, "state": backup.document["state"]}
         left_over = LeftOver(self._api, backup, wire)
         try:
             answer = await long_call(
-                self._api, within, "the restore", js_api.STREAM_RESTORE, request, name
+                self._api, within, "the restore", js_api.STREAM_RESTORE, request, name, needs
             )
         except NameInUseError as error:
             raise await left_over.explained(error) from None
@@ -149,7 +148,7 @@ class RestoreCalls:
 
     def _config(
         self, backup: StreamBackup, config: StreamConfigLike | None, options: UnnamedStreamOptions
-    ) -> dict[str, Any]:
+    ) -> tuple[dict[str, Any], list[Requirement]]:
         wire = {**backup.document["config"], **config_to_wire(StreamConfig, config, options)}
         if wire.get("name") != backup.stream:
             raise ConfigError(
@@ -158,11 +157,11 @@ class RestoreCalls:
         metadata = wire.pop("metadata", None) or {}
         if kept := {key: value for key, value in metadata.items() if not key.startswith(_DYNAMIC)}:
             wire["metadata"] = kept
-        server = self._api.server
-        check_stream(wire, server)
-        if backup.is_message_list and server is not None and not server.at_least(2, 15):
-            raise UnsupportedByServerError("A backup made by 2.15", "2.15", server.version)
-        return wire
+        check_stream(wire, self._api.server)
+        needs = stream_needs(wire)
+        if backup.is_message_list:
+            needs += check_feature("A backup made by 2.15", (2, 15), self._api.server)
+        return wire, needs
 
     def _check_whole(self, backup: StreamBackup, info: StreamInfo) -> None:
         # To an old server an archive that ends between two files is complete.

@@ -33,7 +33,7 @@ from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo, ConsumerO
 from jetspark.jetstream.documents.configuration import Configuration, config_to_wire
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.paging import Paged
-from jetspark.jetstream.requirements import check_consumer
+from jetspark.jetstream.requirements import check_consumer, consumer_needs
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.wire import js_api
 from jetspark.wire.status import CONFLICT
@@ -203,11 +203,10 @@ class ConsumerCalls:
         body: dict[str, Any] = {"stream_name": stream, "config": wire}
         if self._api.server is None or self._knows_actions():  # older ones ignore it
             body["action"] = action
-        name = _name_of(wire)
+        name, needs = _name_of(wire), consumer_needs(wire)
         if name is None:
-            return _to_info(
-                await self._api.call(js_api.CONSUMER_CREATE_UNNAMED, body, stream=stream)
-            )
+            call = js_api.CONSUMER_CREATE_UNNAMED
+            return _to_info(await self._api.call(call, body, needs, stream=stream))
         # With the name in the subject, the server wants it in the configuration too.
         wire.setdefault("name", name)
         call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": name}
@@ -216,7 +215,7 @@ class ConsumerCalls:
             # With the filter in the subject, permissions can be given by filter. With wildcards
             # the subject would not be valid for publishing (in pedantic mode).
             call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": single}
-        return _to_info(await self._api.call(call, body, **names))
+        return _to_info(await self._api.call(call, body, needs, **names))
 
 
 async def create_ephemeral(
@@ -230,7 +229,7 @@ async def create_ephemeral(
     wire = {**_checked(api, stream, config, {}), "name": name}
     body = {"stream_name": stream, "config": wire}
     call = js_api.CONSUMER_CREATE_UNNAMED._replace(question=True)
-    return _to_info(await api.call(call, body, stream=stream))
+    return _to_info(await api.call(call, body, consumer_needs(wire), stream=stream))
 
 
 _DEFAULTS = {"ack_policy": "explicit"}

@@ -45,6 +45,7 @@ async def pause_consumer(api: Api, stream: str, name: str, until: datetime | Non
             body["pause_until"] = text_of_time(to_timestamp(until))
         except (TypeError, ValueError) as error:
             raise ConfigError(f"until: {error}.") from None
-    check_feature("pausing a consumer", _SINCE, api.server)
-    answer = await api.call(js_api.CONSUMER_PAUSE, body, stream=stream, consumer=name)
+    needs = check_feature("pausing a consumer", _SINCE, api.server)
+    names = {"stream": stream, "consumer": name}
+    answer = await api.call(js_api.CONSUMER_PAUSE, body, needs, **names)
     return from_wire(PauseState, answer)

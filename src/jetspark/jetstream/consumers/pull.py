@@ -147,12 +147,11 @@ class PullConsumer(Consumer):
         UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError, and as every API
         call (see `JetStream`).
         """
-        check_feature("unpin", GROUPS_SINCE, self._api.server)
+        needs = check_feature("unpin", GROUPS_SINCE, self._api.server)
         if self.cached_info.config.priority_policy != PriorityPolicy.PINNED_CLIENT:
             raise ConfigError("unpin needs a consumer with priority_policy 'pinned_client'.")
-        await self._api.call(
-            js_api.CONSUMER_UNPIN, {"group": group}, stream=self.stream, consumer=self.name
-        )
+        names = {"stream": self.stream, "consumer": self.name}
+        await self._api.call(js_api.CONSUMER_UNPIN, {"group": group}, needs, **names)
 
     @property
     def _acks(self) -> bool:

@@ -38,9 +38,10 @@ async def reset_consumer(
     api: Api, stream: str, name: str, seq: StreamSequence | None
 ) -> ConsumerInfo:
     """Raises as `ResetCalls.reset_consumer`."""
-    check_feature("resetting a consumer", _SINCE, api.server)
+    needs = check_feature("resetting a consumer", _SINCE, api.server)
     names = {"stream": stream, "consumer": name}
     body = None if seq is None else {"seq": seq}
-    # The consumer itself answers a reset: for one that does not exist, the call would time out.
-    await api.call(js_api.CONSUMER_INFO, **names)
-    return from_wire(ConsumerInfo, await api.call(js_api.CONSUMER_RESET, body, **names))
+    # The consumer itself answers a reset: for one that does not exist, or on a server that has no
+    # resets, the call would time out.
+    await api.call(js_api.CONSUMER_INFO, None, needs, **names)
+    return from_wire(ConsumerInfo, await api.call(js_api.CONSUMER_RESET, body, needs, **names))

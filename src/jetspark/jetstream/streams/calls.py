@@ -24,7 +24,7 @@ from jetspark.jetstream.documents import StreamConfig, StreamInfo, StreamOptions
 from jetspark.jetstream.documents.configuration import Configuration, config_to_wire, given
 from jetspark.jetstream.documents.document import from_wire
 from jetspark.jetstream.paging import Paged
-from jetspark.jetstream.requirements import check_stream
+from jetspark.jetstream.requirements import check_stream, stream_needs
 from jetspark.jetstream.streams.overlap import naming_the_other
 from jetspark.kinds import StreamSequence
 from jetspark.subjects import check_name, check_subscribe_subject
@@ -178,7 +178,8 @@ class StreamCalls:
 
     async def _send_config(self, call: js_api.Call, name: str, wire: dict[str, Any]) -> StreamInfo:
         try:
-            return _stream_info(await self._api.call(call, wire, stream=name))
+            needs = stream_needs(wire)
+            return _stream_info(await self._api.call(call, wire, needs, stream=name))
         except APIError as error:
             raise await naming_the_other(self._api, error, wire) from None
 

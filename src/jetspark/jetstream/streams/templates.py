@@ -18,7 +18,7 @@ from jetspark.jetstream.documents import StreamConfig, UnnamedStreamOptions
 from jetspark.jetstream.documents.configuration import config_to_wire
 from jetspark.jetstream.documents.document import Document, from_wire
 from jetspark.jetstream.paging import Paged
-from jetspark.jetstream.requirements import check_stream
+from jetspark.jetstream.requirements import check_stream, stream_needs
 from jetspark.jetstream.streams.calls import StreamConfigLike
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.wire import js_api
@@ -68,9 +68,9 @@ class TemplateCalls:
             check_subscribe_subject(subject)
         check_stream(wire, self._api.server)
         body = {"name": name, "config": wire, "max_streams": max_streams}
-        return from_wire(
-            StreamTemplateInfo, await self._api.call(js_api.TEMPLATE_CREATE, body, template=name)
-        )
+        needs = stream_needs(wire)
+        answer = await self._api.call(js_api.TEMPLATE_CREATE, body, needs, template=name)
+        return from_wire(StreamTemplateInfo, answer)
 
     async def template_info(self, name: str) -> StreamTemplateInfo:
         """A template and the names of its streams.
