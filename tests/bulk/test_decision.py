@@ -18,6 +18,7 @@ from jetspark.bulk.decision import (
     encode_decision,
 )
 from jetspark.bulk.encoded_messages import pack, unpack
+from jetspark.errors import DocumentError
 
 if TYPE_CHECKING:
     from jetspark.bulk.encoded_messages import EncodedMessage
@@ -58,5 +59,5 @@ def test_marker_keeps_its_stored_form() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}", PACKED, STORED[:-1]])
 def test_what_is_no_decision_is_an_error(data: bytes) -> None:
-    with pytest.raises(msgspec.MsgspecError):
+    with pytest.raises(DocumentError):
         decode_decision(data)

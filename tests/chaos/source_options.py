@@ -45,6 +45,7 @@ from jetspark.spark.sole_reading import SOLE_READER
 from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.subjects import subject_matches
 from jetspark.wire import frames
+from jetspark.wire.events import MessageFrame
 
 _DIES = 0.06
 """How likely a process dies after a step."""
@@ -333,7 +334,10 @@ class Cell:
         for _ in range(self._rng.randrange(4)):
             pull = b'{"batch": 1, "no_wait": true}'
             link.send(frames.pub(f"$JS.API.CONSUMER.MSG.NEXT.{self._name}.taker", pull, inbox))
-            (frame,) = link.messages(time.monotonic() + 10)
+            arrived: list[MessageFrame] = []
+            while not arrived:
+                arrived = link.messages(time.monotonic() + 10)
+            (frame,) = arrived
             if frame.reply:
                 link.request(frame.reply.decode(), b"+ACK", 10)
                 self._taken.add(int(frame.reply.split(b".")[5]))

@@ -25,6 +25,10 @@ _INFO = {
     "stream_name": "S",
     "name": "c",
     "created": "2026-01-01T00:00:00Z",
+    "config": {"ack_policy": "explicit"},
+    "delivered": {"consumer_seq": 0, "stream_seq": 0},
+    "ack_floor": {"consumer_seq": 0, "stream_seq": 0},
+    "num_pending": 0,
 }
 
 
