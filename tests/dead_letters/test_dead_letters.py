@@ -171,7 +171,30 @@ async def test_a_message_that_is_no_letter_is_reported_and_left_out(
     await orders.give_up("eu")
     await orders.dead.move()
     assert await orders.dead.replay(to=orders.subject("again")) == (1, 0, 0)
-    assert "Message 1 is no dead letter" in str(reports[0])
+    why = "Message 1 is no dead letter: it has no header Dead-Letter-Reason."
+    assert str(reports[0]) == why
+
+
+async def test_letters_are_not_replayed_to_letters_or_to_the_server(
+    js: JetStream, orders: Orders
+) -> None:
+    await orders.give_up("eu")
+    await orders.dead.move()
+    (letter,) = await orders.dead.letters().all()
+    dead = orders.dead.name
+    advisory = f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{orders.name}.worker"
+    own = (await js.get_msg(dead, letter.seq)).subject
+    for to in (own, f"_dead.{dead}.foo", "_dead.OTHER.a.b.c", advisory):
+        with pytest.raises(ConfigError, match=r"Messages are not replayed to .* a stream that"):
+            await orders.dead.replay(to=to)
+        with pytest.raises(ConfigError, match="Messages are not replayed to"):
+            await orders.dead.replay_letter(letter, to=to)
+    # A letter that was given up itself: in its own place it would be no letter any more.
+    with pytest.raises(ConfigError, match="a subject of dead letters"):
+        await orders.dead.replay_letter(dataclasses.replace(letter, subject=own))
+    assert await orders.dead.letters().all() == [letter]
+    assert (await js.stream_info(dead)).state.last_seq == letter.seq
+    assert await orders.dead.waiting() == 0
 
 
 async def test_a_replay_that_fails_leaves_the_letters(orders: Orders) -> None:

@@ -11,6 +11,7 @@ from jetspark.dead_letters.letter import (
     ADVISORIES,
     KINDS,
     DeadLetter,
+    check_replay_subject,
     filter_subject,
     read_letter,
     replayed_headers,
@@ -176,11 +177,13 @@ class DeadLetters:
         message is not in the stream any more (taken from a work queue, or purged) is reported and
         stays: nobody can tell whether it is done with.
 
-        Raises NoStreamResponseError when no stream takes a message, other errors as `publish`, and
-        as `letters`; the letters from there on are untouched.
+        Raises ConfigError for a subject of dead letters, or of the server when it is `to`;
+        NoStreamResponseError when no stream takes a message, other errors as `publish`, and as
+        `letters`; the letters from there on are untouched.
         """
         if to is not None:
             check_publish_subject(to)
+            check_replay_subject(to)
         replayed = skipped = unproven = 0
         letters = self.letters(stream=stream, consumer=consumer, subject=subject, reason=reason)
         async for letter in letters:
@@ -201,8 +204,8 @@ class DeadLetters:
     ) -> None:
         """`replay` for one letter.
 
-        Raises MessageNotFoundError when it has no payload, NotStoredError when its message was
-        stored before and is not there now, and as `publish`.
+        Raises MessageNotFoundError when it has no payload, ConfigError as `replay`, NotStoredError
+        when its message was stored before and is not there now, and as `publish`.
         """
         if letter.subject is None or letter.missing is not None:
             raise MessageNotFoundError(
@@ -212,6 +215,7 @@ class DeadLetters:
                 f"Letter {letter.seq} has no payload: the message is {letter.missing or 'gone'}.",
             )
         subject = to or letter.subject
+        check_replay_subject(subject, own=to is None)
         msg_id = f"{self.name}.{text_of_time(self._info.created)}.{letter.seq}.{subject}"
         ack = await self._js.publish(
             subject, letter.data, headers=replayed_headers(letter), msg_id=msg_id

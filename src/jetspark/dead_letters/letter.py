@@ -14,11 +14,12 @@ from typing import Final
 
 import msgspec
 
-from jetspark.errors import BadHeaderError, JetStreamError
+from jetspark.errors import BadHeaderError, ConfigError, JetStreamError, shown
 from jetspark.jetstream.documents import StoredMsg, StreamConfig
 from jetspark.jetstream.event_documents import MaxDeliverEvent, TerminatedEvent
 from jetspark.jetstream.events.kinds import event_subjects
 from jetspark.jetstream.exact_times import text_of_time, timestamp_of_text
+from jetspark.subjects import subject_matches
 from jetspark.wire.headers import Headers, forwarded
 
 ADVISORIES: Final = "_ADVISORIES"
@@ -94,6 +95,21 @@ def letters_subject(name: str) -> str:
     return f"_dead.{name}.>"
 
 
+def check_replay_subject(subject: str, *, own: bool = False) -> None:
+    """Raise ConfigError where a replayed message would be no message of a stream. `own`: its own.
+
+    Among letters it would be no letter. On a subject of the server it would be a request or an
+    advisory; only what was stored there may go back.
+    """
+    of_letters = subject_matches(letters_subject("*"), subject)
+    if of_letters or (not own and subject_matches("$JS.>", subject)):
+        whose = "dead letters" if of_letters else "the server"
+        raise ConfigError(
+            f"Messages are not replayed to {shown(subject)}, a subject of {whose}: replay them to "
+            "a subject of a stream that processes them."
+        )
+
+
 def letter_subject(name: str, death: Death) -> str:
     """The subject of the letter that belongs to an advisory."""
     return f"_dead.{name}.{death.stream}.{death.consumer}.{death.id}"
@@ -162,8 +178,11 @@ def read_letter(stored: StoredMsg) -> DeadLetter:
             data=stored.data,
             headers=_original(headers),
         )
-    except (KeyError, ValueError, BadHeaderError) as error:
-        raise JetStreamError(f"Message {stored.seq} is no dead letter: {error}.") from None
+    except KeyError as error:
+        why = f"it has no header {error.args[0]}"
+    except (ValueError, BadHeaderError) as error:
+        why = f"its headers cannot be read: {str(error).removesuffix('.')}"
+    raise JetStreamError(f"Message {stored.seq} is no dead letter: {why}.")
 
 
 def _original(headers: Headers) -> Headers:

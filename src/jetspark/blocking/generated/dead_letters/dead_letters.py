@@ -107,8 +107,9 @@ class GeneratedDeadLetters:
         message is not in the stream any more (taken from a work queue, or purged) is reported and
         stays: nobody can tell whether it is done with.
 
-        Raises NoStreamResponseError when no stream takes a message, other errors as `publish`, and
-        as `letters`; the letters from there on are untouched.
+        Raises ConfigError for a subject of dead letters, or of the server when it is `to`;
+        NoStreamResponseError when no stream takes a message, other errors as `publish`, and as
+        `letters`; the letters from there on are untouched.
         """
         return self._thread.run(
             self._inner.replay,
@@ -126,8 +127,8 @@ class GeneratedDeadLetters:
     ) -> None:
         """`replay` for one letter.
 
-        Raises MessageNotFoundError when it has no payload, NotStoredError when its message was
-        stored before and is not there now, and as `publish`.
+        Raises MessageNotFoundError when it has no payload, ConfigError as `replay`, NotStoredError
+        when its message was stored before and is not there now, and as `publish`.
         """
         self._thread.run(self._inner.replay_letter, letter, to=to, keep=keep)
 
