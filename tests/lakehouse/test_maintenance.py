@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 by_format = pytest.mark.parametrize("format_", list(Format))
 HOUR = timedelta(hours=1)
+MONTH = 30 * 24 * 3600 * 1000
 
 
 @pytest.fixture
@@ -327,6 +329,49 @@ def test_snapshots_older_than_is_kept_are_forgotten_with_their_files(
     assert len(list((tmp_path / "table" / "data").rglob("*.parquet"))) == 2
     assert column("iceberg", tmp_path / "table", "n") == Counter(range(100))
     assert last_batch(table, "q") == 9
+
+
+def grow_up(folder: Path) -> None:
+    """The files of an Iceberg table, and its snapshots, were made 30 days ago."""
+    for path in (folder / "metadata").glob("*.metadata.json"):
+        text = re.sub(
+            r'(-ms": ?)(1[67]\d{11})', lambda at: f"{at[1]}{int(at[2]) - MONTH}", path.read_text()
+        )
+        path.write_text(text)
+    grow_old(folder)
+
+
+def test_an_old_snapshot_that_was_just_replaced_is_kept_for_its_readers(
+    made: Callable[[Format], Table], tmp_path: Path
+) -> None:
+    made(Format.ICEBERG)
+    grow_up(tmp_path / "table")
+    catalog = FolderCatalog(tmp_path / "table")
+    planned = catalog.load_table(IDENTIFIER).scan()
+    table = open_table(Format.ICEBERG, TableName(path=str(tmp_path / "table")))
+    table.compact(10**8)
+    table.refresh()
+    before = table.facts().version
+    table.vacuum(timedelta(days=7), dry_run=False)
+    assert table.facts().version == before - 9  # one of ten was the present one
+    assert planned.to_arrow().num_rows == 100
+
+
+def test_manifests_that_a_kept_snapshot_shares_with_one_beside_its_line_stay(
+    made: Callable[[Format], Table], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    table = made(Format.ICEBERG)
+    beside = FolderCatalog(tmp_path / "table").load_table(IDENTIFIER)
+    present = beside.metadata.current_snapshot()
+    assert present is not None
+    beside.manage_snapshots().rollback_to_snapshot(present.parent_snapshot_id or 0).commit()
+    with beside.transaction() as making:
+        making.set_properties({"history.expire.min-snapshots-to-keep": "15"})
+    monkeypatch.setattr(iceberg, "_EXPIRED_EVERY", 1)
+    table.refresh()
+    table.keep_versions(timedelta(0))
+    commit_batch(table, "q", 10, written(table, 100, 110), adopt=True)
+    assert _manifest_lists(tmp_path / "table")
 
 
 @by_format

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import islice, pairwise, takewhile
 from typing import Any
 
 import pyarrow.fs
@@ -82,7 +82,11 @@ def stage(making: Transaction, old: Sequence[DataFile], new: Sequence[DataFile])
 
 
 def old_snapshots(table: Table, before: datetime) -> list[int]:
-    """Snapshots that are older, and not those that the table keeps for a branch or a tag."""
+    """Snapshots that were replaced before then, and not those that the table keeps for a branch or
+    a tag.
+
+    A snapshot may be old when it is replaced, and readers have begun with it just before.
+    """
     metadata = table.metadata
     least = int(metadata.properties.get("history.expire.min-snapshots-to-keep", 1))
     kept: set[int] = set()
@@ -90,12 +94,15 @@ def old_snapshots(table: Table, before: datetime) -> list[int]:
         head = metadata.snapshot_by_id(ref.snapshot_id)
         count = max(ref.min_snapshots_to_keep or least, 1)
         kept.update(one.snapshot_id for one in islice(ancestors_of(head, metadata), count))
+    ended = {one.snapshot_id: one.timestamp_ms for one in metadata.snapshots}
+    ends = [(one.parent_snapshot_id, one.timestamp_ms) for one in metadata.snapshots]
+    # With rollbacks, after which an earlier snapshot is the present one again.
+    ends += [(one.snapshot_id, then.timestamp_ms) for one, then in pairwise(metadata.snapshot_log)]
+    for snapshot, end in ends:
+        if snapshot in ended:
+            ended[snapshot] = max(ended[snapshot], end)
     limit = int(before.timestamp() * 1000)
-    return [
-        one.snapshot_id
-        for one in metadata.snapshots
-        if one.timestamp_ms < limit and one.snapshot_id not in kept
-    ]
+    return [one for one, end in ended.items() if end < limit and one not in kept]
 
 
 def vacuumed(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
@@ -139,12 +146,13 @@ def line_of(metadata: TableMetadata) -> Iterator[Snapshot]:
 
 
 def manifests_of(table: Table, old: Sequence[int]) -> list[str]:
-    """Manifests and their lists below the table's location that only these snapshots, the oldest
-    ones, name. None where the others are not one line: then it would take all of them to tell."""
+    """Manifests and their lists below the table's location that only these snapshots name. None
+    unless all snapshots are one line and these its end: then it would take all of them to tell."""
     metadata = table.metadata
     gone = set(old)
-    kept = [one for one in line_of(metadata) if one.snapshot_id not in gone]
-    if not kept or len(kept) + len(old) != len(metadata.snapshots):
+    line = list(line_of(metadata))
+    kept = list(takewhile(lambda one: one.snapshot_id not in gone, line))
+    if not kept or not len(kept) + len(old) == len(line) == len(metadata.snapshots):
         return []
     # A snapshot has manifests of the one before, and new ones.
     needed = {one.manifest_path for one in kept[-1].manifests(table.io)}
