@@ -29,7 +29,7 @@ def test_dead_letters_are_moved_and_replayed(nc: Client, unique: Callable[[str],
     found = dead.letters().all()
     assert [(one.text, one.data) for one in found] == [("broken", b"a vase"), ("cracked", b"a cup")]
     assert [one.seq for one in dead.letters(reason="terminated")] == [1, 2]
-    assert dead.replay(subject=f"{name}.eu") == (1, 0, 0)
+    assert dead.replay(subject=f"{name}.eu") == (1, 0, 0, 0)
     assert consumer.next(timeout=20).data == b"a vase"
     assert js.dead_letters(dead.name).letters().all() == found[1:]
     js.delete_dead_letters(dead.name)

@@ -57,8 +57,11 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
         first, second = map(json.loads, command("ls", "--json"))
         assert (first["data"], first["stream_seq"], first["text"]) == ("a vase", 1, "broken\x1b")
         assert second["data_base64"] == "/w=="
-        replayed = command("replay", "--reason", "terminated", "--to", f"{name}.again")
-        assert replayed == ["2 replayed · 0 without payload"]
+        replay = ("replay", "--reason", "terminated", "--to", f"{name}.again")
+        assert command(*replay, "--keep") == ["2 replayed · 0 without payload"]
+        replayed, again = command(*replay)
+        assert replayed == "0 replayed · 0 without payload"
+        assert again.startswith("The stream has 2 messages already, from a replay within its")
         assert js.stream_info(name).state.messages == 4
         assert len(command("ls")) == 1
         js.delete_dead_letters(dead)

@@ -97,7 +97,7 @@ async def test_replay_publishes_again_without_marks_of_the_first_publish(orders:
         "Nats-Msg-Id": ["first"],
         "Nats-Expected-Last-Sequence": ["0"],
     }
-    assert await orders.dead.replay(subject=orders.subject("eu")) == (1, 0, 0)
+    assert await orders.dead.replay(subject=orders.subject("eu")) == (1, 0, 0, 0)
     again = await js.get_msg(orders.name, 3)
     assert (again.subject, again.data) == (orders.subject("eu"), b"x")
     assert again.headers is not None
@@ -105,10 +105,10 @@ async def test_replay_publishes_again_without_marks_of_the_first_publish(orders:
     assert found.pop("Nats-Msg-Id")[0].startswith(orders.dead.name)
     assert found == {"Trace": ["1"]}
     assert [one.subject for one in await orders.dead.letters().all()] == [orders.subject("us")]
-    assert await orders.dead.replay(to=orders.subject("elsewhere"), keep=True) == (1, 0, 0)
+    assert await orders.dead.replay(to=orders.subject("elsewhere"), keep=True) == (1, 0, 0, 0)
     assert (await js.get_msg(orders.name, 4)).subject == orders.subject("elsewhere")
     # Made again, as after a kill: the stream knows it.
-    assert await orders.dead.replay(to=orders.subject("elsewhere")) == (1, 0, 0)
+    assert await orders.dead.replay(to=orders.subject("elsewhere")) == (0, 0, 0, 1)
     assert (await js.stream_info(orders.name)).state.last_seq == 4
     assert await orders.dead.letters().all() == []
 
@@ -118,8 +118,8 @@ async def test_a_replay_to_another_subject_is_another_message(
 ) -> None:
     await orders.give_up("eu")
     await orders.dead.move()
-    assert await orders.dead.replay(to=orders.subject("test"), keep=True) == (1, 0, 0)
-    assert await orders.dead.replay() == (1, 0, 0)
+    assert await orders.dead.replay(to=orders.subject("test"), keep=True) == (1, 0, 0, 0)
+    assert await orders.dead.replay() == (1, 0, 0, 0)
     assert (await js.get_msg(orders.name, 3)).subject == orders.subject("eu")
     assert await orders.dead.letters().all() == []
 
@@ -131,9 +131,9 @@ async def test_a_letter_stays_when_a_duplicate_of_its_message_is_not_there(
     monkeypatch.setattr(orders.js.client, "report", reports.append)
     await orders.give_up("eu", "us")
     await orders.dead.move()
-    assert await orders.dead.replay(keep=True) == (2, 0, 0)
+    assert await orders.dead.replay(keep=True) == (2, 0, 0, 0)
     await orders.js.delete_msg(orders.name, 3)
-    assert await orders.dead.replay() == (1, 0, 1)
+    assert await orders.dead.replay() == (0, 0, 1, 1)
     assert "the stream's duplicate window" in str(reports.pop())
     (left,) = await orders.dead.letters().all()
     assert left.subject == orders.subject("eu")
@@ -170,7 +170,7 @@ async def test_a_message_that_is_no_letter_is_reported_and_left_out(
     await orders.js.publish(f"_dead.{orders.dead.name}.a.b.c", b"no letter")
     await orders.give_up("eu")
     await orders.dead.move()
-    assert await orders.dead.replay(to=orders.subject("again")) == (1, 0, 0)
+    assert await orders.dead.replay(to=orders.subject("again")) == (1, 0, 0, 0)
     why = "Message 1 is no dead letter: it has no header Dead-Letter-Reason."
     assert str(reports[0]) == why
 
@@ -215,7 +215,7 @@ async def test_a_message_that_is_gone_leaves_its_place(orders: Orders) -> None:
     assert there.missing is None
     with pytest.raises(MessageNotFoundError, match="has no payload"):
         await orders.dead.replay_letter(gone)
-    assert await orders.dead.replay() == (1, 1, 0)
+    assert await orders.dead.replay() == (1, 1, 0, 0)
     assert await orders.dead.letters().all() == [gone]
     await orders.dead.delete(gone)
     assert await orders.dead.letters().all() == []
@@ -339,7 +339,7 @@ async def test_what_is_no_advisory_is_reported_and_becomes_a_letter_itself(
         assert letter.headers.to_dict() == {"Trace": ["1"]}
     # A worker that can read it may have come.
     count = len(all_forged)
-    assert await orders.dead.replay() == (count, 0, 0)
+    assert await orders.dead.replay() == (count, 0, 0, 0)
     assert await orders.dead.waiting() == count
     assert await orders.dead.move(remove_originals=True) == count
     found = [one.stream_seq for one in await orders.dead.letters().all()]

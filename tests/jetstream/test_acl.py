@@ -760,7 +760,7 @@ async def test_role_dead_letters_has_all_permissions_it_needs_and_no_more(
             assert await theirs.waiting() == 0
             assert [one.missing for one in await theirs.letters().all()] == ["gone", None]
             if replayed_to is not None:
-                assert await theirs.replay(to="again.x") == (1, 1, 0)
+                assert await theirs.replay(to="again.x") == (1, 1, 0, 0)
     refused = ["_dead.OTHER.S.c.x", "$JS.API.STREAM.DELETE.DEAD", *DANGEROUS]
     if remove_originals:
         refused.remove("$JS.API.STREAM.MSG.DELETE.S")

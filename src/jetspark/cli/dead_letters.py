@@ -267,7 +267,12 @@ def replay(
             stream=stream, consumer=consumer, subject=subject, reason=reason, to=to, keep=keep
         )
 
-    replayed, skipped, unproven = with_jetstream(server, context, publish, stream=name)
+    replayed, skipped, unproven, duplicates = with_jetstream(server, context, publish, stream=name)
     console.say(f"{replayed:,} replayed · {skipped:,} without payload")
+    if duplicates:
+        console.say(
+            f"The stream has {console.counted(duplicates, 'message')} already, from a replay "
+            "within its duplicate window: it stored none again."
+        )
     if unproven:
         raise NotStoredError(f"{console.counted(unproven, 'letter')} stay; see above.")

@@ -43,6 +43,9 @@ class Replayed(NamedTuple):
     unproven: int = 0
     """Letters that stay, since a stream answered that it had stored their messages before, in its
     duplicate window, and does not have them now."""
+    duplicates: int = 0
+    """Letters whose messages an earlier replay has stored: within the duplicate window of their
+    stream they are not stored again."""
 
 
 @checked
@@ -184,25 +187,26 @@ class DeadLetters:
         if to is not None:
             check_publish_subject(to)
             check_replay_subject(to)
-        replayed = skipped = unproven = 0
+        replayed = skipped = unproven = duplicates = 0
         letters = self.letters(stream=stream, consumer=consumer, subject=subject, reason=reason)
         async for letter in letters:
             if letter.subject is None or letter.missing is not None:
                 skipped += 1
                 continue
             try:
-                await self.replay_letter(letter, to=to, keep=keep)
+                stored = await self.replay_letter(letter, to=to, keep=keep)
             except NotStoredError as error:
                 self._js.client.report(error)
                 unproven += 1
                 continue
-            replayed += 1
-        return Replayed(replayed, skipped, unproven)
+            replayed += stored
+            duplicates += not stored
+        return Replayed(replayed, skipped, unproven, duplicates)
 
     async def replay_letter(
         self, letter: DeadLetter, *, to: str | None = None, keep: bool = False
-    ) -> None:
-        """`replay` for one letter.
+    ) -> bool:
+        """`replay` for one letter. False: its message is there already, of an earlier replay.
 
         Raises MessageNotFoundError when it has no payload, ConfigError as `replay`, NotStoredError
         when its message was stored before and is not there now, and as `publish`.
@@ -231,6 +235,7 @@ class DeadLetters:
                 await self._js.delete_msg(self.name, letter.seq)
             except MessageNotFoundError:
                 pass  # another replay was first
+        return not ack.duplicate
 
     def __repr__(self) -> str:
         return f"DeadLetters({self.name!r})"

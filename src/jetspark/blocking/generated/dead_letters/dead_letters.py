@@ -124,13 +124,13 @@ class GeneratedDeadLetters:
     @spelt
     def replay_letter(
         self, letter: DeadLetter, *, to: str | None = None, keep: bool = False
-    ) -> None:
-        """`replay` for one letter.
+    ) -> bool:
+        """`replay` for one letter. False: its message is there already, of an earlier replay.
 
         Raises MessageNotFoundError when it has no payload, ConfigError as `replay`, NotStoredError
         when its message was stored before and is not there now, and as `publish`.
         """
-        self._thread.run(self._inner.replay_letter, letter, to=to, keep=keep)
+        return self._thread.run(self._inner.replay_letter, letter, to=to, keep=keep)
 
     def __repr__(self) -> str:
         return repr(self._inner)
