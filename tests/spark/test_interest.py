@@ -77,11 +77,28 @@ def test_others_keep_their_messages(query: DrivenQuery, admin: Admin, stream: st
 def test_only_some_subjects_are_read_and_all_are_released(
     query: DrivenQuery, admin: Admin, stream: str
 ) -> None:
+    query.options["subjects"] = f"{stream}.b"
     query.run()
     admin.fill((f"{stream}.{'ab'[n % 2]}", b"") for n in range(100))
-    query.run(batches=2, limit=50, subjects=f"{stream}.b")
+    query.run(batches=2, limit=50)
     assert query.sequences == list(range(2, 101, 2))
     assert admin.facts(stream).first_seq == 51
+
+
+@pytest.mark.parametrize(("before", "now"), [("a", ""), ("", "a"), ("a", "b")])
+def test_a_query_that_goes_on_with_other_subjects_is_refused(
+    query: DrivenQuery, admin: Admin, stream: str, before: str, now: str
+) -> None:
+    subjects = {"": ">", "a": f"{stream}.a", "b": f"{stream}.b"}
+    query.run(subjects=subjects[before])
+    admin.fill((f"{stream}.{'ab'[n % 2]}", b"") for n in range(100))
+    query.run(limit=50, subjects=subjects[before])
+    kept = admin.facts(stream)
+    with pytest.raises(ConfigError, match=r"not kept for it.* give the same 'subjects' as before"):
+        query.run(subjects=subjects[now])
+    assert admin.facts(stream).messages == kept.messages
+    query.run(subjects=subjects[before])
+    assert query.sequences == list(range(1, 101, 2 if before else 1))
 
 
 def test_a_consumer_that_has_moved_stops_the_query(

@@ -17,8 +17,10 @@ positioned before the first message that Spark's checkpoint does not cover. All 
 on stay stored, and are read by direct gets, which acknowledge nothing. When a batch is committed
 the consumer is moved, and the server removes the messages that no other consumer needs. It has no
 filter, whatever subjects the query selects: if first messages are missing, they were lost, and that
-is reported. It is made when the query is first started, so a new query begins where it stands: a
-start that died has left it there. The claim has a filter that no message matches, so it keeps none.
+is reported. So messages under other subjects are let go unread, and another choice of subjects
+later is refused, as in a work queue. It is made when the query is first started, so a new query
+begins where it stands: a start that died has left it there. The claim has a filter that no message
+matches, so it keeps none.
 
 A query that is abandoned leaves its consumers behind: delete them.
 """
@@ -165,11 +167,16 @@ def _has_claim(
     if token is None or metadata.get(_TOKEN) != token:
         raise ConfigError(_another_query(options, stream))
     before = metadata.get(_SUBJECTS, "")
-    if options.sole_reader and before != _chosen(options):
+    if before != _chosen(options):
+        now = f"with {_told(_chosen(options))} it would"
+        why = (
+            f"{now} remove messages that it has not read"
+            if options.sole_reader
+            else f"what has come under others was not kept for it, so {now} leave out messages"
+        )
         raise ConfigError(
-            f"The query has read the work queue {stream!r} with {_told(before)} until now, and "
-            f"with {_told(_chosen(options))} it would remove messages that it has not read: give "
-            "the same 'subjects' as before, or begin a new query with a new checkpoint, after "
+            f"The query has read the stream {stream!r} with {_told(before)} until now, and {why}: "
+            "give the same 'subjects' as before, or begin a new query with a new checkpoint, after "
             f"nats consumer rm {stream} {name}."
         )
     return True
