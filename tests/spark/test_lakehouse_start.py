@@ -108,6 +108,27 @@ def test_a_lost_checkpoint_and_another_stream_are_refused_unless_rows_may_be_add
     assert not run.checkpoint.exists()
 
 
+@pytest.mark.parametrize("planned", [3, 4])
+def test_an_older_table_that_was_put_back_is_adopted(run: Run, planned: int) -> None:
+    run.write(table=1, planned=planned, committed=3)
+    with pytest.raises(
+        ConfigError, match=r"has only 2 batches: .*; or give --adopt .* for one run"
+    ):
+        run.ingest().look_ahead()
+    run.ingest(adopt=True).look_ahead()
+    run.write(table=4, planned=4, committed=3)
+    run.ingest().look_ahead()
+
+
+def test_adopting_leaves_out_no_row_and_makes_no_table(run: Run) -> None:
+    run.write(table=5, planned=3, committed=3)
+    with pytest.raises(ConfigError, match=r"chk is older than .*lake, which has 6 batches"):
+        run.ingest(adopt=True).look_ahead()
+    shutil.rmtree(run.table)
+    with pytest.raises(ConfigError, match=r"lake does not have: .* Take another checkpoint"):
+        run.ingest(adopt=True).look_ahead()
+
+
 def test_there_is_a_table_to_adopt_or_a_sentence(run: Run) -> None:
     with pytest.raises(ConfigError, match="lake has no table to adopt"):
         run.ingest(adopt=True).look_ahead()

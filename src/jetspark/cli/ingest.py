@@ -33,7 +33,6 @@ _FLAGS = {
     "path": "--to",
     "partitionBy": "--partition-by",
     "mergeSchema": "--merge-schema",
-    "adoptTable": "--adopt",
 }
 _OF_SOURCE = {
     "stream": "the argument STREAM",

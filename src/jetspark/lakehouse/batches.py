@@ -20,6 +20,7 @@ from jetspark.lakehouse.table import Numbers, Table, TableName
 CONFLICT_SECONDS = 120.0
 """How long a commit is retried after conflicts with others."""
 _PAUSE = 0.02
+_ADOPT = "set the option 'adoptTable' to true (jetspark ingest, jetspark run: --adopt) for one run"
 
 
 Change = Callable[[Table, Sequence[NewFile], Numbers], None]
@@ -76,8 +77,8 @@ def check_has_batches(table: Table, writer: str, batch: int) -> None:
 
 def _lacks(sentence: str) -> TableError:
     return TableError(
-        f"{sentence}; or, to begin anew, remove the query's checkpoint and take another table; or "
-        "set the option 'adoptTable' to true for one run to go on without what is lost."
+        f"{sentence}; or, to begin anew, remove the query's checkpoint and take another table; or, "
+        f"to go on without what is lost, {_ADOPT}."
     )
 
 
@@ -165,7 +166,7 @@ def check_name(table: Table, writer: str | None, name: str) -> None:
     raise TableError(
         f"{table.name} already has rows of {name}, but this run does not have its checkpoint and "
         "would write them again. Restore the checkpoint, or write to another table, or, to add the "
-        "rows to the existing ones, set the option 'adoptTable' to true for one run."
+        f"rows to the existing ones, {_ADOPT}."
     )
 
 

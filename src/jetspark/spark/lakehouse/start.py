@@ -101,12 +101,13 @@ def _check_batches(
     if table is not None and state.query is not None:
         last = last_batch(table, state.query)
     if options.adopt:
-        if table is None:
+        if table is None and done < 0:
             _refuse(
                 f"{here} has no table to adopt: name that of one, or leave out --adopt "
                 "(adopt=True) to begin one there."
             )
-        if last is None:
+        # Not a checkpoint that is older: the table has its next numbers, and would leave out rows.
+        if table is not None and (last is None or last < done):
             return
     if last is None:
         if done >= 0:
@@ -129,7 +130,8 @@ def _check_batches(
     elif done > last:
         _refuse(
             f"{checkpoint} counts {_batches(done)} as read, but {here} has only {_batches(last)}: "
-            f"bring back the whole table, or {start_again}."
+            f"bring back the whole table, or {start_again}; or give --adopt (adopt=True) for one "
+            "run to go on without what is lost."
         )
     elif last > done + 1 or planned < last:
         _refuse(
