@@ -65,8 +65,11 @@ def convert_document(
 
 
 def _unreadable(what: str, error: Exception) -> DocumentError:
-    deep = isinstance(error, RecursionError)
-    return DocumentError(what, "it is nested too deep" if deep else str(error))
+    if isinstance(error, RecursionError):
+        return DocumentError(what, "it is nested too deep")
+    if isinstance(error, UnicodeEncodeError):
+        return DocumentError(what, "a lone surrogate has no form in UTF-8")
+    return DocumentError(what, str(error))
 
 
 class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
