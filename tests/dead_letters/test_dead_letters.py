@@ -197,6 +197,27 @@ async def test_letters_are_not_replayed_to_letters_or_to_the_server(
     assert await orders.dead.waiting() == 0
 
 
+async def test_a_stream_or_consumer_that_is_not_watched_and_has_no_letter_is_refused(
+    js: JetStream, orders: Orders
+) -> None:
+    dead = orders.dead
+    refusal = rf"have no letter of stream 'NOPE', .*\(stream > consumer\): {orders.name} > \*\."
+    for call in (dead.replay(stream="NOPE"), dead.letters(stream="NOPE").all()):
+        with pytest.raises(ConfigError, match=refusal):
+            await call
+    await orders.give_up("eu")
+    await dead.move()
+    with pytest.raises(ConfigError, match=refusal):
+        await dead.replay(stream="NOPE")
+    assert await dead.replay(consumer="other") == (0, 0, 0, 0)
+    await js.create_dead_letters(dead.name, orders.name, consumers="other", storage="memory")
+    assert len(await dead.letters(consumer="worker").all()) == 1  # of a consumer watched before
+    with pytest.raises(ConfigError, match=r"no letter of consumer 'slip', .* > other\."):
+        await dead.replay(consumer="slip")
+    assert await dead.replay(stream=orders.name) == (1, 0, 0, 0)
+    assert await dead.replay(stream=dead.advisories, consumer="worker") == (0, 0, 0, 0)
+
+
 async def test_a_replay_that_fails_leaves_the_letters(orders: Orders) -> None:
     await orders.give_up("eu")
     await orders.dead.move()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,6 +11,7 @@ from jetspark.arguments import checked
 from jetspark.dead_letters.letter import (
     ADVISORIES,
     KINDS,
+    WORKER,
     DeadLetter,
     check_replay_subject,
     filter_subject,
@@ -17,7 +19,15 @@ from jetspark.dead_letters.letter import (
     replayed_headers,
 )
 from jetspark.dead_letters.worker import DeadLetterWorker, Mover, is_stored, workers_consumer
-from jetspark.errors import ConfigError, JetStreamError, MessageNotFoundError, NotStoredError, shown
+from jetspark.errors import (
+    ConfigError,
+    JetStreamError,
+    MessageNotFoundError,
+    NotStoredError,
+    StreamNotFoundError,
+    shown,
+)
+from jetspark.jetstream.events.kinds import event_subjects
 from jetspark.jetstream.exact_times import text_of_time
 from jetspark.jetstream.listing import Listing
 from jetspark.kinds import StreamSequence
@@ -26,6 +36,7 @@ from jetspark.subjects import (
     check_publish_subject,
     check_subscribe_subject,
     subject_matches,
+    subjects_overlap,
 )
 
 if TYPE_CHECKING:
@@ -110,9 +121,9 @@ class DeadLetters:
 
         `stream`, `consumer`: only of these. `subject`: only of messages on it, wildcards allowed.
         `reason`: only "max_deliver" or "terminated". A message that is no letter is reported and
-        left out. Raises BadNameError, BadSubjectError,
-        ConfigError for another reason, and while iterating StreamNotFoundError and as every API
-        call (see `JetStream`).
+        left out. Raises BadNameError, BadSubjectError, ConfigError for another reason; while
+        iterating ConfigError for a stream or consumer that is not watched and has no letter,
+        StreamNotFoundError, and as every API call (see `JetStream`).
         """
         for kind, name in (("stream", stream), ("consumer", consumer)):
             if name is not None:
@@ -135,7 +146,7 @@ class DeadLetters:
                     self.name, seq, next_by_subject=wanted, direct=False
                 )
             except MessageNotFoundError:
-                return
+                break
             if stored.seq > last:
                 return  # came later
             seq = stored.seq + 1
@@ -149,6 +160,26 @@ class DeadLetters:
             )
             if on_subject and reason in (None, letter.reason):
                 yield letter
+        if seq == 1:
+            await self._check_watched(stream, consumer)
+
+    async def _check_watched(self, stream: str | None, consumer: str | None) -> None:
+        """Raises ConfigError: a name with a slip would choose nothing, in silence."""
+        if stream in (None, self.advisories) and consumer in (None, WORKER):
+            return  # the letters of what is no advisory are of these
+        watched: Iterable[str] = ()
+        with suppress(StreamNotFoundError):
+            watched = (await self._js.stream_info(self.advisories)).config.subjects or ()
+        chosen = event_subjects(KINDS, stream, consumer)
+        if any(subjects_overlap(one, other) for one in chosen for other in watched):
+            return
+        asked = (("stream", stream), ("consumer", consumer))
+        what = ", ".join(f"{kind} {shown(one)}" for kind, one in asked if one is not None)
+        there = sorted({" > ".join(one.split(".")[-2:]) for one in watched})
+        raise ConfigError(
+            f"Dead letters {self.name!r} have no letter of {what}, and do not watch it. They watch "
+            f"(stream > consumer): {', '.join(there) or 'none'}."
+        )
 
     async def letter(self, seq: StreamSequence) -> DeadLetter:
         """The letter with this sequence. Raises MessageNotFoundError, StreamNotFoundError."""

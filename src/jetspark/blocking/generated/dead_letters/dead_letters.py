@@ -67,9 +67,9 @@ class GeneratedDeadLetters:
 
         `stream`, `consumer`: only of these. `subject`: only of messages on it, wildcards allowed.
         `reason`: only "max_deliver" or "terminated". A message that is no letter is reported and
-        left out. Raises BadNameError, BadSubjectError,
-        ConfigError for another reason, and while iterating StreamNotFoundError and as every API
-        call (see `JetStream`).
+        left out. Raises BadNameError, BadSubjectError, ConfigError for another reason; while
+        iterating ConfigError for a stream or consumer that is not watched and has no letter,
+        StreamNotFoundError, and as every API call (see `JetStream`).
         """
         return Listing(
             self._thread,
