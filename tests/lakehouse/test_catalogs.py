@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -149,6 +150,14 @@ def test_a_catalog_out_of_reach_is_told_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"^mine:a\.b cannot be read: .* Check the name") as error:
         find_table(Format.ICEBERG, name)
     assert "\n" not in str(error.value)
+
+
+def test_a_missing_package_is_no_damaged_table(
+    name: TableName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyiceberg.catalog.sql", None)
+    with pytest.raises(ConfigError, match=r"needs another package: .*pip install 'py.*'\.$"):
+        find_table(Format.ICEBERG, name)
 
 
 def test_a_name_without_namespace_is_refused() -> None:

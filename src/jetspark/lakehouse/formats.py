@@ -143,12 +143,16 @@ def check_empty(format_: Format, name: TableName) -> None:
 
 @contextmanager
 def in_a_sentence(name: TableName) -> Iterator[None]:
-    """Turns errors of the libraries, and of what they stand on, into a TableError."""
+    """Turns errors of the libraries, and of what they stand on, into a TableError, or, where a
+    package is missing, into a ConfigError."""
     try:
         yield
     except JetsparkError:
         raise
     except Exception as error:  # of too many kinds to name them
+        # The second one is PyIceberg's, with the command for pip.
+        if isinstance(error, ImportError) or type(error).__name__ == "NotInstalledError":
+            raise ConfigError(f"{name} needs another package: {_sentence(error)}") from error
         raise TableError(
             f"{name} cannot be read: {_sentence(error)} Check the name, the {STORAGE}… options and "
             "the credentials; if they are right, the table is damaged."
