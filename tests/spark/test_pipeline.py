@@ -82,7 +82,7 @@ def test_a_stream_that_is_emptied_is_read_for_one_sink_only(
 [views.some]
 sql = "SELECT * FROM orders WHERE amount > 5"
 [views.twice]
-sql = "SELECT o.seq FROM orders o JOIN some s ON o.seq = s.seq"
+sql = "SELECT seq FROM orders UNION ALL SELECT seq FROM some"
 [sinks.all]
 from = "twice"
 {table.format(tmp_path, "all")}
@@ -92,8 +92,17 @@ from = "twice"
     for act in (check_queries, start):
         with pytest.raises(PipelineError, match=r"toml:19: .*is read for the sink all, too, with"):
             act(pipeline, spark)
+    alone = write(tmp_path, shared_server, queue, one_sink)
+    check_queries(alone, spark)
+    again = replace(alone, sources={**alone.sources, "again": alone.sources["orders"]})
+    for pipeline, sql in (
+        (again, "SELECT seq FROM orders UNION ALL SELECT seq FROM again"),
+        (alone, "SELECT o.seq FROM orders o JOIN some s ON o.seq = s.seq"),
+    ):
+        views = {**pipeline.views, "twice": sql}
+        with pytest.raises(PipelineError, match=r"is read twice for this sink"):
+            start(replace(pipeline, views=views), spark)
     assert admin.facts(queue).consumers == 0
-    check_queries(write(tmp_path, shared_server, queue, one_sink), spark)
 
 
 @pytest.mark.parametrize(

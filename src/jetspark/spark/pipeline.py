@@ -121,23 +121,26 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
 def _check_taken(
     name: str, sources: Iterable[SourceOptions], taken: dict[tuple[str, ...], str]
 ) -> None:
-    """Raise ConfigError if the rows of another sink, which has another query, come from the same
-    stream, and are removed from it when they were read. `taken`: the sinks by their streams."""
+    """Raise ConfigError if another source, of this sink or of one before it, reads the same stream,
+    from which is removed what was read. `taken`: the sinks by their streams."""
     for source in sources:
         consumer = source.interest_consumer or ""
         for one in streams_facts(source).values() if source.takes_nothing else ():
-            other = taken.setdefault((one.name, one.created, consumer), name)
-            if other != name:
-                instead = (
-                    f"a source with another 'interestConsumer' than {consumer!r}"
-                    if consumer
-                    else "a stream with retention 'limits' that has this one as a source"
+            key = (one.name, one.created, consumer)
+            if (other := taken.get(key)) is not None:
+                twice = (
+                    "twice for this sink (a join of a source with itself reads it twice), and what "
+                    "is read once is gone for the other: use one source, without such a join,"
+                    if other == name
+                    else f"for the sink {other}, too, with a query of its own, and what one query "
+                    "has read is gone for the other: leave out one of the sinks and read the "
+                    "other's table,"
                 )
-                raise ConfigError(
-                    f"the stream {one.name!r} is read for the sink {other}, too, with a query of "
-                    "its own, and what one query has read is gone for the other: leave out one of "
-                    f"the sinks and read the other's table, or read {instead}."
-                )
+                instead = "a stream with retention 'limits' that has this one as a source"
+                if consumer:
+                    instead = f"a source with another 'interestConsumer' than {consumer!r}"
+                raise ConfigError(f"the stream {one.name!r} is read {twice} or read {instead}.")
+            taken[key] = name
 
 
 def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:

@@ -11,8 +11,12 @@ from jetspark.spark.options import SourceOptions, parse_options
 
 
 def streaming_sources(rows: DataFrame) -> Iterator[SourceOptions | str]:
-    """Each source in Spark's order: our options, or the name of a source of another format."""
-    leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
+    """Each source in Spark's order: our options, or the name of a source of another format.
+
+    A source that is used twice is one (UNION), but two in a join with itself: equal leaves are read
+    once.
+    """
+    leaves = rows._jdf.queryExecution().analyzed().collectLeaves().distinct()
     for index in range(leaves.size()):
         leaf = leaves.apply(index)
         if not leaf.isStreaming():

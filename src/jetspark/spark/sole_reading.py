@@ -234,10 +234,10 @@ def _another_query(options: SourceOptions, stream: str) -> str:
     given_up = f"If that query was given up: nats consumer rm {stream} {name}"
     if held is None:
         return (
-            f"The work queue {stream!r} is read by another query, whose claim is the consumer "
-            f"{name!r}, and only one can read it: write its rows to several tables (foreachBatch), "
-            "read its table, or read a stream with retention 'limits' that has the queue as a "
-            f"source. {given_up}."
+            f"The work queue {stream!r} is read by another query, or by another source of this "
+            f"one, whose claim is the consumer {name!r}, and only one can read it: write its rows "
+            "to several tables (foreachBatch), read its table, or read a stream with retention "
+            f"'limits' that has the queue as a source. {given_up}."
         )
     return (
         f"The consumer {held!r} of stream {stream!r} keeps messages for another query, whose claim "
