@@ -87,6 +87,19 @@ def test_what_the_checkpoint_has_is_removed(query: Query, admin: Admin, queue: s
     assert query.sequences() == list(range(1, 1001))
 
 
+def test_with_an_older_checkpoint_the_query_may_have_removed_what_it_misses(
+    driven: Callable[..., DrivenQuery], admin: Admin, queue: str
+) -> None:
+    query = driven()
+    admin.fill(numbered(f"{queue}.a", 30))
+    query.run(limit=10)
+    older = query.checkpoint
+    query.run(batches=2, limit=10)
+    query.checkpoint = older
+    with pytest.raises(DataLossError, match=r"11 to 20 .* or by this query itself, if its check"):
+        query.run()
+
+
 def test_of_a_queue_made_anew_nothing_is_removed_unread(
     shared_server: NatsServer, admin: Admin, queue: str
 ) -> None:

@@ -95,10 +95,14 @@ class StreamFacts:
 
     @property
     def removed_by(self) -> str:
-        """What may have removed messages, for a sentence."""
+        """What may have removed messages that are to be read, for a sentence."""
+        by = "by a purge or deletion, since it has no limits"
         if self.limits:
-            return f"by its limits ({self.limits}) or a purge"
-        return "by a purge or deletion, since it has no limits"
+            by = f"by its limits ({self.limits}) or a purge"
+        by += ", before they were read"
+        if self.retention == "workqueue":
+            by += ", or by this query itself, if its checkpoint is an older copy"
+        return by
 
     def another_than(self, created: str, advice: str = "") -> StreamRecreatedError:
         """The error if the stream was recreated: its creation time is not `created`.

@@ -355,7 +355,7 @@ class _RangeReader:
         behind = min(facts.first_seq, self._end)
         if first >= behind or facts.has_a_gap_at(first) or not self._head.matters(facts):
             return
-        how = f"removed {facts.removed_by}, before they were read"
+        how = f"removed {facts.removed_by}"
         if replaced:
             if not (why := self._head.not_replaced(api, facts, first, self._end, ended=last)):
                 return

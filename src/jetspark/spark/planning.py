@@ -112,7 +112,7 @@ def reach(
                 begin,
                 head(facts) - 1,
                 f"Stream {facts.name!r} begins at sequence {head(facts)} now: sequences {begin} "
-                f"to {head(facts) - 1} were removed {facts.removed_by}, before they were read. "
+                f"to {head(facts) - 1} were removed {facts.removed_by}. "
                 "Set failOnDataLoss to false to continue without them.",
             )
         begin = head(facts)

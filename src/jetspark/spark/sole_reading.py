@@ -344,6 +344,6 @@ def _loss(stream: str, name: str, position: int | None, offset: StreamOffset) ->
         return (
             f"The consumer {name!r} of stream {stream!r} stands before sequence {position}, but "
             f"the query has read only up to {offset.next - 1}: what lies between may have been "
-            "removed unread."
+            "removed unread, or by this query itself, if its checkpoint is an older copy."
         )
     return None
