@@ -68,10 +68,10 @@ MODULES: dict[str, list[Twin]] = {
         Twin(
             "jetspark.client.client:Client",
             also=(
-                "jetspark.client.request_calls:RequestCalls",
-                "jetspark.client.publish_calls:PublishCalls",
-                "jetspark.client.round_trips:RoundTrips",
-                "jetspark.client.barrier_calls:BarrierCalls",
+                "jetspark.client.client:RequestCalls",
+                "jetspark.client.client:PublishCalls",
+                "jetspark.client.client:RoundTrips",
+                "jetspark.client.client:BarrierCalls",
             ),
             attributes=(*_CALLER, "_buffer: PublishBuffer", "_publishing: Publishing"),
             hooks=(
@@ -85,10 +85,10 @@ MODULES: dict[str, list[Twin]] = {
         Twin(
             "jetspark.full_client:Client",
             also=(
-                "jetspark.services.calls:ServiceCalls",
+                "jetspark.services.service:ServiceCalls",
                 "jetspark.tracing.calls:TraceCalls",
-                "jetspark.identity.calls:CalloutCalls",
-                "jetspark.system.calls:SystemCalls",
+                "jetspark.identity.callout:CalloutCalls",
+                "jetspark.system.system:SystemCalls",
             ),
             bases=("Client",),
             inner="-",
@@ -104,47 +104,47 @@ MODULES: dict[str, list[Twin]] = {
             slots=True,
         )
     ],
-    "events": [Twin("jetspark.client.notices:EventStream")],
+    "events": [Twin("jetspark.client.callbacks:EventStream")],
     "subscription": [
         Twin("jetspark.client.subscription:Subscription", bases=("Taking[Message]",), attributes=())
     ],
-    "listing": [Twin("jetspark.jetstream.listing:Listing", slots=True)],
-    "watching": [Twin("jetspark.jetstream.ordered.watching:Watching")],
+    "listing": [Twin("jetspark.client.listing:Listing", slots=True)],
+    "watching": [Twin("jetspark.jetstream.watching:Watching")],
     "jetstream.context": [
         Twin(
             "jetspark.jetstream.context:JetStreamContext",
             also=(
-                "jetspark.jetstream.account:AccountCalls",
-                "jetspark.jetstream.step_down:StepDownCalls",
+                "jetspark.jetstream.context:AccountCalls",
+                "jetspark.jetstream.context:StepDownCalls",
             ),
             inner=_JS,
             attributes=_CALLER,
         )
     ],
     "jetstream.streams": [
-        Twin("jetspark.jetstream.streams.calls:StreamCalls", inner=_JS),
-        Twin("jetspark.jetstream.streams.templates:TemplateCalls", inner=_JS),
+        Twin("jetspark.jetstream.streams:StreamCalls", inner=_JS),
+        Twin("jetspark.jetstream.streams:TemplateCalls", inner=_JS),
     ],
-    "jetstream.stored_calls": [Twin("jetspark.jetstream.stored.calls:StoredCalls", inner=_JS)],
+    "jetstream.stored_calls": [Twin("jetspark.jetstream.stored:StoredCalls", inner=_JS)],
     "jetstream.publishing": [
         Twin(
-            "jetspark.jetstream.publishing.calls:PublishCalls",
+            "jetspark.jetstream.publish:PublishCalls",
             bases=("ThisThreadCalls",),
             inner="-",
             attributes=(),
         ),
         Twin(
-            "jetspark.jetstream.batches.calls:BatchCalls",
+            "jetspark.jetstream.batches:BatchCalls",
             bases=("ThisThreadCalls",),
             inner="-",
             attributes=(),
         ),
-        Twin("jetspark.jetstream.publishing.counters:CounterCalls", inner=_JS),
-        Twin("jetspark.jetstream.publishing.schedules:ScheduleCalls", inner=_JS),
+        Twin("jetspark.jetstream.publish:CounterCalls", inner=_JS),
+        Twin("jetspark.jetstream.publish:ScheduleCalls", inner=_JS),
     ],
     "jetstream.publisher": [
         Twin(
-            "jetspark.jetstream.publishing.publisher:Publisher",
+            "jetspark.jetstream.publisher:Publisher",
             bases=("Sending",),
             inner="WindowedPublishing",
             attributes=(),
@@ -158,7 +158,7 @@ MODULES: dict[str, list[Twin]] = {
     ],
     "jetstream.batch": [
         Twin(
-            "jetspark.jetstream.batches.atomic:AtomicBatch",
+            "jetspark.jetstream.batches:AtomicBatch",
             bases=("EnteringInTurn",),
             attributes=(),
             run="self._run_in_turn(self._inner.{name}, {args})",
@@ -167,7 +167,7 @@ MODULES: dict[str, list[Twin]] = {
     ],
     "jetstream.fast_ingest": [
         Twin(
-            "jetspark.jetstream.batches.fast_ingest:FastIngest",
+            "jetspark.jetstream.batches:FastIngest",
             bases=("Sending",),
             inner="Ingesting",
             attributes=(),
@@ -191,40 +191,40 @@ MODULES: dict[str, list[Twin]] = {
     ],
     "jetstream.consume": [
         Twin(
-            "jetspark.jetstream.pulling.consume:ConsumerMessages",
+            "jetspark.jetstream.consume:ConsumerMessages",
             bases=("Taking[JsMsg]",),
             attributes=(),
         )
     ],
     "jetstream.push": [
         Twin(
-            "jetspark.jetstream.consumers.push:PushMessages",
+            "jetspark.jetstream.consumers:PushMessages",
             bases=("Taking[JsMsg]",),
             attributes=(),
         )
     ],
     "jetstream.ordered": [
         Twin(
-            "jetspark.jetstream.ordered.ordered:OrderedMessages",
+            "jetspark.jetstream.ordered:OrderedMessages",
             bases=("ConsumerMessages",),
             attributes=(),
         )
     ],
     "jetstream.consumers": [
         Twin(
-            "jetspark.jetstream.consumers.consumer:Consumer",
+            "jetspark.jetstream.consumers:Consumer",
             **_CONSUMER,
         ),
-        Twin("jetspark.jetstream.consumers.pull:PullConsumer", **_CONSUMER),
-        Twin("jetspark.jetstream.consumers.push:PushConsumer", **_CONSUMER),
+        Twin("jetspark.jetstream.consumers:PullConsumer", **_CONSUMER),
+        Twin("jetspark.jetstream.consumers:PushConsumer", **_CONSUMER),
     ],
     "jetstream.consumer_calls": [
         Twin(
-            "jetspark.jetstream.consumers.calls:ConsumerCalls",
+            "jetspark.jetstream.consumers:ConsumerCalls",
             also=(
-                "jetspark.jetstream.consumers.pause:PauseCalls",
-                "jetspark.jetstream.consumers.reset:ResetCalls",
-                "jetspark.jetstream.ordered.calls:OrderedCalls",
+                "jetspark.jetstream.consumers:PauseCalls",
+                "jetspark.jetstream.consumers:ResetCalls",
+                "jetspark.jetstream.ordered:OrderedCalls",
             ),
             inner=_JS,
             attributes=_CALLER,
@@ -232,31 +232,31 @@ MODULES: dict[str, list[Twin]] = {
     ],
     "jetstream.events": [
         Twin(
-            "jetspark.jetstream.events.events:Events",
+            "jetspark.jetstream.events:Events",
             attributes=("_thread: LoopThread", "_client: CallerSide", "_worker: Worker"),
         )
     ],
     "jetstream.event_calls": [
         Twin(
-            "jetspark.jetstream.events.events:EventCalls",
+            "jetspark.jetstream.events:EventCalls",
             inner=_JS,
             attributes=("_caller: CallerSide",),
         )
     ],
     "jetstream.backups": [
         Twin(
-            "jetspark.jetstream.backup.backup:BackupCalls",
-            also=("jetspark.jetstream.backup.restore:RestoreCalls",),
+            "jetspark.jetstream.backup:BackupCalls",
+            also=("jetspark.jetstream.restore:RestoreCalls",),
             inner=_JS,
         )
     ],
     "jetstream.paging": [Twin("jetspark.jetstream.paging:Paged", slots=True)],
-    "kv.read_only": [Twin("jetspark.kv.read_only:ReadOnlyBucket")],
+    "kv.read_only": [Twin("jetspark.kv.bucket:ReadOnlyBucket")],
     "kv.bucket": [Twin("jetspark.kv.bucket:Bucket", bases=("ReadOnlyBucket",))],
     "kv.lock": [Twin("jetspark.kv.lock:Lock")],
-    "kv.election": [Twin("jetspark.kv.election:Election")],
-    "kv.live": [Twin("jetspark.kv.live:LiveBucket", bases=("Mapping[str, bytes]",))],
-    "kv.calls": [Twin("jetspark.kv.calls:BucketCalls", inner=_JS)],
+    "kv.election": [Twin("jetspark.kv.lock:Election")],
+    "kv.live": [Twin("jetspark.kv.watch:LiveBucket", bases=("Mapping[str, bytes]",))],
+    "kv.calls": [Twin("jetspark.kv.bucket:BucketCalls", inner=_JS)],
     "objects.store": [
         Twin(
             "jetspark.objects.store:ObjectStore",
@@ -266,10 +266,10 @@ MODULES: dict[str, list[Twin]] = {
         )
     ],
     "objects.reader": [Twin("jetspark.objects.reader:ObjectReader")],
-    "objects.calls": [Twin("jetspark.objects.calls:ObjectStoreCalls", inner=_JS)],
+    "objects.calls": [Twin("jetspark.objects.store:ObjectStoreCalls", inner=_JS)],
     "services.request": [
         Twin(
-            "jetspark.services.request:Request",
+            "jetspark.services.endpoint:Request",
             bases=("RequestView",),
             inner="-",
             run="drive(AsyncRequest(self._client, frame_of(self)).{name}({args}))",
@@ -279,7 +279,7 @@ MODULES: dict[str, list[Twin]] = {
     ],
     "services.endpoint_calls": [
         Twin(
-            "jetspark.services.endpoint_calls:EndpointCalls",
+            "jetspark.services.service:EndpointCalls",
             hooks=(
                 "_add(self, options: EndpointOptions, handler: Handler) -> None",
                 "_add_nowait(self, options: EndpointOptions, handler: Handler) -> None",
@@ -290,14 +290,14 @@ MODULES: dict[str, list[Twin]] = {
     "services.discovery": [Twin("jetspark.services.discovery:Services", attributes=_CALLER)],
     "system.system": [Twin("jetspark.system.system:System")],
     "identity.callout": [Twin("jetspark.identity.callout:AuthCallout")],
-    "groups.calls": [Twin("jetspark.groups.calls:GroupCalls", inner=_JS, attributes=_CALLER)],
+    "groups.calls": [Twin("jetspark.groups.group:GroupCalls", inner=_JS, attributes=_CALLER)],
     "groups.group": [
         Twin("jetspark.groups.group:ConsumerGroup", **_GROUP),
         Twin("jetspark.groups.group:StaticGroup", **_GROUP),
         Twin("jetspark.groups.group:ElasticGroup", **_GROUP),
     ],
     "groups.member": [Twin("jetspark.groups.member:GroupMember", **_GROUP)],
-    "dead_letters.calls": [Twin("jetspark.dead_letters.calls:DeadLetterCalls", inner=_JS)],
+    "dead_letters.calls": [Twin("jetspark.dead_letters.dead_letters:DeadLetterCalls", inner=_JS)],
     "dead_letters.dead_letters": [Twin("jetspark.dead_letters.dead_letters:DeadLetters")],
     "dead_letters.worker": [Twin("jetspark.dead_letters.worker:DeadLetterWorker")],
     "connecting": [],
@@ -549,27 +549,27 @@ HELPERS: dict[str, str] = {
     "ThisThreadCalls": "jetspark.blocking.jetstream.this_thread",
     "MessageView": "jetspark.client.messages",
     "make_options": "jetspark.connection.options",
-    **dict.fromkeys(("atomic_batch", "fast_ingest"), "jetspark.jetstream.batches.calls"),
-    **dict.fromkeys(("publish_headers", "headers_of"), "jetspark.jetstream.publishing.headers"),
-    "parts_of": "jetspark.client.prepared",
+    **dict.fromkeys(("atomic_batch", "fast_ingest"), "jetspark.jetstream.batches"),
+    **dict.fromkeys(("publish_headers", "headers_of"), "jetspark.jetstream.publisher"),
+    "parts_of": "jetspark.client.messages",
     "Sending": "jetspark.blocking.jetstream.sending",
-    "Ingesting": "jetspark.jetstream.batches.ingesting",
+    "Ingesting": "jetspark.jetstream.batches",
     "Headers": "jetspark.wire.headers",
     "Publishing": "jetspark.client.publishing",
     "frame_of": "jetspark.wire.kernel",
-    "WindowedPublishing": "jetspark.jetstream.publishing.windowed",
-    "publisher_options": "jetspark.jetstream.publishing.calls",
+    "WindowedPublishing": "jetspark.jetstream.publisher",
+    "publisher_options": "jetspark.jetstream.publish",
     "ObjectWriter": "jetspark.objects.writer",
     "AsyncJetStream": "jetspark.full_client:JetStream",
     "AsyncMessage": "jetspark.client.messages:Message",
     "AsyncJsMsg": "jetspark.jetstream.message:JsMsg",
-    "AsyncRequest": "jetspark.services.request:Request",
+    "AsyncRequest": "jetspark.services.endpoint:Request",
     "AsyncSystem": "jetspark.system.system:System",
     "AsyncServices": "jetspark.services.discovery:Services",
-    "Answering": "jetspark.services.request",
-    "RequestView": "jetspark.services.request",
+    "Answering": "jetspark.services.endpoint",
+    "RequestView": "jetspark.services.endpoint",
     "EndpointOptions": "jetspark.services.endpoint",
-    "start_service": "jetspark.services.calls",
+    "start_service": "jetspark.services.service",
     "trace_message": "jetspark.tracing.calls",
     **dict.fromkeys(("answered", "json_answer", "json_payload"), "jetspark.services.discovery"),
 }

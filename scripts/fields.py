@@ -14,10 +14,8 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
-from jetspark.jetstream import requirements
-from jetspark.jetstream.documents import consumers as consumer_documents
-from jetspark.jetstream.documents import streams as stream_documents
-from jetspark.jetstream.documents.document import Document, field_names
+from jetspark.documents import consumers, requirements, streams
+from jetspark.documents.document import Document, field_names
 from jetspark.kinds import values_of
 
 HEAD = """\
@@ -62,7 +60,7 @@ def documents() -> list[type[Document]]:
     """The documents of streams, consumers, publishing and accounts, in the order of their files."""
     return [
         value
-        for module in (stream_documents, consumer_documents)
+        for module in (streams, consumers)
         for value in vars(module).values()
         if inspect.isclass(value)
         and issubclass(value, Document)

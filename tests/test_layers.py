@@ -1,4 +1,4 @@
-"""Layers of docs/architecture.md, no circles, private names, light imports, and small files.
+"""Layers of docs/architecture.md, no circles, private names and light imports.
 
 The tables below are the rules; a test breaks each of them once and has to be noticed.
 """
@@ -30,10 +30,11 @@ VALUES = {
         "timestamps",
         "subjects",
     ),
-    *("kv_rules", "small_files", "left_folders", "version"),
+    *("kv_rules", "files", "version"),
 }
 CORE = VALUES | {"wire", "connection", "client"}
 FEATURES = {
+    "documents",
     "jetstream",
     "kv",
     "objects",
@@ -48,8 +49,8 @@ FEATURES = {
 SANS_IO = {
     f"connection.{file}"
     for file in (
-        *("options", "urls", "auth", "credentials", "contexts", "handshake", "websocket"),
-        *("server_errors", "pool_server", "proxy", "nkeys"),
+        *("options", "urls", "credentials", "contexts", "handshake", "websocket"),
+        *("server_errors", "pool", "proxy", "nkeys"),
     )
 }
 
@@ -58,20 +59,21 @@ LAYERS: dict[str, set[str]] = {
     **dict.fromkeys(VALUES, VALUES),
     "err_codes": set(),
     "errors": {"err_codes"},
+    "documents": VALUES | {"wire", "client"},
     "version": set(),
     "wire": VALUES,
     "archives": VALUES | {"wire"},
     "connection": VALUES | {"wire"},
     "client": VALUES | {"wire", "connection"},
-    "jetstream": CORE | {"archives"},
-    "kv": VALUES | {"client", "jetstream", "wire.documents"},
-    "objects": VALUES | {"client", "jetstream", "wire.documents"},
-    "services": VALUES | {"wire", "client", "jetstream"},
+    "jetstream": CORE | {"archives", "documents"},
+    "kv": VALUES | {"client", "documents", "jetstream", "wire.documents"},
+    "objects": VALUES | {"client", "documents", "jetstream", "wire.documents"},
+    "services": VALUES | {"wire", "client", "documents", "jetstream.events"},
     "tracing": VALUES | {"wire", "client"},
-    "dead_letters": VALUES | {"wire", "client", "jetstream"},
-    "identity": VALUES | {"wire", "connection.nkeys", "client", "jetstream"},
-    "system": VALUES | {"wire", "client", "jetstream"},
-    "groups": VALUES | {"wire", "client", "jetstream", "kv"},
+    "dead_letters": VALUES | {"wire", "client", "documents", "jetstream"},
+    "identity": VALUES | {"wire", "connection.nkeys", "client", "documents"},
+    "system": VALUES | {"wire", "client", "documents"},
+    "groups": VALUES | {"wire", "client", "documents", "jetstream", "kv"},
     "full_client": CORE | FEATURES,
     "blocking": CORE | FEATURES | {"full_client"},
     "bulk": VALUES | {"wire", "archives", "connection.opening"} | SANS_IO,
@@ -128,25 +130,6 @@ OTHERS_PRIVATE: dict[str, str] = {
 
 # Attributes that hold an object of another package.
 OTHERS = {"inner", "_inner"}
-
-LINES, HARD_LIMIT = 400, 800
-# The reason why a file has up to HARD_LIMIT lines.
-LONGER: dict[str, str] = {
-    "jetspark/connection/options.py": "the options, as a class and as the keywords of a call",
-    "jetspark/client/client.py": "the calls of a connection, its life, and what it keeps alive",
-    "jetspark/jetstream/pulling/continuous_pull.py": "one pull, with its requests and their ends",
-    "jetspark/connection/supervisor.py": "one logical link: how it begins, is lost and ends",
-    "jetspark/kv/lock.py": "one lock: taken, renewed, lost, released",
-    "jetspark/connection/session.py": "one link, from its opening to its end",
-    "jetspark/groups/member.py": "one life: the configuration, joining, handing out, leaving",
-    "jetspark/errors.py": "the tree of exceptions is one idea, and its drawing a third of it",
-    "jetspark/bulk/batch_copier.py": "one batch, copied, and found again after a failure",
-    "jetspark/bulk/reader.py": "the one loop that reads a range to its proven end",
-    "jetspark/lakehouse/delta.py": "a table of the format: how it is read and changed",
-    "jetspark/lakehouse/iceberg.py": "a table of the format: how it is read and changed",
-    "jetspark/spark/planning.py": "from offsets to partitions, pure",
-    "jetspark/jetstream/documents/streams.py": "the documents, and the options as keywords",
-}
 
 # -- the checks ----------------------------------------------------------------------------------
 
@@ -207,14 +190,14 @@ def test_file_keeps_the_order_of_layers(file: Path) -> None:
         ("jetspark.connection.options", "from asyncio import Queue"),
         ("jetspark.client.messages", "if TYPE_CHECKING:\n    from jetspark.jetstream import x"),
         ("jetspark.client.messages", "import_module('jetspark.jetstream')"),
-        ("jetspark.jetstream.streams.calls", "from jetspark.full_client import Connection"),
+        ("jetspark.jetstream.streams", "from jetspark.full_client import Connection"),
         ("jetspark.kv.bucket", "from jetspark.objects import store"),
         ("jetspark.kv.bucket", "from jetspark.wire import frames"),
-        ("jetspark.bulk.link", "import asyncio"),
-        ("jetspark.bulk.link", "from jetspark.connection import transport"),
-        ("jetspark.bulk.link", "from jetspark.client import Client"),
+        ("jetspark.bulk.links", "import asyncio"),
+        ("jetspark.bulk.links", "from jetspark.connection import transport"),
+        ("jetspark.bulk.links", "from jetspark.client import Client"),
         ("jetspark.spark.reader", "from jetspark.wire import frames"),
-        ("jetspark.server.ports", "from jetspark.bulk import link"),
+        ("jetspark.server.nats_server", "from jetspark.bulk import link"),
         ("jetspark.client.messages", "import pyspark"),
         ("jetspark.wire.kernel", "import requests"),
         ("jetspark.full_client", "from jetspark.cli import main"),
@@ -230,7 +213,7 @@ def test_broken_rule_is_noticed(module: str, source: str) -> None:
     ("module", "source"),
     [
         ("jetspark.wire.parser", "from . import frames\nfrom jetspark.errors import ProtocolError"),
-        ("jetspark.bulk.link", "import socket\nfrom jetspark.connection.handshake import x"),
+        ("jetspark.bulk.links", "import socket\nfrom jetspark.connection.handshake import x"),
         ("jetspark.bulk.arrow", "import pyarrow as pa"),
         ("jetspark.cli.demo", "import jetspark\nfrom jetspark import connect\nimport rich.text"),
         ("jetspark.full_client", "from jetspark.jetstream.context import JetStreamContext"),
@@ -305,7 +288,7 @@ def test_file_uses_no_private_name_of_another(file: Path) -> None:
         "class A:\n    def f(self):\n        return self._js._api",
         "class A:\n    def __init__(self):\n        self._task = self._inner._task",
         "other._sent = 1",
-        "from jetspark.client.request_calls import _is_empty",
+        "from jetspark.client.client import _is_empty",
         "from jetspark.wire import _kernel",
         "from jetspark.wire._python_kernel import deliver",
         "import jetspark.wire._python_kernel",
@@ -373,10 +356,10 @@ def test_circle_of_imports_is_noticed() -> None:
         "jetspark.client.client": "from jetspark.client.messages import Message",
         "jetspark.client.messages": "if TYPE_CHECKING:\n    from jetspark.client import requests",
         "jetspark.client.requests": "def f():\n    import jetspark.client.client",
-        "jetspark.client.listener": "from jetspark.client import client",
+        "jetspark.client.subscription": "from jetspark.client import client",
     }
     imports = {name: imported_modules(text, name) for name, text in sources.items()}
-    assert circles(imports) == [set(sources) - {"jetspark.client.listener"}]
+    assert circles(imports) == [set(sources) - {"jetspark.client.subscription"}]
 
 
 # -- light imports -------------------------------------------------------------------------------
@@ -459,19 +442,3 @@ def test_help_loads_neither_spark_nor_arrow(arguments: list[str]) -> None:
     loaded = loaded_by(f"from jetspark.cli.app import run\nassert run({arguments}) == 0")
     assert "cyclopts" in loaded
     assert not loaded & {"pyspark", "pyarrow", "pandas", "numpy"}
-
-
-# -- small files ---------------------------------------------------------------------------------
-
-
-def test_files_stay_small() -> None:
-    lengths = {
-        file.relative_to(SOURCE).as_posix(): len(file.read_text("utf-8").splitlines())
-        for file in files()
-    }
-    limit = {name: HARD_LIMIT if LONGER.get(name) else LINES for name in lengths}
-    assert {name: lines for name, lines in lengths.items() if lines > limit[name]} == {}
-
-
-def test_exceptions_for_long_files_are_still_needed() -> None:
-    assert {name for name in LONGER if not (SOURCE / name).is_file()} == set()

@@ -11,15 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jetspark.connection.options import _TIMES, ConnectionOptions, ConnectOptions
+from jetspark.documents.consumers import ConsumerConfig, ConsumerOptions
+from jetspark.documents.streams import StreamConfig, StreamOptions
 from jetspark.identity.claims import OtherClaims, UserClaims
-from jetspark.jetstream.documents import (
-    ConsumerConfig,
-    ConsumerOptions,
-    StreamConfig,
-    StreamOptions,
-)
 from jetspark.kv.config import BucketConfig, BucketOptions
-from jetspark.objects.config import ObjectStoreConfig, ObjectStoreOptions
+from jetspark.objects.info import ObjectStoreConfig, ObjectStoreOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +28,7 @@ import jetspark
 import jetspark.blocking
 from jetspark import Message
 from jetspark import Mesage  # attr-defined
-from jetspark.jetstream.documents import Source
+from jetspark.documents import Source
 
 def told(error: jetspark.errors.JetsparkError) -> None: ...
 

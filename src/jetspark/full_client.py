@@ -11,19 +11,18 @@ from types import TracebackType
 from typing import Any, Unpack
 
 from jetspark.arguments import checked
+from jetspark.client.callbacks import ErrorCallback, EventCallback
 from jetspark.client.client import Client as CoreClient
-from jetspark.client.hooking import check_hooks
-from jetspark.client.hooks import Hooks
-from jetspark.client.notices import ErrorCallback, EventCallback
+from jetspark.client.hooks import Hooks, check_hooks
 from jetspark.connection.options import ConnectionOptions, ConnectOptions, make_options
-from jetspark.dead_letters.calls import DeadLetterCalls
-from jetspark.groups.calls import GroupCalls
-from jetspark.identity.calls import CalloutCalls
+from jetspark.dead_letters.dead_letters import DeadLetterCalls
+from jetspark.groups.group import GroupCalls
+from jetspark.identity.callout import CalloutCalls
 from jetspark.jetstream.context import JetStreamContext
-from jetspark.kv.calls import BucketCalls
-from jetspark.objects.calls import ObjectStoreCalls
-from jetspark.services.calls import ServiceCalls
-from jetspark.system.calls import SystemCalls
+from jetspark.kv.bucket import BucketCalls
+from jetspark.objects.store import ObjectStoreCalls
+from jetspark.services.service import ServiceCalls
+from jetspark.system.system import SystemCalls
 from jetspark.timestamps import Seconds
 from jetspark.tracing.calls import TraceCalls
 

@@ -1,11 +1,9 @@
 """The public names of `jetspark`, which has them from here when they are first used."""
 
 from jetspark.client.client import Statistics
-from jetspark.client.gather import Replies
 from jetspark.client.hooks import Acknowledgement, Hooks
-from jetspark.client.listener import Listener
-from jetspark.client.messages import Message
-from jetspark.client.prepared import PreparedMessage
+from jetspark.client.messages import Message, PreparedMessage
+from jetspark.client.requests import Listener, Replies
 from jetspark.client.subscription import Subscription
 from jetspark.connection.events import (
     Closed,
@@ -19,8 +17,8 @@ from jetspark.connection.events import (
     ServersDiscovered,
 )
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.pool_server import PoolServer
-from jetspark.connection.tls_state import TLSState
+from jetspark.connection.pool import PoolServer
+from jetspark.connection.transports import TLSState
 from jetspark.errors import (
     AuthError,
     AuthorizationError,

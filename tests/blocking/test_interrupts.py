@@ -13,7 +13,7 @@ from tests.blocking.interrupted import interrupt_next_wait
 from jetspark.blocking import connect
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import current
-from jetspark.jetstream.listing import Listing as AsyncListing
+from jetspark.client.listing import Listing as AsyncListing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -118,7 +118,7 @@ with connect(url) as nc, nc.subscribe("x") as sub:
 
 
 PUTTING = """
-from jetspark.objects.meta import MetaStore
+from jetspark.objects.reader import MetaStore
 nc = connect(url)
 store = nc.jetstream().create_object_store(subject, storage="memory")
 store.put("a", b"old" * 100_000)

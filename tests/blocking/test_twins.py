@@ -40,40 +40,43 @@ from jetspark.blocking import services as blocking_services
 from jetspark.blocking import subscription as blocking_subscription
 from jetspark.blocking import system as blocking_system
 from jetspark.blocking.jetstream import backup as blocking_backup
-from jetspark.client import gather, notices, subscription
+from jetspark.client import callbacks, requests, subscription
 from jetspark.client.messages import MessageView
 from jetspark.full_client import JetStream
-from jetspark.jetstream import message, paging
-from jetspark.jetstream.backup import backup
-from jetspark.jetstream.batches import atomic as batch
-from jetspark.jetstream.batches import fast_ingest
-from jetspark.jetstream.consumers import consumer, pull, push
-from jetspark.jetstream.events import events
-from jetspark.jetstream.ordered import ordered
-from jetspark.jetstream.publishing import publisher
-from jetspark.jetstream.pulling import consume, fetch_result
-from jetspark.jetstream.stored import direct_get
+from jetspark.jetstream import (
+    backup,
+    batches,
+    consume,
+    consumers,
+    events,
+    fetch,
+    message,
+    ordered,
+    paging,
+    publisher,
+    stored,
+)
 
 TWINS: dict[type, type] = {
     full_client.Client: blocking.Client,
     jetspark.Message: blocking.Message,
     subscription.Subscription: blocking.Subscription,
-    notices.EventStream: blocking.EventStream,
-    gather.Replies: blocking.Replies,
+    callbacks.EventStream: blocking.EventStream,
+    requests.Replies: blocking.Replies,
     JetStream: blocking_jetstream.JetStream,
-    consumer.Consumer: blocking_jetstream.Consumer,
-    pull.PullConsumer: blocking_jetstream.PullConsumer,
-    push.PushConsumer: blocking_jetstream.PushConsumer,
+    consumers.Consumer: blocking_jetstream.Consumer,
+    consumers.PullConsumer: blocking_jetstream.PullConsumer,
+    consumers.PushConsumer: blocking_jetstream.PushConsumer,
     consume.ConsumerMessages: blocking_jetstream.ConsumerMessages,
     message.JsMsg: blocking_jetstream.JsMsg,
-    fetch_result.FetchResult: blocking_jetstream.FetchResult,
+    fetch.FetchResult: blocking_jetstream.FetchResult,
     events.Events: blocking_jetstream.Events,
     paging.Paged: blocking_jetstream.Paged,
     publisher.Publisher: blocking_jetstream.Publisher,
-    batch.AtomicBatch: blocking_jetstream.AtomicBatch,
-    fast_ingest.FastIngest: blocking_jetstream.FastIngest,
-    direct_get.StoredMsgs: blocking_jetstream.StoredMsgs,
-    push.PushMessages: blocking_jetstream.PushMessages,
+    batches.AtomicBatch: blocking_jetstream.AtomicBatch,
+    batches.FastIngest: blocking_jetstream.FastIngest,
+    stored.StoredMsgs: blocking_jetstream.StoredMsgs,
+    consumers.PushMessages: blocking_jetstream.PushMessages,
     ordered.OrderedMessages: blocking_jetstream.OrderedMessages,
     kv.ReadOnlyBucket: blocking_kv.ReadOnlyBucket,
     kv.Bucket: blocking_kv.Bucket,
@@ -116,7 +119,7 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (subscription.Subscription, "callback_task"): "the loop is nobody's business",
     (consume.ConsumerMessages, "callback_task"): "the loop is nobody's business",
     (ordered.OrderedMessages, "callback_task"): "the loop is nobody's business",
-    (push.PushMessages, "callback_task"): "the loop is nobody's business",
+    (consumers.PushMessages, "callback_task"): "the loop is nobody's business",
     (events.Events, "callback_task"): "the loop is nobody's business",
     (kv.Watcher, "callback_task"): "the loop is nobody's business",
     (subscription.Subscription, "take_queued"): "gives frames, not messages",
@@ -125,7 +128,7 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (consume.ConsumerMessages, "left_by"): "of the client's drain",
     (consume.ConsumerMessages, "handled"): "of the client's barrier",
     (ordered.OrderedMessages, "take_queued"): "gives frames, not messages",
-    (push.PushMessages, "take_queued"): "gives frames, not messages",
+    (consumers.PushMessages, "take_queued"): "gives frames, not messages",
     (ordered.OrderedMessages, "abandon"): "of the client's close",
     (ordered.OrderedMessages, "left_by"): "of the client's drain",
     (ordered.OrderedMessages, "handled"): "of the client's barrier",
@@ -144,9 +147,9 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (kv.Watcher, "last_seq"): "for what is built on it",
     (objects.ObjectWatcher, "last_seq"): "for what is built on it",
     (objects.ObjectStore, "writer"): "put writes all",
-    (notices.EventStream, "push"): "of the client",
+    (callbacks.EventStream, "push"): "of the client",
     (identity.AuthCallout, "begin"): "for both clients",
-    (gather.Replies, "__await__"): "list(replies) is the same",
+    (requests.Replies, "__await__"): "list(replies) is the same",
     **{
         (cls, name): "for both clients"
         for cls in (services.Service, services.Group)
@@ -160,7 +163,7 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
 # Public in the blocking class only.
 EXTRA: dict[tuple[type, str], str] = {}
 # Classes that a user makes: their constructors are compared too.
-MADE_BY_USERS = {full_client.Client, JetStream, fetch_result.FetchResult}
+MADE_BY_USERS = {full_client.Client, JetStream, fetch.FetchResult}
 # The first line of the class's docstring says something that is different.
 OTHER_WORDS = {
     "AtomicBatch",
@@ -340,8 +343,8 @@ def test_what_the_generated_class_leaves_to_the_one_by_hand_is_there(twin: type)
 
 def test_callbacks_take_the_same_and_return_nothing_to_await() -> None:
     for ours, theirs in (
-        (blocking_events.EventCallback, notices.EventCallback),
-        (blocking_events.ErrorCallback, notices.ErrorCallback),
+        (blocking_events.EventCallback, callbacks.EventCallback),
+        (blocking_events.ErrorCallback, callbacks.ErrorCallback),
         (blocking_subscription.MessageCallback, subscription.MessageCallback),
         (blocking_backup.ProgressCallback, backup.ProgressCallback),
     ):

@@ -16,9 +16,9 @@ from tests.support.streams import Admin, Row, numbered
 
 from jetspark.bulk import links
 from jetspark.bulk.arrow import SCHEMA
+from jetspark.bulk.backfill import SnapshotTransfer
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
-from jetspark.bulk.snapshot_transfer import SnapshotTransfer
 from jetspark.bulk.stream_api import StoredMessage
 from jetspark.connection.options import make_options
 from jetspark.errors import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
     from tests.support.cluster import Cluster
 
-    from jetspark.bulk.facts import StreamFacts
+    from jetspark.bulk.stream_api import StreamFacts
     from jetspark.server import NatsServer
 
 
@@ -155,7 +155,7 @@ def test_a_slow_reader_keeps_the_snapshot_alive(
     no_consumer: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from jetspark.bulk import snapshot_transfer
+    from jetspark.bulk import backfill as snapshot_transfer
 
     monkeypatch.setattr(snapshot_transfer, "AHEAD", 1)
     name = unique("SLOW")

@@ -24,8 +24,8 @@ from jetspark.bulk.reader import read_range
 from jetspark.cli import app
 from jetspark.connection.options import make_options
 from jetspark.errors import BackupError, ConfigError, DataLossError
+from jetspark.jetstream import backup as backing_up
 from jetspark.jetstream import verify_backup
-from jetspark.jetstream.backup import backup as backing_up
 from jetspark.timestamps import parse_isotime
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def test_messages_that_are_missing_and_still_stored_are_an_error(
     name = unique("STORED")
     admin.create(name, name)
     admin.fill(numbered(name, 50))
-    monkeypatch.setattr("jetspark.jetstream.backup.folder.messages_in", lambda *_: 48)
+    monkeypatch.setattr("jetspark.jetstream.backup.messages_in", lambda *_: 48)
     with pytest.raises(BackupError, match=r"sent 48 of 50 messages .* still has 50 of them"):
         back_up(shared_server.url, name, tmp_path / "b")
     assert list(tmp_path.iterdir()) == []

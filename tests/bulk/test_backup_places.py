@@ -9,9 +9,8 @@ import pytest
 from tests.support import archives
 
 from jetspark import blocking
-from jetspark.archives.places import folder_to_write, place_of, shown_folder
-from jetspark.bulk.backup import open_backup
-from jetspark.bulk.backup_files import unreadable
+from jetspark.archives.folder import folder_to_write, place_of, shown_folder
+from jetspark.bulk.backup import open_backup, unreadable
 from jetspark.cli import app
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.jetstream import verify_backup

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from jetspark.bulk.batch_copier import Marker
-from jetspark.bulk.decision import (
+from jetspark.bulk.exactly_once import (
     Decision,
     InlinePack,
     LanePlan,
+    Marker,
     StagedPack,
     decode_decision,
     encode_decision,
 )
-from jetspark.bulk.encoded_messages import pack, unpack
+from jetspark.bulk.publish import pack, unpack
 from jetspark.errors import DocumentError
 
 if TYPE_CHECKING:
-    from jetspark.bulk.encoded_messages import EncodedMessage
+    from jetspark.bulk.publish import EncodedMessage
 
 DECISION = Decision(
     7,

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.streams import Admin
 
-from jetspark.bulk import batch_copier, links
-from jetspark.bulk.atomic import encode_batch
-from jetspark.bulk.batch_copier import BatchCopier
-from jetspark.bulk.decision import Piece, StagedPack
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
-from jetspark.bulk.ledger import Ledger, ledger_stream
-from jetspark.bulk.link import BlockingLink, connect
+from jetspark.bulk import exactly_once, links
+from jetspark.bulk.exactly_once import (
+    BatchCopier,
+    ExactlyOnceWriter,
+    Ledger,
+    Piece,
+    StagedPack,
+    encode_batch,
+    ledger_stream,
+    stage,
+)
+from jetspark.bulk.links import BlockingLink, connect
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import (
     AuthorizationError,
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
     from tests.support.cluster import Cluster
 
-    from jetspark.bulk.encoded_messages import EncodedMessage
+    from jetspark.bulk.publish import EncodedMessage
     from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.usefixtures("needs_atomic")
@@ -380,7 +385,7 @@ def test_lost_batch_reply_is_asked_for_again(
     def encode(batch_id: str, messages: Any, reply: str) -> bytes:
         return encode_batch(batch_id, messages, next(replies, reply))
 
-    monkeypatch.setattr(batch_copier, "encode_batch", encode)
+    monkeypatch.setattr(exactly_once, "encode_batch", encode)
     target.writer(timeout=4).commit(0, target.pieces(0, 3000, 3))
     target.expect(0, 3000)
     target.check()
@@ -408,8 +413,8 @@ def test_a_link_that_breaks_between_two_chunks_leaves_no_row_out(
         one = next(replies, reply)
         return encode_batch(batch_id, messages, reply if one == "before" else one)
 
-    monkeypatch.setattr(batch_copier, "encode_batch", encode)
-    monkeypatch.setattr(batch_copier, "connect", breaking)
+    monkeypatch.setattr(exactly_once, "encode_batch", encode)
+    monkeypatch.setattr(exactly_once, "connect", breaking)
     target.writer(timeout=4).commit(0, target.pieces(0, 5000, 3), lanes=2)
     target.expect(0, 5000)
     target.check()
@@ -451,7 +456,7 @@ def test_dead_idle_link_is_replaced(target: Target, monkeypatch: pytest.MonkeyPa
     assert link.closed
 
 
-@pytest.mark.parametrize("where", [batch_copier, links])
+@pytest.mark.parametrize("where", [exactly_once, links])
 def test_refused_login_is_raised_without_a_retry(
     target: Target, monkeypatch: pytest.MonkeyPatch, where: Any
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.bulk.leadership import GUARD_SECONDS, Look, Tenure, look_of
+from jetspark.bulk.stream_api import GUARD_SECONDS, Look, Tenure, look_of
 
 _TICK = 0.02
 _HEARTBEATS = (1.0, 2.0)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from jetspark.bulk.decision import InlinePack, StagedPack
-from jetspark.bulk.ledger import Ledger, ledger_stream
-from jetspark.bulk.link import connect
+from jetspark.bulk.exactly_once import InlinePack, Ledger, StagedPack, ledger_stream
+from jetspark.bulk.links import connect
 from jetspark.connection.options import make_options
 from jetspark.err_codes import WRONG_LAST_SEQUENCE, WRONG_LAST_SEQUENCE_CONSTANT
 from jetspark.errors import WrongLastSequenceError

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.streams import numbered
 
-from jetspark.bulk.link import connect
-from jetspark.bulk.many_streams import streams_of, times_of
+from jetspark.bulk.leaders import streams_of, times_of
+from jetspark.bulk.links import connect
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import make_options
 from jetspark.timestamps import parse_isotime

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
-from jetspark.bulk import proof
-from jetspark.bulk.batch_copier import BatchCopier
-from jetspark.bulk.leaders import Leaders
-from jetspark.bulk.ledger import Ledger
-from jetspark.bulk.proof import leading, proven
+from jetspark.bulk import leaders as proof
+from jetspark.bulk.exactly_once import BatchCopier, Ledger
+from jetspark.bulk.leaders import Leaders, leading, proven
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import _RangeReader
 from jetspark.bulk.stream_api import StreamAPI
@@ -27,7 +25,7 @@ from jetspark.wire.events import MessageFrame
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.bulk.link import BlockingLink
+    from jetspark.bulk.links import BlockingLink
 
 OLD, NEW = 5, 9
 """Last sequences: what the old leader has, and what the new one has acknowledged."""

@@ -12,9 +12,8 @@ import pytest
 from tests.support.streams import Admin
 
 from jetspark.bulk import publish
-from jetspark.bulk.encoded_messages import in_packs, pack, unpack
-from jetspark.bulk.link import connect
-from jetspark.bulk.publish import StreamPublisher
+from jetspark.bulk.links import connect
+from jetspark.bulk.publish import StreamPublisher, in_packs, pack, unpack
 from jetspark.connection.options import make_options
 from jetspark.errors import (
     APIError,
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import MakeServer
 
-    from jetspark.bulk.encoded_messages import EncodedMessage
-    from jetspark.bulk.link import BlockingLink
+    from jetspark.bulk.links import BlockingLink
+    from jetspark.bulk.publish import EncodedMessage
     from jetspark.connection.options import ConnectOptions
     from jetspark.server import NatsServer
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.chaos.proxy import Proxy
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk import head, links
+from jetspark.bulk import links, reader
 from jetspark.bulk.arrow import SCHEMA
-from jetspark.bulk.link import BlockingLink
+from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import ReadLimits, SequenceRange, cut
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.stream_api import Reader, StreamAPI
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tests.conftest import MakeServer
 
-    from jetspark.bulk.facts import StreamFacts
+    from jetspark.bulk.stream_api import StreamFacts
     from jetspark.server import NatsServer
 
 
@@ -271,7 +271,7 @@ def test_limits_behind_a_reader_are_no_data_loss_even_with_gaps(
     )
     limits = ReadLimits(max_rows=100, pull_messages=200)
     for name_of_seconds in ("_FIRST_LOOK", "_LOOK_EVERY", "_SHARE"):
-        monkeypatch.setattr(head, name_of_seconds, 0)
+        monkeypatch.setattr(reader, name_of_seconds, 0)
     found: list[int] = []
     more = 3
     for batch in read_range(make_options(shared_server.url), wanted, limits):

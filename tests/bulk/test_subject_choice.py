@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from jetspark.bulk import links
 from jetspark.bulk.arrow import COLUMNS, batches
-from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.ranges import ReadLimits, SequenceRange, SubjectChoice, reading_all_is_faster
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.stream_api import Reader, StreamAPI
-from jetspark.bulk.subject_choice import SubjectChoice, reading_all_is_faster
 from jetspark.connection.options import make_options
 from jetspark.subjects import subject_matches
 from jetspark.wire.kernel import Deliveries

@@ -12,7 +12,7 @@ from tests.conftest import MakeServer
 from tests.support.ports import free_port
 from tests.support.streams import Admin
 
-from jetspark.bulk.link import connect
+from jetspark.bulk.links import connect
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.connection.options import make_options

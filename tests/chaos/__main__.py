@@ -18,7 +18,7 @@ from tests.chaos.campaign import campaign, kind_of
 from tests.chaos.leaders import believe
 from tests.chaos.outcome import table
 
-from jetspark.bulk import proof
+from jetspark.bulk import leaders
 
 
 def main() -> int:
@@ -50,7 +50,7 @@ def main() -> int:
     if unknown := set(options.kind) - set(kinds):
         parser.error(f"no such kind: {', '.join(unknown)}; there are {', '.join(sorted(kinds))}")
     if options.without_proof:
-        proof._prove = believe
+        leaders._prove = believe
     numbers = range(options.first, options.first + options.runs)
     if options.only is not None:
         numbers = range(options.only, options.only + 1)

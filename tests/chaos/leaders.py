@@ -25,17 +25,13 @@ from tests.chaos.outcome import Outcome
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
-from jetspark.bulk.decision import Piece
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
-from jetspark.bulk.facts import StreamFacts
-from jetspark.bulk.leaders import Leaders
-from jetspark.bulk.ledger import Ledger, ledger_stream
-from jetspark.bulk.link import connect
-from jetspark.bulk.proof import leading, proven
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, Piece, ledger_stream, stage
+from jetspark.bulk.leaders import Leaders, leading, proven
+from jetspark.bulk.links import connect
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.snapshot import read_snapshot
-from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import DataLossError, JetsparkError, RequestTimeoutError
 from jetspark.server import NatsServer

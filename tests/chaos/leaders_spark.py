@@ -17,8 +17,8 @@ from tests.chaos.reading_scene import eventually, spark_session
 from tests.support.driven_query import DrivenQuery
 
 from jetspark.bulk import links
-from jetspark.spark.batch import JetStreamBatchReader
 from jetspark.spark.options import parse_options
+from jetspark.spark.source import JetStreamBatchReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,7 +20,7 @@ from tests.support.certificates import make_certificates
 from tests.support.cluster import Cluster
 from tests.support.streams import Admin
 
-from jetspark.bulk.link import connect
+from jetspark.bulk.links import connect
 from jetspark.connection.options import make_options
 from jetspark.errors import JetsparkError
 from jetspark.server import NatsServer

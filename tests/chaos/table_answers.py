@@ -50,7 +50,7 @@ from tests.support.rest_catalog import rest_catalog
 from jetspark.errors import JetsparkError
 from jetspark.lakehouse import batches
 from jetspark.lakehouse.batches import Change, added, commit_batch, commit_files, replaced
-from jetspark.lakehouse.delta_claim import CLAIM
+from jetspark.lakehouse.delta import CLAIM
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.iceberg_folder import FolderCatalog
 from jetspark.lakehouse.new_files import FileWriter, NewFile

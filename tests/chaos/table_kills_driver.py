@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.spark.checkpoints import with_quick_checkpoint
-from jetspark.spark.formats import register_formats
 from jetspark.spark.session import local_session
+from jetspark.spark.source import register_formats
 from jetspark.spark.starting import begun
 
 

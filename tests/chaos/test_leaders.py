@@ -8,7 +8,7 @@ import pytest
 from tests.chaos.campaign import Shared, run_one
 from tests.chaos.leaders import KINDS, believe
 
-from jetspark.bulk import proof
+from jetspark.bulk import leaders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,5 +27,5 @@ def test_the_answer_of_a_former_leader_is_not_accepted(
         assert outcome.expected
         assert outcome.note != "0 old answers"
         # Nor does it pass without a proof.
-        monkeypatch.setattr(proof, "_prove", believe)
+        monkeypatch.setattr(leaders, "_prove", believe)
         assert not run_one(kind, KINDS[kind], 1, 1, shared).good

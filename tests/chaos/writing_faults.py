@@ -29,7 +29,7 @@ from tests.chaos.writing_steps import (
     STAGING,
 )
 
-from jetspark.bulk.ledger import ledger_stream
+from jetspark.bulk.exactly_once import ledger_stream
 
 Harm = Callable[[Scene, int], AbstractContextManager[None]]
 """Gets the pid of the process that stands at the gate."""

@@ -20,7 +20,7 @@ from tests.chaos.writing_job import EXACTLY, write_file
 from tests.chaos.writing_scene import NANOSECONDS, Scene, scene
 from tests.chaos.writing_steps import COMMITTED, COPYING, DECIDED, SENT
 
-from jetspark.bulk.ledger import ledger_stream
+from jetspark.bulk.exactly_once import ledger_stream
 from jetspark.server import NatsServer
 
 # -- room --------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from tests.chaos.writing_steps import Gate
 from tests.support.cluster import Cluster
 from tests.support.streams import Admin
 
-from jetspark.bulk.ledger import ledger_stream
+from jetspark.bulk.exactly_once import ledger_stream
 from jetspark.errors import JetsparkError
 from jetspark.server import NatsServer
 from jetspark.spark.session import close_session, local_session

@@ -19,8 +19,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from jetspark.bulk.batch_copier import BatchCopier
-from jetspark.bulk.ledger import Ledger
+from jetspark.bulk.exactly_once import BatchCopier, Ledger
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.spark.source import JetStreamDataSource
 from jetspark.spark.writer import JetStreamBatchWriter, JetStreamStreamWriter, Written

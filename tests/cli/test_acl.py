@@ -15,12 +15,10 @@ from jetspark.bulk.reader import read_range
 from jetspark.cli import app
 from jetspark.cli.acl import acl
 from jetspark.errors import PermissionsError
-from jetspark.jetstream.acl.core_roles import CoreRoles
-from jetspark.jetstream.acl.roles import Roles
+from jetspark.jetstream.acl import CoreRoles, Roles
 from jetspark.spark.options import parse_options
 from jetspark.spark.reading import streams_facts
-from jetspark.spark.sink_options import parse_sink_options
-from jetspark.spark.sink_target import look_at, prepare
+from jetspark.spark.sink_options import look_at, parse_sink_options, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,9 +17,9 @@ import pytest
 from tests.support.processes import end, finish, first_line, python
 
 from jetspark.cli import app, console
-from jetspark.cli.commands import COMMANDS, Command
+from jetspark.cli.app import COMMANDS, Command
 from jetspark.cli.main import main
-from jetspark.cli.where import spark_where
+from jetspark.cli.stream_session import spark_where
 from jetspark.errors import ConfigError
 from jetspark.version import __version__
 from jetspark.wire.kernel import IMPLEMENTATION

@@ -15,14 +15,14 @@ import pytest
 from tests.support.streams import numbered
 
 from jetspark.cli import app, demo, spark_runs
-from jetspark.cli.flags import options_as_flags
+from jetspark.cli.app import options_as_flags
 from jetspark.cli.signals import StopRequested
-from jetspark.cli.spark_settings import spark_settings
-from jetspark.cli.where import starting
+from jetspark.cli.spark_runs import spark_settings
+from jetspark.cli.stream_session import starting
 from jetspark.errors import ConfigError, SparkUnavailableError
-from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
 from jetspark.spark.ingest import Ingest
+from jetspark.spark.schema import check_fields
 from jetspark.timestamps import parse_isotime
 
 if TYPE_CHECKING:

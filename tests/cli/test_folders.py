@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.processes import finish, first_document, python
 
-from jetspark import left_folders
+from jetspark import files
 from jetspark.cli.folders import temporary_folder
 
 HOLDER = """
@@ -55,14 +55,14 @@ def test_a_folder_whose_owner_may_live_stays(
     others = ["jetspark-x-0123456789abcdef", "jetspark-x-mine", f"jetspark-x-{'0' * 16}"]
     for name in others:
         (tmp_path / name).mkdir()
-    (tmp_path / others[1] / left_folders.LOCK).write_text(socket.gethostname())
-    (tmp_path / others[2] / left_folders.LOCK).write_text("of another host")
+    (tmp_path / others[1] / files.LOCK).write_text(socket.gethostname())
+    (tmp_path / others[2] / files.LOCK).write_text("of another host")
     (tmp_path / f"jetspark-x-{'1' * 16}").symlink_to(tmp_path / others[1])
     before = names(tmp_path)
     with temporary_folder("jetspark-x-"):
         pass
     assert names(tmp_path) == before
-    monkeypatch.setattr(left_folders, "fcntl", None)
+    monkeypatch.setattr(files, "fcntl", None)
     with temporary_folder("jetspark-x-") as folder:
         assert folder.exists()
     assert names(tmp_path) == before

@@ -11,11 +11,10 @@ import pytest
 from tests.support.processes import finish, jetspark
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk.losses import Loss, left_out
-from jetspark.cli.losses import Losses
-from jetspark.cli.outcome import Outcome
+from jetspark.bulk.ranges import Loss, left_out
+from jetspark.cli.console import Outcome
 from jetspark.cli.signals import stop_on_signals
-from jetspark.cli.spark_runs import Watch
+from jetspark.cli.spark_runs import Losses, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,7 +117,7 @@ def test_each_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_loss_is_told_while_the_query_runs(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jetspark.cli.losses._GATHER_SECONDS", 0.0)
+    monkeypatch.setattr("jetspark.cli.spark_runs._GATHER_SECONDS", 0.0)
     watch = Watch(Outcome())
     told: list[bool] = []
 

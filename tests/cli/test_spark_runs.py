@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from jetspark.cli import spark_runs
-from jetspark.cli.outcome import Outcome
+from jetspark.cli.console import Outcome
 from jetspark.cli.signals import Stop, StopRequested
 from jetspark.cli.spark_runs import Watch, log_failures
 

@@ -9,8 +9,8 @@ import pytest
 
 from jetspark import blocking
 from jetspark.errors import JetsparkError
-from jetspark.jetstream.pulling import consume
-from jetspark.jetstream.pulling.stop_reason import StopReason
+from jetspark.jetstream import consume
+from jetspark.jetstream.consume import StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +44,7 @@ async def stream(js: JetStream, unique: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def no_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jetspark.jetstream.ordered.ordered.create_ephemeral", surprise)
+    monkeypatch.setattr("jetspark.jetstream.ordered.create_ephemeral", surprise)
 
 
 @pytest.mark.usefixtures("no_consumer")

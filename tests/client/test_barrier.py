@@ -11,7 +11,7 @@ import pytest
 from tests.jetstream.eventually import eventually
 
 from jetspark import Message, blocking
-from jetspark.client.barriers import Barriers
+from jetspark.client.callbacks import Barriers
 from jetspark.errors import ConfigError, ConnectionClosedError, RequestTimeoutError
 from jetspark.full_client import Client, JetStream, connect
 

@@ -19,10 +19,11 @@ from jetspark.blocking.jetstream.consumers import PullConsumer, PushConsumer
 from jetspark.blocking.kv.bucket import Bucket
 from jetspark.blocking.objects.store import ObjectStore
 from jetspark.connection.options import make_options
+from jetspark.documents.permissions import Responses
 from jetspark.errors import ConfigError, JetsparkError, UnknownArgumentError
 from jetspark.full_client import connect
 from jetspark.jetstream import verify_backup
-from jetspark.jetstream.acl import Responses, Roles
+from jetspark.jetstream.acl import Roles
 from jetspark.kinds import Kind
 from jetspark.kv import KeyChain, Origin, ValueChain, ZlibCodec
 from jetspark.server import NatsServer

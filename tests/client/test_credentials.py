@@ -15,7 +15,7 @@ from tests.support.accounts import Operator, creds_text, new_key
 import jetspark
 import jetspark.blocking
 from jetspark import ConnectOptions, JetsparkError
-from jetspark.bulk.link import connect as connect_bulk
+from jetspark.bulk.links import connect as connect_bulk
 from jetspark.connection.options import make_options
 from jetspark.errors import AuthorizationError, ConfigError
 from jetspark.server import NatsServer

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from jetspark.client.frame_reader import FrameReader
-from jetspark.connection.waiters import Waiters
+from jetspark.client.subscription import FrameReader
+from jetspark.connection.outbox import Waiters
 from jetspark.errors import (
     BadSubscriptionError,
     ConnectionClosedError,

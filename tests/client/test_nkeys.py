@@ -16,7 +16,7 @@ from tests.conftest import MakeServer
 from tests.support.accounts import Key, Operator, creds_text, new_key
 
 import jetspark
-from jetspark.bulk.link import connect as connect_blocking
+from jetspark.bulk.links import connect as connect_blocking
 from jetspark.connection.options import make_options
 from jetspark.errors import (
     AccountAuthExpiredError,

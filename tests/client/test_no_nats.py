@@ -13,7 +13,7 @@ import pytest
 
 import jetspark
 from jetspark import blocking
-from jetspark.bulk import link
+from jetspark.bulk import links
 from jetspark.connection.options import make_options
 from jetspark.errors import ConnectionFailure, JetsparkError, ProtocolError
 
@@ -60,7 +60,7 @@ def refusals(url: str, timeout: float) -> list[JetsparkError]:
     for connect in (
         lambda: asyncio.run(_connected(url, timeout)),
         lambda: blocking.connect(url, connect_timeout=timeout),
-        lambda: link.connect(make_options(url, connect_timeout=timeout)),
+        lambda: links.connect(make_options(url, connect_timeout=timeout)),
     ):
         with pytest.raises(JetsparkError) as raised:
             connect()

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jetspark import PreparedMessage
+from jetspark.documents.consumers import ConsumerConfig
 from jetspark.errors import BadSubjectError, ConfigError, JetsparkError, shown, user_error
-from jetspark.jetstream.documents import ConsumerConfig
 from jetspark.subjects import check_name
 from jetspark.timestamps import datetime_to_ns
 

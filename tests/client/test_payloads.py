@@ -18,7 +18,7 @@ from tests.client.conftest import Connect
 
 import jetspark
 from jetspark import ConnectionStatus, Headers, JetsparkError, blocking
-from jetspark.client.numbered import NumberedPublishes
+from jetspark.client.requests import NumberedPublishes
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import BadHeaderError, BadPayloadError, BadSubjectError, MaxPayloadError
 from jetspark.payloads import payload_bytes

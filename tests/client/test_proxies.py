@@ -20,7 +20,7 @@ from tests.support.proxies import HttpProxy, Proxy, SocksProxy
 import jetspark
 import jetspark.blocking
 from jetspark import Reconnected
-from jetspark.bulk.link import connect as connect_bulk
+from jetspark.bulk.links import connect as connect_bulk
 from jetspark.connection.options import make_options
 from jetspark.errors import (
     ConfigError,

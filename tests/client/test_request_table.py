@@ -23,7 +23,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     ServerRefusedError,
 )
-from jetspark.jetstream.consumers.pull import PullConsumer
+from jetspark.jetstream.consumers import PullConsumer
 from jetspark.server import NatsServer
 
 LONG = 60.0
@@ -102,7 +102,7 @@ async def test_fetch_timeout(
     nats_server: NatsServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The server gets half of the time, for it may be slow.
-    monkeypatch.setattr("jetspark.jetstream.pulling.fetch.EXPIRES_EARLIER", 60)
+    monkeypatch.setattr("jetspark.jetstream.fetch.EXPIRES_EARLIER", 60)
     # The reference raises ErrTimeout when nothing came at all; our fetch gives an empty list for
     # "the server says there is nothing", and the error when the server says nothing either.
     nc = await connect(nats_server.url)

@@ -15,9 +15,10 @@ import pytest
 
 from jetspark import blocking
 from jetspark.connection.options import ConnectOptions
+from jetspark.documents.consumers import ConsumerConfig
+from jetspark.documents.streams import StreamConfig
 from jetspark.errors import BadTimeError, ConfigError
 from jetspark.full_client import connect
-from jetspark.jetstream.documents import ConsumerConfig, StreamConfig
 from jetspark.timestamps import in_seconds
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tests.client.conftest import Connect
 from tests.conftest import MakeServer
 
 import jetspark
-from jetspark.bulk.link import connect as connect_blocking
+from jetspark.bulk.links import connect as connect_blocking
 from jetspark.connection.options import make_options
 from jetspark.errors import (
     AuthorizationError,

@@ -16,8 +16,7 @@ from tests.support.scripted_server import ScriptedServer
 
 import jetspark
 from jetspark.connection.options import ConnectOptions, make_options
-from jetspark.connection.tcp_transport import tcp
-from jetspark.connection.transport import Receiver, Transport
+from jetspark.connection.transports import Receiver, Transport, tcp
 from jetspark.connection.urls import ServerURL, parse_url
 from jetspark.connection.websocket import WebSocketCodec
 from jetspark.errors import (

@@ -11,8 +11,8 @@ import nkeys
 import pytest
 from tests.support.accounts import creds_text, make_jwt, new_key
 
-from jetspark.connection.auth import credentials_of, identity_of
 from jetspark.connection.credentials import jwt_expiry, open_seed
+from jetspark.connection.handshake import credentials_of, identity_of
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.urls import parse_url
 from jetspark.errors import ConfigError

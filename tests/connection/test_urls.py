@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jetspark import blocking, connect
-from jetspark.bulk.dialing import dial as open_socket
-from jetspark.connection.auth import identity_of
+from jetspark.bulk.links import dial as open_socket
+from jetspark.connection.handshake import identity_of
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.pool import ServerPool
 from jetspark.connection.urls import parse_url, parse_urls

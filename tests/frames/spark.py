@@ -12,8 +12,7 @@ import pyarrow as pa
 from tests.frames.scene import PATIENCE, Scene, retried, within
 
 from jetspark.spark.options import parse_options
-from jetspark.spark.sink_options import SinkOptions, parse_sink_options
-from jetspark.spark.sink_target import prepare
+from jetspark.spark.sink_options import SinkOptions, parse_sink_options, prepare
 from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.spark.writer import JetStreamBatchWriter
 

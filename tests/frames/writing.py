@@ -7,11 +7,10 @@ from collections import Counter
 
 from tests.frames.scene import PATIENCE, Scene, retried, settled, within
 
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
-from jetspark.bulk.ledger import Ledger
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, stage
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.errors import JetsparkError
-from jetspark.jetstream.batches.ingesting import GapPolicy
+from jetspark.jetstream.batches import GapPolicy
 
 _MANY = [b"%d" % number for number in range(20)]
 

@@ -13,29 +13,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from jetspark.archives.metadata import metadata_from
-from jetspark.bulk.atomic import parse_batch_ack
-from jetspark.bulk.decision import decode_decision
-from jetspark.bulk.encoded_messages import pack, unpack
-from jetspark.bulk.facts import facts_of
-from jetspark.bulk.leadership import look_of
+from jetspark.archives.folder import metadata_from
+from jetspark.bulk.exactly_once import decode_decision, parse_batch_ack
+from jetspark.bulk.publish import pack, unpack
+from jetspark.bulk.stream_api import facts_of, look_of
 from jetspark.dead_letters.letter import read_letter
+from jetspark.documents.consumers import ConsumerInfo
+from jetspark.documents.document import Timestamp, from_wire, to_wire
+from jetspark.documents.events import ApiAuditEvent, parse_event
+from jetspark.documents.streams import StoredMsg, StreamInfo
 from jetspark.errors import JetsparkError
 from jetspark.groups.documents import Place
-from jetspark.jetstream.api_trace import shown
-from jetspark.jetstream.documents import ConsumerInfo, StoredMsg, StreamInfo
-from jetspark.jetstream.documents.document import from_wire, to_wire
-from jetspark.jetstream.events.documents import ApiAuditEvent
-from jetspark.jetstream.events.kinds import parse_event
-from jetspark.jetstream.exact_times import Timestamp
-from jetspark.jetstream.publishing.pub_ack import parse_pub_ack
+from jetspark.jetstream.api import shown
+from jetspark.jetstream.publisher import parse_pub_ack
 from jetspark.objects.info import info_of
-from jetspark.services.documents import ServiceInfo, ServicePing, ServiceStats
-from jetspark.services.latency import parse_latency
-from jetspark.services.protocol import decode_answer
-from jetspark.system.asking import read_answer
+from jetspark.services.discovery import parse_latency
+from jetspark.services.protocol import ServiceInfo, ServicePing, ServiceStats, decode_answer
 from jetspark.system.documents import Statsz
-from jetspark.tracing.events import parse_report
+from jetspark.system.system import read_answer
+from jetspark.tracing.tree import parse_report
 from jetspark.wire import js_api
 from jetspark.wire.documents import parse_info
 

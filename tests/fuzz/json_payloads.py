@@ -20,7 +20,7 @@ _ROWS = 100
 
 def fuzz(count: int, kernels: list[ModuleType], seed: int = 0) -> int:
     """So many payloads; how many of them the kernels have parsed."""
-    from jetspark.bulk.json_fields import TYPES
+    from jetspark.bulk.arrow import TYPES
 
     names = tuple(name.encode() for name in FIELDS)
     kinds = bytes(TYPES[kind][0] for kind in FIELDS.values())

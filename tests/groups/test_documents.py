@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from jetspark.documents.streams import Source, StreamConfig, SubjectTransform
 from jetspark.errors import CodecError, ConfigError
 from jetspark.groups import ElasticConfig, MemberMapping, PartitioningFilter, StaticConfig
 from jetspark.groups.documents import (
@@ -20,7 +21,6 @@ from jetspark.groups.documents import (
     is_group_stream,
     partitions_of,
 )
-from jetspark.jetstream.documents import Source, StreamConfig, SubjectTransform
 
 ELASTIC = Place("ORDERS", "cg", elastic=True)
 STATIC = Place("ORDERS", "cg", elastic=False)

@@ -20,7 +20,7 @@ from jetspark.errors import (
     StreamNotFoundError,
 )
 from jetspark.groups import ElasticConfig, PartitioningFilter
-from jetspark.groups.member_consumer import MemberConsumer
+from jetspark.groups.member import MemberConsumer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -13,7 +13,7 @@ import pytest
 
 import jetspark
 from jetspark import Acknowledgement, Hooks, Message, PreparedMessage, blocking
-from jetspark.client.hooking import check_hooks
+from jetspark.client.hooks import check_hooks
 from jetspark.client.messages import MessageView
 from jetspark.connection.events import ConnectionEvent
 from jetspark.errors import (

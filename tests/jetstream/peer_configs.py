@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from jetspark.jetstream.documents import (
-    ConsumerConfig,
+from jetspark.documents.consumers import ConsumerConfig
+from jetspark.documents.streams import (
     ConsumerLimits,
     External,
     Republish,

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tests.support.raw_client import RawClient
 
+from jetspark.documents.consumers import ConsumerInfo
+from jetspark.documents.document import Timestamp
 from jetspark.full_client import JetStream
 from jetspark.jetstream import PullConsumer
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.documents import ConsumerInfo, Timestamp
 from jetspark.wire import frames
 
 if TYPE_CHECKING:

@@ -18,23 +18,28 @@ import pytest
 from tests.jetstream.eventually import eventually
 from tests.support.driven_query import DrivenQuery
 
-from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
-from jetspark.bulk.ledger import Ledger, ledger_stream, marker_subjects
-from jetspark.bulk.link import BlockingLink
-from jetspark.bulk.link import connect as connect_link
+from jetspark.bulk.exactly_once import (
+    ExactlyOnceWriter,
+    Ledger,
+    ledger_stream,
+    marker_subjects,
+    stage,
+)
+from jetspark.bulk.links import BlockingLink
+from jetspark.bulk.links import connect as connect_link
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.documents.permissions import Permissions, Responses
 from jetspark.errors import ConfigError, JetsparkError, PermissionsError
 from jetspark.full_client import connect
-from jetspark.jetstream.acl.permissions import Permissions, Responses
-from jetspark.jetstream.acl.roles import Roles
+from jetspark.jetstream.acl import Roles
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.progress_consumer import ProgressConsumer
 from jetspark.spark.sole_reading import SOLE_READER
+from jetspark.spark.stream import ProgressConsumer
 from jetspark.subjects import subject_matches, subjects_overlap
 
 if TYPE_CHECKING:

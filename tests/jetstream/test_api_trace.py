@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jetspark import blocking, errors
 from jetspark.full_client import JetStream
-from jetspark.jetstream import api_trace
+from jetspark.jetstream import api
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +121,7 @@ def test_the_blocking_context_traces_too(
     ],
 )
 def test_secrets_are_masked_at_every_depth(document: dict[str, Any], shown: str) -> None:
-    text = api_trace.shown(json.dumps(document).encode())
+    text = api.shown(json.dumps(document).encode())
     assert shown in text
     assert '"x"' not in text
     assert ":x@" not in text
@@ -147,15 +147,15 @@ def test_no_secret_field_keeps_its_value(value: Any) -> None:
             for one in part:
                 check(one)
 
-    text = api_trace.shown(json.dumps({"a": value}).encode())
+    text = api.shown(json.dumps({"a": value}).encode())
     if not text.endswith("bytes)"):
         check(json.loads(text))
 
 
 def test_long_documents_are_truncated_and_other_bytes_counted() -> None:
     long = json.dumps({"a": "x" * 10_000}).encode()
-    assert len(api_trace.shown(long)) < api_trace.MOST + 30
-    assert api_trace.shown(long).endswith(f"({len(long)} bytes)")
-    assert api_trace.shown(b"plain") == "(5 bytes)"
-    assert api_trace.shown(b"[1]") == "(3 bytes)"
-    assert api_trace.shown(b"") == ""
+    assert len(api.shown(long)) < api.MOST + 30
+    assert api.shown(long).endswith(f"({len(long)} bytes)")
+    assert api.shown(b"plain") == "(5 bytes)"
+    assert api.shown(b"[1]") == "(3 bytes)"
+    assert api.shown(b"") == ""

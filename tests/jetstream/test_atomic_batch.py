@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.jetstream.eventually import eventually
 
-from jetspark.client.prepared import PreparedMessage
+from jetspark.client.messages import PreparedMessage
 from jetspark.errors import (
     BadSubjectError,
     BatchError,

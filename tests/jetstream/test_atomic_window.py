@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.soak.threads import switching
 
+from jetspark.documents.streams import PubAck
 from jetspark.errors import ConfigError, JetsparkError, JetStreamError
-from jetspark.jetstream.batches.atomic_window import AtomicWindow, BatchMessage
-from jetspark.jetstream.documents import PubAck
-from jetspark.wire.batch_headers import COMMIT, COMMIT_BEFORE
+from jetspark.jetstream.batches import AtomicWindow, BatchMessage
+from jetspark.wire.headers import COMMIT, COMMIT_BEFORE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -36,11 +36,9 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.full_client import JetStream, connect
-from jetspark.jetstream import BackupProgress, verify_backup
+from jetspark.jetstream import BackupProgress, backup, restore, verify_backup
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.backup import backup, restore
-from jetspark.jetstream.backup.archive import ArchiveScan
-from jetspark.jetstream.backup.folder import BackupWriter
+from jetspark.jetstream.backup import ArchiveScan, BackupWriter
 from jetspark.wire import frames
 from jetspark.wire.documents import ServerInfo
 
@@ -53,8 +51,8 @@ if TYPE_CHECKING:
     from tests.support.leaf import HubAndLeaf
 
     from jetspark.client.messages import Message
+    from jetspark.documents.streams import PubAck, StoredMsg
     from jetspark.full_client import Client
-    from jetspark.jetstream.documents import PubAck, StoredMsg
     from jetspark.server import NatsServer
 
 ALL = 300
@@ -591,7 +589,7 @@ async def test_a_backup_that_is_cancelled_when_it_has_its_name_leaves_nothing(
             renamed.set()
             assert cancelled.wait(30)
 
-    monkeypatch.setattr("jetspark.jetstream.backup.folder._sync_folder", sync)
+    monkeypatch.setattr("jetspark.jetstream.backup._sync_folder", sync)
     running = asyncio.create_task(js.backup_stream(filled, tmp_path / "b"))
     assert await asyncio.to_thread(renamed.wait, 30)
     assert (tmp_path / "b").exists()
@@ -604,7 +602,7 @@ async def test_a_backup_that_is_cancelled_when_it_has_its_name_leaves_nothing(
 
 HOLDER = """
 import json, sys
-from jetspark.jetstream.backup.folder import BackupWriter
+from jetspark.jetstream.backup import BackupWriter
 writer = BackupWriter(sys.argv[1], "S")
 writer.write([b"\\xff\\x06\\0\\0S2sTwO"])
 print(json.dumps({}), flush=True)

@@ -21,9 +21,8 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.full_client import JetStream, connect
-from jetspark.jetstream import ConsumerMessages, JsMsg, PullConsumer
-from jetspark.jetstream.pulling import continuous_pull
-from jetspark.jetstream.pulling.continuous_pull import ContinuousPull
+from jetspark.jetstream import ConsumerMessages, JsMsg, PullConsumer, consume
+from jetspark.jetstream.consume import ContinuousPull
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,11 +181,11 @@ async def test_a_buffer_that_nobody_has_set_follows_the_reader(
     monkeypatch.setattr(ContinuousPull, "_request", noted)
     await fill(js, stream, 13_000)
     async with consumer.consume(**options) as messages:
-        monkeypatch.setattr(continuous_pull, "QUICK", 60)  # every reader is quick
+        monkeypatch.setattr(consume, "QUICK", 60)  # every reader is quick
         assert numbers(await take(messages, 13_000)) == list(range(13_000))
         assert max(asked) == largest
-        monkeypatch.setattr(continuous_pull, "QUICK", 0)
-        monkeypatch.setattr(continuous_pull, "SLOW", 0)  # and now slow
+        monkeypatch.setattr(consume, "QUICK", 0)
+        monkeypatch.setattr(consume, "SLOW", 0)  # and now slow
         await fill(js, stream, 13_000)
         await take(messages, 13_000)
         assert asked[-1] == (400 if "threshold_messages" in options else 250)

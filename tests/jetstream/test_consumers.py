@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jetspark.documents.consumers import ConsumerConfig
 from jetspark.errors import (
     BadNameError,
     ConfigError,
@@ -18,7 +19,6 @@ from jetspark.errors import (
     StreamNotFoundError,
 )
 from jetspark.jetstream import PullConsumer
-from jetspark.jetstream.documents import ConsumerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jetspark.jetstream.documents import ConsumerConfig
-from jetspark.jetstream.pulling.consume_options import make_consume_options
-from jetspark.jetstream.pulling.continuous_pull import ContinuousPull
-from jetspark.jetstream.pulling.leader_wait import RETRY_WAIT
-from jetspark.jetstream.pulling.stop_reason import StopReason
+from jetspark.documents.consumers import ConsumerConfig
+from jetspark.jetstream.consume import ContinuousPull, StopReason, make_consume_options
+from jetspark.jetstream.fetch import RETRY_WAIT
 from jetspark.wire.events import MessageFrame
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from jetspark.full_client import connect
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from jetspark.documents.streams import StoredMsg
     from jetspark.full_client import JetStream
-    from jetspark.jetstream.documents import StoredMsg
     from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.server

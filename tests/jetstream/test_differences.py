@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jetspark.errors import NameInUseError
 from jetspark.full_client import connect
-from jetspark.jetstream.differences import differing
+from jetspark.jetstream.streams import differing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

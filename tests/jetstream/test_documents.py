@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.errors import ConfigError, JetStreamError
-from jetspark.jetstream import documents
-from jetspark.jetstream.documents import (
+from jetspark import documents
+from jetspark.documents.configuration import config_to_wire, json_of
+from jetspark.documents.consumers import ConsumerConfig, ConsumerInfo
+from jetspark.documents.document import Document, exact_ns, field_names, from_wire, to_wire
+from jetspark.documents.streams import (
     AccountInfo,
-    ConsumerConfig,
-    ConsumerInfo,
     ConsumerLimits,
     External,
     Placement,
@@ -27,10 +27,8 @@ from jetspark.jetstream.documents import (
     StreamState,
     SubjectTransform,
     Tier,
-    exact_ns,
 )
-from jetspark.jetstream.documents.configuration import config_to_wire, json_of
-from jetspark.jetstream.documents.document import Document, field_names, from_wire, to_wire
+from jetspark.errors import ConfigError, JetStreamError
 from jetspark.kv.config import BucketConfig
 from jetspark.timestamps import format_isotime
 from jetspark.wire.documents import encode_document
@@ -117,7 +115,7 @@ def _smallest(cls: type[Document]) -> dict[str, Any]:
     for field in msgspec.structs.fields(cls):
         if field.required:
             kind = str(field.type)
-            if "documents" in kind and isinstance(field.type, type):
+            if isinstance(field.type, type) and issubclass(field.type, Document):
                 values[field.name] = _smallest(field.type)
             elif "Timestamp" in kind:
                 values[field.name] = "2026-01-01T00:00:00.123456789Z"

@@ -21,21 +21,18 @@ from tests.jetstream.peer_configs import (
     stream_config,
 )
 
-from jetspark.full_client import connect
-from jetspark.jetstream.documents import (
+from jetspark.documents.consumers import ConsumerConfig, ConsumerInfo, PauseState
+from jetspark.documents.document import Document, field_names, text_of_time, to_wire
+from jetspark.documents.streams import (
     AccountInfo,
-    ConsumerConfig,
-    ConsumerInfo,
     External,
-    PauseState,
     PubAck,
     Source,
     SourceConsumer,
     StoredMsg,
     StreamInfo,
 )
-from jetspark.jetstream.documents.document import Document, field_names, to_wire
-from jetspark.jetstream.exact_times import text_of_time
+from jetspark.full_client import connect
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:

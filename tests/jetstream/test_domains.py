@@ -15,19 +15,13 @@ from tests.support.js_peer import cache
 from tests.support.leaf import HubAndLeaf
 
 from jetspark import blocking, errors
-from jetspark.bulk import link as bulk_link
+from jetspark.bulk import links
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import make_options
+from jetspark.documents.streams import External, Republish, Source, StreamConfig, SubjectTransform
 from jetspark.full_client import connect
-from jetspark.jetstream.documents import (
-    External,
-    Republish,
-    Source,
-    StreamConfig,
-    SubjectTransform,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +106,7 @@ async def test_a_range_is_read_from_another_domain(
     options = make_options(hub_and_leaf.leaf.url, jetstream_domain="hub")
 
     def read() -> list[int]:
-        link = bulk_link.connect(options)
+        link = links.connect(options)
         created = StreamAPI(link).stream(name).created
         link.close()
         batches = read_range(options, SequenceRange(name, 1, 101, created))

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetspark.documents import events
+from jetspark.documents.document import exact_ns, to_wire
+from jetspark.documents.events import EVENT_TYPES, Event, EventKind, event_subjects, parse_event
 from jetspark.errors import JetStreamError
-from jetspark.jetstream.documents.document import to_wire
-from jetspark.jetstream.events import documents
-from jetspark.jetstream.events.documents import Event
-from jetspark.jetstream.events.kinds import EVENT_TYPES, EventKind, event_subjects, parse_event
-from jetspark.jetstream.exact_times import exact_ns
 from jetspark.subjects import subject_matches, subjects_overlap
 from jetspark.wire.js_api import names_of
 
@@ -30,11 +28,11 @@ ADVISORY = "io.nats.jetstream.advisory.v1"
 # (tests/soak/quorum.py), the last after the server's code.
 RARE: list[tuple[type[Event], dict[str, Any]]] = [
     (
-        documents.StreamQuorumLostEvent,
+        events.StreamQuorumLostEvent,
         {"type": f"{ADVISORY}.stream_quorum_lost", "stream": "S", "replicas": LEFT},
     ),
     (
-        documents.ConsumerQuorumLostEvent,
+        events.ConsumerQuorumLostEvent,
         {
             "type": f"{ADVISORY}.consumer_quorum_lost",
             "stream": "S",
@@ -45,7 +43,7 @@ RARE: list[tuple[type[Event], dict[str, Any]]] = [
         },
     ),
     (
-        documents.MetaRescueEvent,
+        events.MetaRescueEvent,
         {
             "type": f"{ADVISORY}.meta_rescue",
             "server": "Q-n1",
@@ -56,7 +54,7 @@ RARE: list[tuple[type[Event], dict[str, Any]]] = [
         },
     ),
     (
-        documents.ServerOutOfSpaceEvent,
+        events.ServerOutOfSpaceEvent,
         {
             "type": f"{ADVISORY}.server_out_of_space",
             "server": "n1",
@@ -85,7 +83,7 @@ def test_every_kind_has_a_type_and_every_type_a_class_of_its_own() -> None:
     assert {name.rpartition(".")[2] for name in EVENT_TYPES} == set(EventKind)
     classes = {
         cls
-        for cls in vars(documents).values()
+        for cls in vars(events).values()
         if isinstance(cls, type) and issubclass(cls, Event) and cls is not Event
     }
     assert set(EVENT_TYPES.values()) == classes
@@ -110,7 +108,7 @@ def test_fields_of_the_future_are_kept() -> None:
         "why": {"who": 1},
     }
     event = parse_event(json.dumps(wire).encode())
-    assert isinstance(event, documents.StreamActionEvent)
+    assert isinstance(event, events.StreamActionEvent)
     assert event.extra == {"why": {"who": 1}}
     assert to_wire(event) == wire
 

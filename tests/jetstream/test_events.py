@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from jetspark import blocking
+from jetspark.documents import events as documents
+from jetspark.documents.events import Event
 from jetspark.errors import (
     ConfigError,
     ConnectionClosedError,
@@ -21,8 +23,6 @@ from jetspark.errors import (
 )
 from jetspark.full_client import JetStream, connect
 from jetspark.jetstream import EventKind
-from jetspark.jetstream.events import documents
-from jetspark.jetstream.events.documents import Event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.support.leaf import HubAndLeaf
 
     from jetspark.full_client import Client
-    from jetspark.jetstream.events.events import Events
+    from jetspark.jetstream.events import Events
     from jetspark.server import NatsServer
 
 EventT = TypeVar("EventT", bound=Event)

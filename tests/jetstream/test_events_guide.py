@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jetspark.cli import app
-from jetspark.jetstream.events.kinds import EventKind
+from jetspark.documents.events import EventKind
 
 DOCS = Path(__file__).parents[2] / "docs"
 EVENTS = (DOCS / "guide-events.md").read_text("utf-8")

@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.jetstream.documents import Duration, Timestamp, exact_ns
-from jetspark.jetstream.exact_times import text_of_time, timestamp_of_text, to_duration
+from jetspark.documents.document import (
+    Duration,
+    Timestamp,
+    exact_ns,
+    text_of_time,
+    timestamp_of_text,
+    to_duration,
+)
 
 LONGEST = 2**63 - 1  # Go's int64
 

@@ -28,7 +28,7 @@ from jetspark.errors import (
     WrongLastSequenceError,
 )
 from jetspark.full_client import JetStream, connect
-from jetspark.jetstream.batches.replies import Flow, Gap, Last, NoResponders, Refusal, parse_reply
+from jetspark.jetstream.batches import Flow, Gap, Last, NoResponders, Refusal, parse_reply
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.events import MessageFrame
 

@@ -26,7 +26,7 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.full_client import JetStream, connect
-from jetspark.jetstream.pulling import fetch as pull
+from jetspark.jetstream import fetch as pull
 
 if TYPE_CHECKING:
     from collections.abc import Callable

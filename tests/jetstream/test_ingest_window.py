@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.soak.threads import switching
 
 from jetspark.errors import BatchError, JetStreamError, PublishFailedError
-from jetspark.jetstream.batches.ingest_window import IngestWindow
+from jetspark.jetstream.batches import IngestWindow
 
 FLOW, OUTSTANDING = 3, 2
 SUBJECTS = ("a", "b", "c")

@@ -16,8 +16,9 @@ from tests.jetstream.peer_configs import (
     stream_config,
 )
 
-from jetspark.jetstream.documents import ConsumerInfo, StreamConfig, StreamInfo
-from jetspark.jetstream.documents.document import Document, field_names, from_wire, to_wire
+from jetspark.documents.consumers import ConsumerInfo
+from jetspark.documents.document import Document, field_names, from_wire, to_wire
+from jetspark.documents.streams import StreamConfig, StreamInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,15 +16,17 @@ from tests.jetstream.peer_configs import (
     stream_config,
 )
 
-from jetspark.full_client import JetStream, connect
-from jetspark.jetstream.documents import (
-    ConsumerConfig,
-    Placement,
-    StreamConfig,
+from jetspark.documents.consumers import ConsumerConfig
+from jetspark.documents.document import (
+    Document,
+    DocumentT,
     exact_ns,
+    field_names,
+    timestamp_of_text,
+    to_wire,
 )
-from jetspark.jetstream.documents.document import Document, DocumentT, field_names, to_wire
-from jetspark.jetstream.exact_times import timestamp_of_text
+from jetspark.documents.streams import Placement, StreamConfig
+from jetspark.full_client import JetStream, connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.jetstream.eventually import eventually
 from tests.jetstream.scripted import ScriptedConsumer
 
+from jetspark.documents.consumers import ConsumerConfig
 from jetspark.errors import APIError, ConfigError, RequestTimeoutError, UnsupportedByServerError
 from jetspark.full_client import JetStream, connect
 from jetspark.jetstream import PullConsumer
-from jetspark.jetstream.documents import ConsumerConfig
-from jetspark.jetstream.pulling.priority_groups import Priority, make_priority
+from jetspark.jetstream.fetch import Priority, make_priority
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.events import MessageFrame
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jetspark.client.prepared import PreparedMessage
+from jetspark.client.messages import PreparedMessage
+from jetspark.documents.streams import PubAck
 from jetspark.errors import (
     APIError,
     BadNameError,
@@ -18,8 +19,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
-from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.publishing.pub_ack import RETRY_WAIT, parse_pub_ack, plain_ack_head
+from jetspark.jetstream.publisher import RETRY_WAIT, parse_pub_ack, plain_ack_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -198,7 +198,7 @@ async def test_publish_without_responders_raises_after_three_attempts(
 async def test_the_attempts_share_one_deadline(
     js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jetspark.jetstream.publishing.pub_ack.RETRY_WAIT", 1.0)
+    monkeypatch.setattr("jetspark.jetstream.publisher.RETRY_WAIT", 1.0)
     before = nc.stats.out_msgs
     with pytest.raises(NoStreamResponseError):
         await js.publish("nobody.listens", b"x", timeout=1.9)

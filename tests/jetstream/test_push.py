@@ -21,7 +21,7 @@ from jetspark.errors import (
     StreamNotFoundError,
 )
 from jetspark.full_client import connect
-from jetspark.jetstream.consumers import push
+from jetspark.jetstream import consumers
 from jetspark.wire import frames
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ async def test_push_messages_end_when_their_consumer_or_stream_is_deleted(
     heartbeat: float | None,
     what: str,
 ) -> None:
-    monkeypatch.setattr(push, "QUIET", 0.2)
+    monkeypatch.setattr(consumers, "QUIET", 0.2)
     consumer = await js.create_push_consumer(
         stream, name="p", deliver_subject=f"to.{stream}", idle_heartbeat=heartbeat
     )

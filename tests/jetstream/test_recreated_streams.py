@@ -11,9 +11,10 @@ import pytest
 
 import jetspark
 from jetspark.errors import DataLossError, JetsparkError, StreamRecreatedError
-from jetspark.jetstream.consumers.calls import create_ephemeral
-from jetspark.jetstream.ordered import ordered, same_stream
-from jetspark.jetstream.streams.info import stream_info
+from jetspark.jetstream import ordered
+from jetspark.jetstream import ordered as same_stream
+from jetspark.jetstream.consumers import create_ephemeral
+from jetspark.jetstream.streams import stream_info
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
     from tests.conftest import MakeServer
 
+    from jetspark.documents.streams import StreamInfo
     from jetspark.full_client import Client, JetStream
-    from jetspark.jetstream.documents import StreamInfo
 
 pytestmark = pytest.mark.server
 

@@ -136,7 +136,7 @@ async def test_ordered_raises_what_the_server_does_not_understand(
     js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No request that can be asked for is one; so one that cannot.
-    monkeypatch.setattr("jetspark.wire.pull_request.PullRequest.encode", lambda self: b'{"batch":')
+    monkeypatch.setattr("jetspark.wire.pull.PullRequest.encode", lambda self: b'{"batch":')
     async with asyncio.timeout(WITHIN), js.ordered(stream) as messages:
         with pytest.raises(PullError, match="Bad Request"):
             await messages.next()

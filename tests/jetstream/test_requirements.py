@@ -11,11 +11,9 @@ import pytest
 from tests.support.js_peer import cache
 
 from jetspark import blocking
-from jetspark.errors import StreamNotFoundError, UnsupportedByServerError
-from jetspark.full_client import connect
-from jetspark.jetstream.documents import ConsumerConfig, Source, StreamConfig
-from jetspark.jetstream.documents.document import field_names
-from jetspark.jetstream.requirements import (
+from jetspark.documents.consumers import ConsumerConfig
+from jetspark.documents.document import field_names
+from jetspark.documents.requirements import (
     API_LEVELS,
     CONSUMER_FIELDS,
     SOURCE_FIELDS,
@@ -23,6 +21,9 @@ from jetspark.jetstream.requirements import (
     check_consumer,
     check_stream,
 )
+from jetspark.documents.streams import Source, StreamConfig
+from jetspark.errors import StreamNotFoundError, UnsupportedByServerError
+from jetspark.full_client import connect
 from jetspark.wire.documents import ServerInfo
 
 if TYPE_CHECKING:

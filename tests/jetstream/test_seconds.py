@@ -13,9 +13,9 @@ import pytest
 from tests.blocking.test_twins import TWINS, surface
 
 from jetspark.connection.options import ConnectOptions
+from jetspark.documents.configuration import config_to_wire
+from jetspark.documents.streams import StreamConfig
 from jetspark.errors import BadTimeoutError, ConfigError, RequestTimeoutError
-from jetspark.jetstream.documents import StreamConfig
-from jetspark.jetstream.documents.configuration import config_to_wire
 from jetspark.timestamps import as_timedelta, in_seconds
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jetspark import blocking, err_codes
+from jetspark.documents.document import exact_ns
+from jetspark.documents.streams import StreamConfig
 from jetspark.errors import (
     APIError,
     BadNameError,
@@ -19,7 +21,6 @@ from jetspark.errors import (
     NameInUseError,
     StreamNotFoundError,
 )
-from jetspark.jetstream.documents import StreamConfig, exact_ns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.soak.threads import switching
 
-from jetspark.jetstream.publishing.window import CLOSED, Window
+from jetspark.jetstream.publisher import CLOSED, Window
 
 if TYPE_CHECKING:
-    from jetspark.jetstream.publishing.window import Unacked
+    from jetspark.jetstream.publisher import Unacked
 
 SIZE, RETRY_FOR, TIMEOUT = 4, 30.0, 5.0
 

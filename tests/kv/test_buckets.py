@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.raw_client import RawClient
 
+from jetspark.documents.streams import Placement, Republish
 from jetspark.errors import (
     BadNameError,
     BucketNotFoundError,
@@ -18,7 +19,6 @@ from jetspark.errors import (
     StreamNotFoundError,
     UnsupportedByServerError,
 )
-from jetspark.jetstream.documents import Placement, Republish
 from jetspark.kv import BucketConfig, Origin
 from jetspark.kv.config import bucket_config, stream_options
 

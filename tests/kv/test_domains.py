@@ -11,9 +11,9 @@ import pytest
 from tests.jetstream.eventually import eventually
 from tests.kv.conftest import take
 
+from jetspark.documents.streams import Source, SubjectTransform
 from jetspark.errors import ConfigError, KeyNotFoundError, WrongLastSequenceError
 from jetspark.full_client import connect
-from jetspark.jetstream.documents import Source, SubjectTransform
 from jetspark.kv import Origin
 
 if TYPE_CHECKING:

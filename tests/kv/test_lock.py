@@ -22,7 +22,7 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.kv import Operation
-from jetspark.kv.lock_key import LockKey
+from jetspark.kv.lock import LockKey
 from jetspark.kv.stored import write_entry
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ async def test_a_renewal_whose_answer_is_lost_is_found_to_be_our_own(
 
     lock = bucket.lock("job", lease=2)
     async with asyncio.timeout(30), lock:
-        monkeypatch.setattr("jetspark.kv.lock_key.write_entry", without_answer)
+        monkeypatch.setattr("jetspark.kv.lock.write_entry", without_answer)
         first = await bucket.get("job", leader=True)
         async with bucket.watch("job", resume_from=first.revision + 1) as changes:
             seen = 0

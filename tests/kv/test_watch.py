@@ -22,7 +22,7 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.full_client import connect
-from jetspark.jetstream.ordered import watching
+from jetspark.jetstream import watching
 from jetspark.kv import Base64Codec, Entry, ZlibCodec
 from jetspark.kv import watch as watch_module
 

@@ -19,9 +19,15 @@ from tests.support.table_readers import newest_metadata
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.batches import Change, added, commit_batch, replaced
-from jetspark.lakehouse.formats import Format, find_table, format_of, make_table, open_table
+from jetspark.lakehouse.formats import (
+    Format,
+    find_table,
+    format_of,
+    in_catalog,
+    make_table,
+    open_table,
+)
 from jetspark.lakehouse.iceberg_folder import FolderCatalog
-from jetspark.lakehouse.places import in_catalog
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.lakehouse.upserts import Upsert
 

@@ -18,7 +18,7 @@ from tests.support.table_readers import by_duckdb, by_polars, newest_metadata
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.condition_text import parse
+from jetspark.lakehouse.conditions import parse
 from jetspark.lakehouse.formats import Format, make_table
 from jetspark.lakehouse.new_files import FileWriter
 from jetspark.lakehouse.table import Table, TableName

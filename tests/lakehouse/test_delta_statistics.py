@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.delta_statistics import statistics
+from jetspark.lakehouse.delta import statistics
 from jetspark.lakehouse.formats import Format, make_table
-from jetspark.lakehouse.new_files import FileWriter
-from jetspark.lakehouse.partitions import partition_value
+from jetspark.lakehouse.new_files import FileWriter, partition_value
 from jetspark.lakehouse.table import TableName
 
 if TYPE_CHECKING:

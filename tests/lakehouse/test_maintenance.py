@@ -25,10 +25,9 @@ from tests.support.table_readers import by_duckdb, column
 
 from jetspark.cli import app
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.lakehouse import batches, delta_claim, iceberg
+from jetspark.lakehouse import batches, delta, iceberg
 from jetspark.lakehouse.batches import commit_batch, commit_files, last_batch, replaced
-from jetspark.lakehouse.delta import OpenDelta
-from jetspark.lakehouse.delta_claim import CLAIM
+from jetspark.lakehouse.delta import CLAIM, OpenDelta
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
 from jetspark.lakehouse.maintenance import Vacuum, groups_of
@@ -186,7 +185,7 @@ def test_a_table_that_only_takes_rows_added_is_not_overwritten(tmp_path: Path) -
 def test_a_claim_is_renewed_while_the_work_goes_on_and_its_loss_is_told(
     made: Callable[[Format], Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta_claim, "_RENEWED", 0.01)
+    monkeypatch.setattr(delta, "_RENEWED", 0.01)
     table, other, third = (
         made(Format.DELTA),
         *(open_table(Format.DELTA, made(Format.DELTA).name) for _ in range(2)),
@@ -194,7 +193,7 @@ def test_a_claim_is_renewed_while_the_work_goes_on_and_its_loss_is_told(
     assert isinstance(table, OpenDelta)
     assert isinstance(other, OpenDelta)
     with pytest.raises(TableError, match="another program has taken"):  # noqa: SIM117
-        with delta_claim.claim(table, other, "t"):
+        with delta.claim(table, other, "t"):
             first = number = table.number(CLAIM)
             deadline = time.monotonic() + 60
             while number == first and time.monotonic() < deadline:

@@ -13,9 +13,8 @@ from tests.support.numbers_table import SCHEMA, rows, written
 from tests.support.object_store import object_store
 
 from jetspark.lakehouse.batches import commit_batch, last_batch
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.formats import Format, make_table, open_table, table_at
 from jetspark.lakehouse.maintenance import Vacuum
-from jetspark.lakehouse.places import table_at
 from jetspark.lakehouse.table import TableName
 
 if TYPE_CHECKING:

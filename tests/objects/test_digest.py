@@ -9,7 +9,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.objects.digest import digest_text, is_digest
+from jetspark.objects.info import digest_text, is_digest
 
 
 @given(st.binary())

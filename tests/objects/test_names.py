@@ -8,7 +8,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.objects.names import info_subject, new_nuid
+from jetspark.objects.info import info_subject, new_nuid
 from jetspark.subjects import check_publish_subject
 
 

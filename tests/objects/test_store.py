@@ -23,7 +23,7 @@ from jetspark.errors import (
     ObjectStoreNotFoundError,
 )
 from jetspark.objects import ObjectStoreConfig
-from jetspark.objects.digest import is_digest
+from jetspark.objects.info import is_digest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

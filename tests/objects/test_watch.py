@@ -18,9 +18,9 @@ from jetspark.full_client import connect
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jetspark.documents.consumers import ConsumerInfo
     from jetspark.full_client import JetStream
     from jetspark.jetstream import OrderedMessages
-    from jetspark.jetstream.documents import ConsumerInfo
     from jetspark.objects import ObjectInfo, ObjectStore, ObjectWatcher
     from jetspark.server import NatsServer
 

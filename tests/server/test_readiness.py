@@ -11,8 +11,7 @@ from tests.support.ports import free_port as held_port
 
 from jetspark.errors import DocumentError, EmbeddedServerError
 from jetspark.server import free_port
-from jetspark.server.ports import best_url, read_ports_file
-from jetspark.server.readiness import failure_reason, read_info
+from jetspark.server.nats_server import best_url, failure_reason, read_info, read_ports_file
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jetspark import blocking
+from jetspark.documents.document import Duration
 from jetspark.errors import BadSubjectError, JetStreamError
 from jetspark.full_client import connect
-from jetspark.jetstream.exact_times import Duration
 from jetspark.services import Request, ServiceLatency
-from jetspark.services.latency import parse_latency
+from jetspark.services.discovery import parse_latency
 
 if TYPE_CHECKING:
     from tests.conftest import MakeServer

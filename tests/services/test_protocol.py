@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
+from jetspark.documents.document import Duration
 from jetspark.errors import BadHeaderError, BadNameError, ConfigError, JetsparkError
-from jetspark.jetstream.exact_times import Duration
 from jetspark.services import error_headers, protocol, service_error
-from jetspark.services.documents import EndpointStats, ServiceInfo, ServicePing, ServiceStats
-from jetspark.services.protocol import decode_answer, encode_answer, verb_subject
+from jetspark.services.protocol import (
+    EndpointStats,
+    ServiceInfo,
+    ServicePing,
+    ServiceStats,
+    decode_answer,
+    encode_answer,
+    verb_subject,
+)
 from jetspark.wire.headers import Headers
 from jetspark.wire.service_api import Verb
 

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from jetspark.errors import BadNameError, BadQueueError, BadSubjectError, ConfigError
-from jetspark.services import rules
+from jetspark.services import protocol
 
 
 @pytest.mark.parametrize("name", ["a", "A-b_9", "-", "0"])
 def test_service_name_is_of_letters_digits_dash_and_underscore(name: str) -> None:
-    assert rules.check_service_name("service", name) == name
+    assert protocol.check_service_name("service", name) == name
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a b", "a*", ">", "é", "a\n", "a\0", 5, None, b"a"])
 def test_wrong_service_name_is_refused(name: Any) -> None:
     with pytest.raises(BadNameError, match="Bad service name"):
-        rules.check_service_name("service", name)
+        protocol.check_service_name("service", name)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_wrong_service_name_is_refused(name: Any) -> None:
     ],
 )
 def test_semantic_version_is_taken(version: str) -> None:
-    assert rules.check_version(version) == version
+    assert protocol.check_version(version) == version
 
 
 @pytest.mark.parametrize(
@@ -64,45 +64,45 @@ def test_semantic_version_is_taken(version: str) -> None:
 )
 def test_other_version_is_refused(version: Any) -> None:
     with pytest.raises(ConfigError, match=r'^version is a semantic version such as "1\.2\.0"'):
-        rules.check_version(version)
+        protocol.check_version(version)
 
 
 def test_metadata_is_a_copy() -> None:
     given = {"region": "eu"}
-    kept = rules.checked_metadata(given)
+    kept = protocol.checked_metadata(given)
     given["region"] = "us"
     assert kept == {"region": "eu"}
-    assert rules.checked_metadata(None) == {}
+    assert protocol.checked_metadata(None) == {}
 
 
 @pytest.mark.parametrize("key", ["", "_nats", "_nats.level"])
 def test_metadata_key_that_is_reserved_or_empty_is_refused(key: str) -> None:
     with pytest.raises(ConfigError, match="metadata"):
-        rules.checked_metadata({key: "x"})
+        protocol.checked_metadata({key: "x"})
 
 
 def test_group_is_a_prefix_that_may_be_empty_and_may_have_an_asterisk() -> None:
-    assert rules.check_group("", "") == ""
-    assert rules.check_group("", "a.*.b") == "a.*.b"
-    assert rules.check_group("a", "b") == "a.b"
-    assert rules.check_group("a", "") == "a"
+    assert protocol.check_group("", "") == ""
+    assert protocol.check_group("", "a.*.b") == "a.*.b"
+    assert protocol.check_group("a", "b") == "a.b"
+    assert protocol.check_group("a", "") == "a"
     for wrong in ("a.>", ">"):
         with pytest.raises(ConfigError, match="prefix"):
-            rules.check_group("", wrong)
+            protocol.check_group("", wrong)
     for wrong in ("a..b", ".a", "a b"):
         with pytest.raises(BadSubjectError):
-            rules.check_group("", wrong)
+            protocol.check_group("", wrong)
 
 
 def test_endpoint_subject_follows_that_of_its_group() -> None:
-    assert rules.check_endpoint_subject("a.b", "c.*") == "a.b.c.*"
-    assert rules.check_endpoint_subject("", ">") == ">"
+    assert protocol.check_endpoint_subject("a.b", "c.*") == "a.b.c.*"
+    assert protocol.check_endpoint_subject("", ">") == ">"
     for wrong in ("", "a b", "a.>.b", "a."):
         with pytest.raises(BadSubjectError):
-            rules.check_endpoint_subject("g", wrong)
+            protocol.check_endpoint_subject("g", wrong)
 
 
 def test_queue_group_has_no_blanks() -> None:
-    assert rules.check_queue_group("") == ""
+    assert protocol.check_queue_group("") == ""
     with pytest.raises(BadQueueError):
-        rules.check_queue_group("a b")
+        protocol.check_queue_group("a b")

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 from jetspark.errors import JetsparkError
-from jetspark.services.workers import Workers
+from jetspark.services.endpoint import Workers
 
 
 class Scene:

@@ -35,7 +35,7 @@ from jetspark.identity import (
     read_jwt,
     user_claims,
 )
-from jetspark.identity.exchange import CALLOUT_SUBJECT, XKEY_HEADER
+from jetspark.identity.callout import CALLOUT_SUBJECT, XKEY_HEADER
 from jetspark.identity.jwt import encode_jwt
 from jetspark.server import NatsServer
 

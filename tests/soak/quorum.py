@@ -13,10 +13,9 @@ from pathlib import Path
 
 from tests.support.cluster import Cluster
 
+from jetspark.documents.document import to_wire
+from jetspark.documents.events import Event, EventKind
 from jetspark.full_client import Client, connect
-from jetspark.jetstream.documents.document import to_wire
-from jetspark.jetstream.events.documents import Event
-from jetspark.jetstream.events.kinds import EventKind
 
 SYSTEM = """
 accounts {

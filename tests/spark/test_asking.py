@@ -14,7 +14,7 @@ from tests.support.frame_proxy import FrameProxy
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
-from jetspark.bulk.proof import leading
+from jetspark.bulk.leaders import leading
 from jetspark.errors import (
     AuthError,
     RequestTimeoutError,

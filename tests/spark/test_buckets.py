@@ -17,12 +17,12 @@ from tests.support.table_readers import by_duckdb, column
 
 from jetspark.bulk.arrow import BUCKET_SCHEMA as ARROW_SCHEMA
 from jetspark.errors import BadNameError, ConfigError, TableError
-from jetspark.spark.bucket_rows import EntryEncoder
 from jetspark.spark.failures import explain
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.options import parse_options
 from jetspark.spark.schema import BUCKET_SCHEMA
 from jetspark.spark.starting import begun
+from jetspark.spark.writer import EntryEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,8 @@ import pytest
 from tests.support.streams import Admin, numbered
 
 from jetspark.spark import planning
-from jetspark.spark.collecting import without_collecting
 from jetspark.spark.options import parse_options
-from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.stream import JetStreamStreamReader, without_collecting
 
 if TYPE_CHECKING:
     from collections.abc import Callable

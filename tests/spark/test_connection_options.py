@@ -12,10 +12,9 @@ import pytest
 from tests.conftest import MakeServer
 from tests.support.accounts import Operator, creds_text, new_key
 
-from jetspark.bulk.link import connect
+from jetspark.bulk.links import connect
 from jetspark.errors import AuthorizationError, ConfigError
-from jetspark.spark.connection_options import CONNECTION
-from jetspark.spark.options import parse_options
+from jetspark.spark.options import CONNECTION, parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

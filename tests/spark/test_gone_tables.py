@@ -15,7 +15,7 @@ from jetspark.errors import ConfigError, PipelineError, TableError
 from jetspark.lakehouse.formats import Format, find_table, make_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.lakehouse import writer as writing
+from jetspark.spark.lakehouse import target
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.pipeline import check_tables
 from jetspark.spark.pipeline_file import read_pipeline
@@ -23,7 +23,7 @@ from jetspark.spark.pipeline_file import read_pipeline
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from jetspark.spark.lakehouse.writer import LakehouseStreamWriter
+    from jetspark.spark.lakehouse.target import LakehouseStreamWriter
 
 SCHEMA = StructType([StructField("seq", LongType())])
 ROWS = pa.RecordBatch.from_pydict({"seq": [1, 2]})
@@ -62,7 +62,7 @@ class Query:
 
 @pytest.fixture
 def query(format_: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Query:
-    monkeypatch.setattr(writing, "needed_query_id", lambda: "q")
+    monkeypatch.setattr(target, "needed_query_id", lambda: "q")
     found = Query(format_, tmp_path)
     found.run(0)
     return found
@@ -137,7 +137,7 @@ def test_a_table_that_is_removed_while_its_library_works_has_gone(
         if fails:
             raise LookupError("_internal.DeltaError: no such file")
 
-    monkeypatch.setattr(writing, "commit_batch", commit)
+    monkeypatch.setattr(target, "commit_batch", commit)
     with pytest.raises(TableError, match=r"lake has gone with this query's batch 0: it was remov"):
         writer.commit([message], 1)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from jetspark.errors import ConfigError
-from jetspark.spark.option_names import _OF_KAFKA
-from jetspark.spark.options import _KNOWN, parse_options
+from jetspark.spark.options import _KNOWN, _OF_KAFKA, parse_options
 from jetspark.spark.sink_options import _WRITING, parse_sink_options
 
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-options.md"

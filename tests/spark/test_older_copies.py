@@ -15,8 +15,8 @@ from tests.support.streams import Admin, numbered
 from jetspark.blocking import connect
 from jetspark.bulk import links
 from jetspark.errors import DataLossError
-from jetspark.spark.batch import JetStreamBatchReader
 from jetspark.spark.options import parse_options
+from jetspark.spark.source import JetStreamBatchReader
 from jetspark.spark.stream import JetStreamStreamReader
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from jetspark.bulk.arrow import COLUMNS
 from jetspark.bulk.arrow import SCHEMA as ARROW_SCHEMA
 from jetspark.errors import ConfigError
-from jetspark.spark.options import parse_options
-from jetspark.spark.positions import AtTime, Positions, resolve
+from jetspark.spark.options import AtTime, Positions, parse_options, resolve
 from jetspark.spark.schema import SCHEMA, check_schema, schema_of
 
 BASE = {"stream": "ORDERS"}

@@ -10,7 +10,7 @@ from jetspark.blocking import connect
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.pipeline_loops import check_no_loop
+from jetspark.spark.pipeline import check_no_loop
 from jetspark.spark.reading import created
 from jetspark.spark.sink_options import SinkOptions, parse_sink_options
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.bulk.facts import StreamFacts
 from jetspark.bulk.ranges import SequenceRange
+from jetspark.bulk.stream_api import StreamFacts
 from jetspark.errors import (
     ConfigError,
     DataLossError,
@@ -23,7 +23,7 @@ from jetspark.spark import planning
 from jetspark.spark.offsets import StreamOffset, from_json, to_json
 
 if TYPE_CHECKING:
-    from jetspark.spark.positions import Position
+    from jetspark.spark.options import Position
 
 CREATED = "2026-01-01T00:00:00.123456789Z"
 

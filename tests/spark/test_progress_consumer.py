@@ -12,8 +12,8 @@ from jetspark.bulk import links
 from jetspark.errors import ConfigError
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.progress_consumer import DESCRIPTION, ProgressConsumer
 from jetspark.spark.starting import begun
+from jetspark.spark.stream import DESCRIPTION, ProgressConsumer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

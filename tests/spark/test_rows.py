@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from jetspark.bulk.arrow import to_batch
-from jetspark.bulk.encoded_messages import pack, unpack
+from jetspark.bulk.publish import pack, unpack
 from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError
-from jetspark.spark.rows import RowEncoder, check_columns
 from jetspark.spark.schema import SCHEMA
+from jetspark.spark.writer import RowEncoder, check_columns
 from jetspark.wire.kernel import Deliveries
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))

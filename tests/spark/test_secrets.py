@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.accounts import new_key
 
-from jetspark.bulk.link import connect
+from jetspark.bulk.links import connect
 from jetspark.connection.options import make_options
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jetspark.spark.session import end_without_waiting, short_job
-from jetspark.spark.warming import warm_up
+from jetspark.spark.session import end_without_waiting, short_job, warm_up
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +30,7 @@ from pyspark.errors import PySparkException
 
 from jetspark.errors import ConfigError
 from jetspark.spark import session as sessions
-from jetspark.spark.jvm import WrongSettingError
+from jetspark.spark.session import WrongSettingError
 
 log, missing = Path(sys.argv[1], "log"), Path(sys.argv[1], "missing", "log")
 conf = {"spark.sql.shuffle.partitions": "3", "spark.sql.warehouse.dir": sys.argv[1]}
@@ -94,7 +93,7 @@ import pytest
 from pyspark import SparkContext
 
 from jetspark.errors import SparkUnavailableError
-from jetspark.spark import jvm
+from jetspark.spark import session
 from jetspark.spark.session import local_session
 
 log = Path(sys.argv[1], "log")
@@ -102,7 +101,7 @@ log.write_text("Error: of an earlier run\\n")
 with pytest.raises(SparkUnavailableError, match="spark.driver.memory: .*Invalid maximum heap size"):
     local_session("x", log_file=log, conf={"spark.driver.memory": "lots"})
 
-started, kill = [], jvm.kill
+started, kill = [], session.kill
 
 
 def killed(process):
@@ -112,10 +111,10 @@ def killed(process):
     kill(process)
 
 
-jvm.kill = killed
+session.kill = killed
 with pytest.raises(SparkUnavailableError, match="Spark did not start: .*[Mm]aster"):
     local_session("x", master="locl[2]", log_file=log)
-with pytest.raises(jvm.WrongSettingError, match="spark.sql.session.timeZone: .*Mars"):
+with pytest.raises(session.WrongSettingError, match="spark.sql.session.timeZone: .*Mars"):
     local_session("x", log_file=log, conf={"spark.sql.session.timeZone": "Mars/Base"})
 assert len(started) == 2
 print("done")

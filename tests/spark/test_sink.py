@@ -15,8 +15,7 @@ from tests.support.streams import Admin
 
 from jetspark.errors import JetsparkError
 from jetspark.spark.failures import explain
-from jetspark.spark.sink_options import parse_sink_options
-from jetspark.spark.sink_target import look_at
+from jetspark.spark.sink_options import look_at, parse_sink_options
 from jetspark.spark.starting import begun
 from jetspark.spark.writer import JetStreamBatchWriter
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.streams import Admin
 
-from jetspark.spark.sink_options import parse_sink_options
-from jetspark.spark.sink_target import look_at, prepare
+from jetspark.spark.sink_options import look_at, parse_sink_options, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable

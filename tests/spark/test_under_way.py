@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.support.streams import Admin
 
 from jetspark.server import NatsServer
-from jetspark.spark.under_way import RowsUnderWay
+from jetspark.spark.lag import RowsUnderWay
 
 pytestmark = pytest.mark.spark
 

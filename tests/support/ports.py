@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from jetspark.server import ports
+from jetspark.server import nats_server
 
 _held: list[socket.socket] = []
 
@@ -17,7 +17,7 @@ def free_port(host: str = "127.0.0.1") -> int:
     set SO_REUSEADDR.
     """
     while True:
-        port = ports.free_port(host)
+        port = nats_server.free_port(host)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         held = socket.socket(family, socket.SOCK_STREAM)
         try:

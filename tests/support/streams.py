@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jetspark.bulk.facts import StreamFacts
-from jetspark.bulk.link import BlockingLink, connect
-from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.links import BlockingLink, connect
+from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.connection.options import make_options
 from jetspark.errors import NoRespondersError
 from jetspark.wire import frames

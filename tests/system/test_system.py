@@ -19,8 +19,8 @@ from jetspark.errors import (
 from jetspark.full_client import connect
 from jetspark.jetstream.acl import Roles
 from jetspark.system import ServerFilter, System
-from jetspark.system.asking import read_answer
 from jetspark.system.documents import Varz
+from jetspark.system.system import read_answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

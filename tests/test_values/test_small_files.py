@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jetspark import small_files
+from jetspark import files
 from jetspark.cli import app
 from jetspark.connection.contexts import from_context
 from jetspark.connection.credentials import read_credentials
+from jetspark.documents.configuration import config_to_wire
+from jetspark.documents.streams import StreamConfig
 from jetspark.errors import ConfigError
-from jetspark.jetstream.documents import StreamConfig
-from jetspark.jetstream.documents.configuration import config_to_wire
+from jetspark.files import read_small_text
 from jetspark.server import NatsServer
-from jetspark.small_files import read_small_text
 from jetspark.spark.pipeline_file import read_pipeline
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def test_a_file_that_is_too_large_is_refused_in_a_sentence(
     read: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small_files, "LARGEST", 1 << 20)
+    monkeypatch.setattr(files, "LARGEST", 1 << 20)
     large = tmp_path / "large.json"
     large.write_text("{}" + " " * (1 << 20))
     (tmp_path / "nats").mkdir()

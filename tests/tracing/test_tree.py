@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 
 from jetspark.errors import JetsparkError
-from jetspark.tracing.events import TraceEgress, TraceEvent, TraceIngress, parse_report
-from jetspark.tracing.tree import MissingServer, Reports
+from jetspark.tracing.tree import (
+    MissingServer,
+    Reports,
+    TraceEgress,
+    TraceEvent,
+    TraceIngress,
+    parse_report,
+)
 
 TS = "2024-02-22T13:18:48.400595984Z"
 IN = {"type": "in", "ts": TS, "kind": 0, "cid": 7, "name": "me", "acc": "A", "subj": "x"}

@@ -15,11 +15,10 @@ from tests.support.archives import Message
 from tests.wire.strategies import header_blocks, payloads, subjects
 from tests.wire.test_kernels import rows_of
 
-from jetspark.archives.content import Content
-from jetspark.archives.messages import entry_at
+from jetspark.archives.archive import Content, entry_at
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.errors import BackupError, ConfigError
-from jetspark.jetstream.backup.folder import BackupWriter
+from jetspark.jetstream.backup import BackupWriter
 from jetspark.wire import _kernel  # type: ignore[attr-defined]
 from jetspark.wire.kernel import OTHER_FRAME
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark.errors import NotJetStreamMessageError
-from jetspark.wire.consumer_order import ConsumerOrder
+from jetspark.wire.pull import ConsumerOrder
 from jetspark.wire.reply_subject import delivery_parts, parse_reply_subject
 
 Sent = tuple[str, int, int]

@@ -48,7 +48,7 @@ def test_text_that_no_utf8_has_is_a_document_error() -> None:
 
 
 # The decoder itself; and the kernel, whose columns of numbers are digits that it has matched.
-_DECODERS = {"wire/documents.py", "wire/_python_columns.py", "wire/_python_json.py"}
+_DECODERS = {"wire/documents.py", "wire/_python_kernel.py"}
 # What Spark, its JVM and our own processes wrote.
 _OURS = {"spark/lag.py", "spark/checkpoints.py", "spark/workers/handover.py", "wire/trace.py"}
 

@@ -8,16 +8,17 @@ import pytest
 
 from jetspark.errors import ConsumerDeletedError, ConsumerIsPushError, PullError
 from jetspark.wire.events import MessageFrame
-from jetspark.wire.pull_end import (
+from jetspark.wire.pull import (
     PENDING_MESSAGES,
     PullEnd,
     PullLimit,
+    PullRequest,
+    delivery_size,
     limit_of,
     number_in,
     pull_end,
     pull_error,
 )
-from jetspark.wire.pull_request import PullRequest, delivery_size
 from jetspark.wire.status import Status
 
 MEANINGS = [

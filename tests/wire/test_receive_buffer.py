@@ -9,7 +9,7 @@ from tests.wire.strategies import Sent, streams
 
 from jetspark.wire.events import Event, Frame, MessageFrame, one_by_one
 from jetspark.wire.kernel import MAX_CONTROL_LINE, split_frames
-from jetspark.wire.receive_buffer import ReceiveBuffer
+from jetspark.wire.parser import ReceiveBuffer
 
 
 def read(buffer: ReceiveBuffer, data: bytes | None) -> list[Frame]:

@@ -7,7 +7,7 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import given
 
-from jetspark.wire.subject_pages import SubjectPages
+from jetspark.wire.js_api import SubjectPages
 
 _NAMES = st.sets(st.text("abc", min_size=1, max_size=4), max_size=40)
 

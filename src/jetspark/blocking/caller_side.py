@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, Wait
 from jetspark.blocking.publish_buffer import PublishBuffer
-from jetspark.client.hooking import NO_HOOKS, Hooking
+from jetspark.client.client import plain_request, seconds_of
+from jetspark.client.hooks import NO_HOOKS, Hooking
 from jetspark.client.messages import Message
-from jetspark.client.request_calls import plain_request, seconds_of
 from jetspark.client.requests import Answer, RequestMux, no_reply
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload

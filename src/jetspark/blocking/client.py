@@ -25,14 +25,12 @@ from jetspark.blocking.loop_thread import current
 from jetspark.blocking.messages import Message
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.blocking.worker import Worker, check_callback, in_callback_of
-from jetspark.client.barrier_calls import DRAIN_TIMEOUT, in_its_own_callback
+from jetspark.client.client import DRAIN_TIMEOUT, Statistics, in_its_own_callback
 from jetspark.client.client import Client as AsyncClient
-from jetspark.client.client import Statistics
-from jetspark.client.hooking import Hooked, check_hooks
-from jetspark.client.hooks import Hooks
-from jetspark.client.prepared import Sendable, parts_of
+from jetspark.client.hooks import Hooked, Hooks, check_hooks
+from jetspark.client.messages import Sendable, parts_of
 from jetspark.connection.events import Closed, ConnectionEvent, ConnectionStatus
-from jetspark.connection.transport import Dial
+from jetspark.connection.transports import Dial
 from jetspark.errors import JetsparkError, RequestTimeoutError
 from jetspark.timestamps import Seconds, in_seconds
 

@@ -7,7 +7,7 @@ from typing import Self, TypeAlias
 
 from jetspark.blocking.generated.events import GeneratedEventStream
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.client.notices import EventStream as AsyncEventStream
+from jetspark.client.callbacks import EventStream as AsyncEventStream
 from jetspark.connection.events import ConnectionEvent
 from jetspark.errors import JetsparkError
 

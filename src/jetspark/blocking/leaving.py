@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar
 
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.client.leaving import loop_was_left
+from jetspark.client.subscription import loop_was_left
 
 ItemT = TypeVar("ItemT")
 P = ParamSpec("P")

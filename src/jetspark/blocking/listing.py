@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from jetspark.blocking.generated.listing import GeneratedListing
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.jetstream.listing import Listing as AsyncListing
+from jetspark.client.listing import Listing as AsyncListing
 
 ItemT = TypeVar("ItemT")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, forked
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.outbox import report_unsent
-from jetspark.connection.server_limits import Dropped, sendable
+from jetspark.connection.server_errors import Dropped, sendable
 from jetspark.errors import ConnectionClosedError, OutboundBufferError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.leaving import Leaving
 from jetspark.blocking.messages import Message
-from jetspark.client.gather import Replies as AsyncReplies
 from jetspark.client.messages import Message as AsyncMessage
+from jetspark.client.requests import Replies as AsyncReplies
 from jetspark.wire.kernel import frame_of
 
 

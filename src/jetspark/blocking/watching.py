@@ -16,7 +16,7 @@ from jetspark.blocking.generated.watching import GeneratedWatching
 from jetspark.blocking.leaving import LeavingLoop
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.errors import BadTimeoutError, RequestTimeoutError
-from jetspark.jetstream.ordered.watching import Watching as AsyncWatching
+from jetspark.jetstream.watching import Watching as AsyncWatching
 from jetspark.timestamps import Seconds, in_seconds
 
 LOT = 1000

@@ -7,28 +7,230 @@ whose index comes last: it is written to a temporary file first, and read as a b
 from __future__ import annotations
 
 import tempfile
+import threading
+import time
+from collections import deque
 from collections.abc import Generator, Iterator
 from functools import partial
+from typing import Any, Final
 
-from jetspark.archives.content import Content
-from jetspark.archives.messages import LIST_MAGIC, block_steps, is_list, list_steps
-from jetspark.archives.tar import files_of
+from jetspark.archives.archive import (
+    LIST_MAGIC,
+    Content,
+    block_steps,
+    files_of,
+    is_list,
+    list_steps,
+)
 from jetspark.bulk import links
-from jetspark.bulk.link import BlockingLink
-from jetspark.bulk.proof import proven
+from jetspark.bulk.leaders import proven
+from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.snapshot_transfer import SnapshotTransfer
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     APIError,
     BackupError,
+    MissedHeartbeatError,
+    NoRespondersError,
+    RequestTimeoutError,
     StreamNotFoundError,
     UnsupportedByServerError,
 )
 from jetspark.timestamps import parse_isotime
 from jetspark.transient import TryAnotherLinkError
+from jetspark.wire import frames, js_api
+from jetspark.wire.documents import encode_document
+from jetspark.wire.events import MessageFrame
 from jetspark.wire.kernel import Deliveries, require_archives
+from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, status_of
+
+# -------------------------------------------------------------------------------------------------
+# The archive of a stream's snapshot while the server sends it (STREAM.SNAPSHOT).
+#
+# The server sends chunks and waits for acks when its window is full; after some seconds without an
+# ack it gives up. So a thread receives and acknowledges, while the caller unpacks: the link is the
+# thread's from `begin` to `stop`. When the caller is slow (Spark writes a file), more than `AHEAD`
+# bytes wait and one chunk in `_ALIVE_SECONDS` is acknowledged, which keeps the snapshot alive
+# until `MOST` bytes wait. Then the server ends it, and the reader continues with a consumer.
+
+
+AHEAD: Final = 32 << 20
+"""Bytes that may wait for the caller before the server has to wait."""
+MOST: Final = 256 << 20
+"""Bytes that wait at most."""
+
+_CHUNK, _WINDOW = 1 << 20, 16 << 20  # the server's limits are 1 and 32 MiB
+_ALIVE_SECONDS = 1.0
+_LOOK_SECONDS, _LOOK_SOON_SECONDS = 0.25, 0.01
+
+
+class SnapshotTransfer:
+    """One snapshot. Call `begin`, then `more` until it is b"", and `stop` in any case."""
+
+    def __init__(self, link: BlockingLink, stream: str, silence: float) -> None:
+        """`silence`: seconds without a byte after which the transfer has failed."""
+        self._link = link
+        self._stream = stream
+        self._silence = silence
+        self._inbox = link.new_inbox()
+        self._answers = self._chunks = 0  # subscriptions
+        self._pieces: deque[bytes] = deque()
+        self._waiting = 0
+        self._unanswered: deque[str] = deque()
+        self._count = 0
+        self._answered = 0.0
+        self._heard = 0.0
+        self._part = 0
+        self._answer: dict[str, Any] | None = None
+        self._over = False
+        self._error: BaseException | None = None
+        self._news = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
+        self.received = 0
+        """Bytes of the archive."""
+
+    def begin(self) -> dict[str, Any]:
+        """Request the snapshot; the stream's state when the server began.
+
+        Raises the typed error of the answer, NoRespondersError, MissedHeartbeatError,
+        TryAnotherLinkError, and as the link.
+        """
+        # The server looks for interest in the literal subject: with a wildcard it waits for 2 s.
+        self._answers = self._link.subscribe(f"{self._inbox}.answer")
+        self._chunks = self._link.subscribe(f"{self._inbox}.chunk")
+        request = {
+            "deliver_subject": f"{self._inbox}.chunk",
+            "no_consumers": True,
+            "chunk_size": min(_CHUNK, self._link.info.max_payload),
+            "window_size": _WINDOW,
+        }
+        subject = js_api.subject_of(
+            self._link.api_prefix, js_api.STREAM_SNAPSHOT, {"stream": self._stream}
+        )
+        self._link.send(frames.pub(subject, encode_document(request), f"{self._inbox}.answer"))
+        self._heard = self._answered = time.monotonic()
+        self._thread.start()
+        with self._news:
+            self._news.wait_for(lambda: self._answer is not None or self._error is not None)
+            if self._answer is None:
+                assert self._error is not None  # noqa: S101 - the condition waited for
+                raise self._error
+            state: dict[str, Any] = self._answer["state"]
+            return state
+
+    def more(self) -> bytes:
+        """The next bytes of the archive; b"" at its end.
+
+        Raises MissedHeartbeatError when the server fell silent, TryAnotherLinkError when it gave up
+        or a chunk was lost, and as the link.
+        """
+        with self._news:
+            self._news.wait_for(lambda: self._pieces or self._over)
+            if self._pieces:
+                piece = self._pieces.popleft()
+                self._waiting -= len(piece)
+                return piece
+            if self._error is not None:
+                raise self._error
+            return b""
+
+    def stop(self) -> None:
+        """Give the link back; what is in flight is dropped by its next reader."""
+        self._stopping = True
+        if self._thread.ident is not None:
+            self._thread.join()
+        if not self._link.closed:
+            self._link.unsubscribe(self._answers)
+            self._link.unsubscribe(self._chunks)
+
+    # -- the thread ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            # A small snapshot may be over before the answer comes: nothing orders the two.
+            while not self._stopping and (self._answer is None or not self._over):
+                self._step()
+        except BaseException as error:  # else the caller would wait for ever
+            self._finish(error)
+
+    def _step(self) -> None:
+        soon = _LOOK_SOON_SECONDS if self._unanswered else _LOOK_SECONDS
+        try:
+            frames_ = self._link.messages(time.monotonic() + soon)
+        except RequestTimeoutError:
+            frames_ = []
+        now = time.monotonic()
+        part, self._part = self._part, self._link.receiving
+        if frames_ or self._unanswered or self._part != part:  # it sends, or waits for us
+            self._heard = now
+        elif now > self._heard + self._silence:
+            raise MissedHeartbeatError(
+                f"the server has sent nothing of the snapshot for {self._silence:g} s"
+            )
+        for frame in frames_:
+            if frame.sid == self._chunks:
+                self._take(frame)
+            elif frame.sid == self._answers:
+                self._begun(frame)
+        self._acknowledge(now)
+
+    def _begun(self, frame: MessageFrame) -> None:
+        status = status_of(frame.headers)
+        if status is not None and status.code == NO_RESPONDERS:
+            raise NoRespondersError(f"STREAM.SNAPSHOT.{self._stream}")
+        answer = js_api.parse_answer(
+            js_api.STREAM_SNAPSHOT, frame.payload, {"stream": self._stream}
+        )
+        with self._news:
+            self._answer = answer
+            self._news.notify()
+
+    def _take(self, frame: MessageFrame) -> None:
+        status = status_of(frame.headers)
+        if frame.payload:
+            self._chunk(frame.payload, frame.reply)
+        elif status is None or status.code == END_OF_BATCH:
+            self._finish(None)
+        else:
+            raise TryAnotherLinkError(
+                f"the server ended the snapshot: {status.code} {status.description}"
+            )
+
+    def _chunk(self, piece: bytes, reply: bytes | None) -> None:
+        self.received += len(piece)
+        with self._news:
+            self._pieces.append(piece)
+            self._waiting += len(piece)
+            self._news.notify()
+        if reply is None:  # the last one
+            return
+        subject = reply.decode()
+        # It ends in the chunk's size and number, unless an import has mapped it.
+        *_, size, number = subject.split(".")
+        self._count += 1
+        told = (int(size), int(number)) if size.isdigit() and number.isdigit() else None
+        if told not in (None, (len(piece), self._count)):
+            raise TryAnotherLinkError("a part of the snapshot did not arrive")
+        self._unanswered.append(subject)
+
+    def _acknowledge(self, now: float) -> None:
+        acks = b""
+        while self._unanswered and self._waiting < AHEAD:
+            acks += frames.pub(self._unanswered.popleft(), b"")
+        if self._unanswered and self._waiting < MOST and now > self._answered + _ALIVE_SECONDS:
+            acks += frames.pub(self._unanswered.popleft(), b"")
+        if acks:
+            self._link.send(acks)
+            self._answered = now
+
+    def _finish(self, error: BaseException | None) -> None:
+        with self._news:
+            self._over = True
+            self._error = error
+            self._news.notify()
+
 
 _SILENCE_SECONDS = 10.0  # the server gives up after five
 _SILENCE_PART = 1 / 4  # of the reader's time: some snapshots may fail, and a consumer still fits

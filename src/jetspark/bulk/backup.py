@@ -18,23 +18,37 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, BinaryIO, TypeAlias
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final, TypeAlias, cast
+from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.fs as fs
 
-from jetspark.archives.content import content_from
-from jetspark.archives.contents import blocks_in, messages_in
-from jetspark.archives.messages import LIST_MAGIC, block_steps, list_steps
-from jetspark.archives.metadata import ARCHIVE, METADATA, Metadata, lacking, metadata_from
-from jetspark.archives.places import place_of, shown_folder
-from jetspark.archives.tar import Block
+from jetspark.archives.archive import (
+    LIST_MAGIC,
+    Block,
+    block_steps,
+    blocks_in,
+    content_from,
+    list_steps,
+    messages_in,
+)
+from jetspark.archives.folder import (
+    ARCHIVE,
+    HIDDEN,
+    METADATA,
+    Metadata,
+    lacking,
+    metadata_from,
+    opened_file,
+    place_of,
+    shown_folder,
+)
 from jetspark.arguments import checked
 from jetspark.bulk.arrow import COLUMNS, batches
-from jetspark.bulk.backup_files import opened, unreadable
-from jetspark.bulk.facts import StreamFacts, facts_of
-from jetspark.bulk.losses import Loss, left_out
-from jetspark.bulk.ranges import ReadLimits
-from jetspark.bulk.subject_choice import SubjectChoice
+from jetspark.bulk.ranges import Loss, ReadLimits, SubjectChoice, left_out
+from jetspark.bulk.stream_api import StreamFacts, facts_of
 from jetspark.errors import BackupError, ConfigError, DataLossError
 from jetspark.kinds import StreamSequence
 from jetspark.subjects import (
@@ -44,6 +58,61 @@ from jetspark.subjects import (
     subjects_overlap,
 )
 from jetspark.wire.kernel import Columns, Deliveries
+
+# -------------------------------------------------------------------------------------------------
+# Files of a backup: in a folder of this machine, or under a URI that pyarrow knows.
+#
+# A URI (`s3://bucket/folder`, `gs://…`, `hdfs://…`) is opened with pyarrow's file systems, with
+# the credentials that these find in the environment. Azure's is refused (`archives.folder`): where
+# its credentials are wrong, it ends the process, which may be a Spark worker.
+
+
+# Options of a URI that say where a store is, and are no secret.
+_NO_SECRETS: Final = ("endpoint_override", "region", "scheme")
+_SHORTEST_SECRET: Final = 6
+
+
+def opened(place: str, name: str) -> BinaryIO:
+    """A file of the folder (`places.place_of`), for reading at any position.
+
+    Raises ConfigError for a folder without it, OSError when it cannot be read.
+    """
+    if "://" not in place:
+        return opened_file(Path(place), name)
+    try:
+        system, path = fs.FileSystem.from_uri(place)
+        return cast(BinaryIO, system.open_input_file(f"{path.rstrip('/')}/{name}"))
+    except (FileNotFoundError, NotADirectoryError):
+        where = shown_folder(place)
+        raise ConfigError(f"{where} is no backup of a stream: there is no {name} in it.") from None
+    except (pa.ArrowException, ValueError) as error:
+        raise OSError(str(error)) from None
+
+
+def unreadable(place: str, error: OSError) -> BackupError:
+    """The error for a file that could not be read: the first line of the reason.
+
+    pyarrow's reason may have the URI in it, with its secrets: then it is left out. Raise this one
+    `from None`.
+    """
+    reason = error.strerror or str(error)
+    reason = next(iter(reason.splitlines()), type(error).__name__)
+    shown = shown_folder(place)
+    if shown.endswith(HIDDEN) or any(secret in str(error) for secret in _secrets(place)):
+        reason = "check its URI, where special characters are written as %XX (a / in a key as %2F)"
+    return BackupError(f"Cannot read the backup {shown}: {reason.rstrip('.')}.")
+
+
+def _secrets(place: str) -> set[str]:
+    _, found, rest = place.partition("://")
+    if not found or shown_folder(place) == place:
+        return set()
+    address, _, options = rest.partition("?")
+    pairs = [option.partition("=") for option in options.split("&")]
+    values = [value for name, _, value in pairs if name not in _NO_SECRETS]
+    said = [rest, *address.rpartition("@")[0].split(":"), *values]
+    return {one for raw in said for one in (raw, unquote(raw)) if len(one) >= _SHORTEST_SECRET}
+
 
 logger = logging.getLogger("jetspark.bulk")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-from jetspark.bulk.link import BlockingLink
+from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.errors import (
     APIError,

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
 from jetspark.bulk import links
-from jetspark.bulk.proof import leading, proven
-from jetspark.bulk.retry import Retry, attempt
-from jetspark.bulk.stream_api import StoredMessage, StreamAPI
+from jetspark.bulk.retry import NOT_FOUND_SECONDS, Retry, attempt
+from jetspark.bulk.stream_api import StoredMessage, StreamAPI, StreamFacts, facts_of, look_of
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConnectionFailure, RequestTimeoutError
+from jetspark.errors import (
+    APIError,
+    ConnectionFailure,
+    MessageNotFoundError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+)
+from jetspark.timestamps import parse_isotime
+from jetspark.wire import js_api
+from jetspark.wire.documents import encode_document
 
 T = TypeVar("T")
 
@@ -101,3 +110,164 @@ class Leaders:
     def last_sequence(self, stream: str) -> int:
         """The last sequence of a stream, from a proven leader. Raises as `message`."""
         return self.ask(lambda api: leading(api, [stream])[stream].last_seq)
+
+
+# -------------------------------------------------------------------------------------------------
+# Answers that include everything that the stream had acknowledged when the question was asked.
+#
+# An outdated answer does no harm if the rest is read later, or if a compare-and-set follows. But
+# only a leader's answer can show that a stream ends here, that its head has moved, that nothing is
+# left, or that a marker is gone. `leading` and `proven` repeat a question until it is proven that
+# the leader leads (`leadership`). With one replica that takes no time. With more it takes until
+# the next heartbeat, at most about 1.4 seconds, or 2.4 when something was stored just before; and
+# no time within the lease that a proof gives on the same link.
+
+
+_LOOK_EVERY = 0.05
+_WITHIN = 6.0
+"""Seconds without a proof until it fails; the caller may try another link."""
+_RIVALS_WITHIN = 0.15
+"""Seconds within which a running replica outside the quorum also confirms the leader."""
+
+
+def leading(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamFacts]:
+    """Facts of streams, by name, from leaders that still led after the call.
+
+    Raises RequestTimeoutError when a leader cannot be proven, and as `StreamAPI.stream`.
+    """
+    return _prove(api, list(streams))[0]
+
+
+def proven(api: StreamAPI, streams: Iterable[str], question: Callable[[StreamAPI], T]) -> T:
+    """An answer that includes all that the leaders of `streams` acknowledged before this call.
+
+    `question` asks about these streams, and must be idempotent. While a replica is silent, it may
+    be a suspended former leader: then two answers with a proof in between have to be equal. Raises
+    as `leading`, and what the question raises.
+    """
+    names = list(streams)
+    _, unrivalled = _prove(api, names)
+    answer = question(api)
+    deadline = time.monotonic() + 2 * _WITHIN
+    while not unrivalled:
+        _, unrivalled = _prove(api, names)
+        before, answer = answer, question(api)
+        if before == answer:
+            break
+        if time.monotonic() > deadline:
+            raise RequestTimeoutError(
+                f"{_these(names)} on {api.link.server}: a replica is silent, and answers differ."
+            )
+    return answer
+
+
+def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bool]:
+    """Facts by proven leaders, and whether none of them can have a rival."""
+    begun = time.monotonic()
+    facts: dict[str, StreamFacts] = {}
+    led: float | None = None
+    left = names
+    while True:
+        found, missing = streams_of(api, left)
+        for error in missing.values():
+            raise error
+        facts |= found
+        left = [name for name in left if not api.tenure(name).unrivalled_since(begun)]
+        now = time.monotonic()
+        if not left:
+            return facts, True
+        unproven = [name for name in left if not api.tenure(name).led_since(begun)]
+        if not unproven:
+            led = now if led is None else led
+            if now > led + _RIVALS_WITHIN:
+                return facts, False
+        elif now > begun + _WITHIN:
+            raise RequestTimeoutError(
+                f"{_these(unproven)} on {api.link.server}: the leader has not heard from a "
+                f"quorum of replicas for {_WITHIN:g} s, so another may lead."
+            )
+        time.sleep(_LOOK_EVERY)
+
+
+def _these(names: list[str]) -> str:
+    return f"Stream{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+
+
+# -------------------------------------------------------------------------------------------------
+# The facts and messages of many streams: asked together over one link, not one after the other.
+#
+# The questions are those of `StreamAPI.stream`, one for each stream, so each is answered by the
+# stream's own leader and counts for its proof (`leadership`). STREAM.LIST would take fewer
+# requests, but in a cluster one server collects the answers, leaves out what comes late, and names
+# no leader.
+
+
+_SILENCE_SECONDS = 1.0
+"""Seconds without any answer after which the missing ones are asked for one by one."""
+_MESSAGES_SILENCE_SECONDS = 5.0
+_MESSAGES_AT_ONCE = 8
+"""Answers with a message in each may be large, and servers cut off who does not take 64 MB."""
+
+
+def streams_of(
+    api: StreamAPI, names: Iterable[str], *, not_found_for: float = NOT_FOUND_SECONDS
+) -> tuple[dict[str, StreamFacts], dict[str, StreamNotFoundError]]:
+    """Facts by name, in the order of `names`, and the errors of the streams that are not found.
+
+    A stream without an answer, or with an error for one, is asked for again alone, with the
+    retries of `StreamAPI.stream`. Raises as that.
+    """
+    wanted = list(names)
+    found = _asked_together(api, wanted) if len(wanted) > 1 else {}
+    facts: dict[str, StreamFacts] = {}
+    missing: dict[str, StreamNotFoundError] = {}
+    for name in wanted:
+        try:
+            facts[name] = found.get(name) or api.stream(name, not_found_for=not_found_for)
+        except StreamNotFoundError as error:
+            missing[name] = error
+    return facts, missing
+
+
+def _asked_together(api: StreamAPI, names: list[str]) -> dict[str, StreamFacts]:
+    found: dict[str, StreamFacts] = {}
+    link, call = api.link, js_api.STREAM_INFO
+    subjects = [js_api.subject_of(link.api_prefix, call, {"stream": name}) for name in names]
+    for number, frame, sent in link.replies(subjects, _SILENCE_SECONDS):
+        name = names[number]
+        try:
+            answer = js_api.parse_answer(call, frame.payload, {"stream": name})
+        except APIError:
+            continue
+        api.tenure(name).add(look_of(answer, sent, time.monotonic()))
+        found[name] = facts_of(name, answer, link.info.server_id)
+    return found
+
+
+def times_of(api: StreamAPI, wanted: Mapping[str, int]) -> dict[str, int]:
+    """When the message of a sequence was stored, in nanoseconds since the epoch, by stream.
+
+    A stream is left out that has no such message, is not found, or from which no answer comes.
+    Raises as `StreamAPI.message`, PermissionsError where the user may not get messages.
+    """
+    times: dict[str, int] = {}
+    link, call = api.link, js_api.MSG_GET
+    names = list(wanted)
+    subjects = [js_api.subject_of(link.api_prefix, call, {"stream": name}) for name in names]
+    payloads = [encode_document({"seq": wanted[name]}) for name in names]
+    refused: list[str] = []
+    for number, frame, _sent in link.replies(
+        subjects, _MESSAGES_SILENCE_SECONDS, payloads=payloads, at_once=_MESSAGES_AT_ONCE
+    ):
+        name = names[number]
+        try:
+            answer = js_api.parse_answer(call, frame.payload, {"stream": name})
+            times[name] = parse_isotime(answer["message"]["time"])
+        except (MessageNotFoundError, StreamNotFoundError):
+            continue
+        except APIError:
+            refused.append(name)
+    for name in refused:
+        if (message := api.message(name, seq=wanted[name])) is not None:
+            times[name] = parse_isotime(message.time)
+    return times

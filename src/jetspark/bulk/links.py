@@ -1,14 +1,601 @@
-"""The process's pool of idle links, since one Python worker reads many partitions."""
+"""A blocking connection: one socket, no event loop, no threads.
+
+For reading many messages at once, for example in a Spark worker. It uses the same handshake as the
+asyncio client, and answers the server's PINGs whenever it reads. Only one thread at a time may use
+it. It does not reconnect: the caller opens another link and continues at its position.
+"""
 
 from __future__ import annotations
 
 import os
+import random
+import secrets
+import socket
+import ssl
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, Protocol
 
-from jetspark.bulk.link import BlockingLink, connect
+from jetspark.connection.handshake import (
+    Receive,
+    Send,
+    StartTLS,
+    closed,
+    handshake,
+    no_answer,
+    no_nats,
+)
+from jetspark.connection.opening import Attempts, call_dialer, reason_of, tls_failure, too_early
 from jetspark.connection.options import ConnectOptions
+from jetspark.connection.proxy import Proxy, ask_proxy, following
+from jetspark.connection.server_errors import meaning_of
+from jetspark.connection.urls import ServerURL
+from jetspark.connection.websocket import WebSocketCodec
+from jetspark.errors import (
+    BrokenSocketError,
+    ConnectionFailure,
+    ConnectTimeoutError,
+    JetsparkError,
+    NoRespondersError,
+    NoServersError,
+    ProtocolError,
+    RequestTimeoutError,
+    ServerRefusedError,
+    TLSError,
+)
+from jetspark.version import __version__
+from jetspark.wire import frames
+from jetspark.wire.documents import ServerInfo, parse_info
+from jetspark.wire.events import Err, Event, Frame, Info, MessageFrame, Ping, Pong, one_by_one
+from jetspark.wire.kernel import OTHER_FRAME, Deliveries, DeliveryDecoder, split_frames
+from jetspark.wire.parser import ReceiveBuffer
+from jetspark.wire.status import NO_RESPONDERS, status_of
+
+# -------------------------------------------------------------------------------------------------
+# Chooses the socket for a server's URL: `connection.transports` for blocking links.
+
+
+class SocketLike(Protocol):
+    """The methods of a socket, or of a `BlockingWebSocket`, that a link calls."""
+
+    def settimeout(self, seconds: float, /) -> None: ...
+    def sendall(self, data: bytes, /) -> None: ...
+    def recv_into(self, buffer: memoryview, /) -> int: ...
+    def close(self) -> None: ...
+
+
+def dial(options: ConnectOptions, server: ServerURL) -> SocketLike:
+    """TCP for nats:// and tls:// (TLS follows in the handshake); a WebSocket for ws and wss.
+
+    Raises ConnectTimeoutError, ServerRefusedError, BrokenSocketError, TLSError; ConfigError for
+    unusable TLS files and without the library for WebSockets.
+    """
+    sock = open_socket(options, server)
+    return _websocket(sock, options, server) if server.websocket else sock
+
+
+def start_tls(
+    sock: SocketLike, options: ConnectOptions, server: ServerURL, hostname: str
+) -> socket.socket:
+    """TLS over a socket, its certificate verified against `hostname`.
+
+    Raises TLSError; ConfigError for unusable TLS files.
+    """
+    context = options.make_ssl_context()
+    if not isinstance(sock, socket.socket):
+        raise TLSError("TLS is below a WebSocket: the URL must be wss://.", server=str(server))
+    try:
+        return context.wrap_socket(sock, server_hostname=hostname)
+    except (OSError, ValueError) as error:  # ssl.SSLError; ValueError for an impossible host name
+        raise tls_failure(str(server), error, options) from error
+
+
+def broken(server: str, error: OSError | None) -> BrokenSocketError:
+    """The error for a socket that failed, or (None) that the server closed."""
+    reason = "closed by the server" if error is None else reason_of(error)
+    return BrokenSocketError(f"The connection to {server} broke: {reason}.", server=server)
+
+
+def _websocket(sock: socket.socket, options: ConnectOptions, server: ServerURL) -> SocketLike:
+    try:
+        if server.secure:
+            hostname = options.tls_hostname_of(server)
+            sock = start_tls(sock, options, server, hostname)
+        return open_websocket(sock, options, server)
+    except BaseException as error:
+        sock.close()
+        if isinstance(error, TimeoutError):
+            raise ConnectTimeoutError(
+                f"{server} did not open a WebSocket within {options.connect_timeout:g} s.",
+                server=str(server),
+            ) from None
+        if isinstance(error, OSError):
+            raise broken(str(server), error) from error
+        raise
+
+
+# -------------------------------------------------------------------------------------------------
+# Opens the socket to a server, directly or through a proxy, without asyncio.
+
+
+def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
+    """A connected socket whose peer is the server, within `connect_timeout`.
+
+    Raises ConnectTimeoutError, ServerRefusedError; JetsparkError for a dialer that fails.
+    """
+    proxy, timeout = options.proxy_server, options.connect_timeout
+    try:
+        if proxy is None:
+            return _connected(options, server.host, server.port)
+        sock = _connected(options, proxy.host, proxy.port)
+        try:
+            sock.settimeout(timeout)
+            _through(sock, proxy, server)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+    except TimeoutError:
+        way = "" if proxy is None else f" through the proxy {proxy}"
+        raise ConnectTimeoutError(
+            f"No connection to {server}{way} within {timeout:g} s.", server=str(server)
+        ) from None
+    except (UnicodeError, OSError) as error:
+        reason = reason_of(error)
+        if proxy is not None:
+            sentence = f"No proxy at {proxy}: {reason}."
+        elif isinstance(error, UnicodeError):
+            sentence = f"No server at {server}: {reason}."
+        else:
+            sentence = f"Cannot connect to {server}: {reason}. Is a nats-server running there?"
+        raise ServerRefusedError(sentence, server=str(server)) from error
+
+
+def _connected(options: ConnectOptions, host: str, port: int) -> socket.socket:
+    if options.dialer is not None:
+        return call_dialer(options, host, port)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    attempts = Attempts(options, found)
+    for sock, address, seconds in attempts:
+        with attempts.connecting(sock):
+            sock.settimeout(seconds)
+            sock.connect(address)
+            return sock
+    raise attempts.failure
+
+
+def _through(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None:
+    steps = ask_proxy(proxy, server)
+    step = following(steps)
+    while step is not None:
+        if isinstance(step, bytes):
+            sock.sendall(step)
+            step = following(steps)
+        else:
+            step = following(steps, sock.recv(step))
+
+
+# -------------------------------------------------------------------------------------------------
+# A WebSocket with the methods of a socket that a blocking link calls.
+
+
+_WEBSOCKET_BYTES = 1 << 18
+
+
+class BlockingWebSocket:
+    """Frames over `sock`, a connected socket (for wss, with TLS). Created by `open_websocket`.
+
+    Reading and sending raise OSError and TimeoutError of the socket, and ConnectionError for
+    malformed frames.
+    """
+
+    def __init__(self, sock: socket.socket, codec: WebSocketCodec) -> None:
+        self._socket = sock
+        self._codec = codec
+        self._buffer = memoryview(bytearray(_WEBSOCKET_BYTES))
+        self._payloads: deque[memoryview] = deque()
+
+    def read(self) -> bool:
+        """Receive once and keep the payloads; False when the server has closed the connection."""
+        count = self._socket.recv_into(self._buffer)
+        if count == 0:
+            self._codec.receive_eof()
+            return False
+        payloads = self._codec.receive(self._buffer[:count])
+        self._payloads.extend(memoryview(payload) for payload in payloads if payload)
+        if replies := self._codec.replies():
+            self._socket.sendall(replies)
+        return True
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        """Copy payload bytes into `buffer`, up to its size; returns their number, 0 at the end."""
+        while not self._payloads:
+            if self._codec.failure is not None:
+                raise ConnectionError(self._codec.failure)
+            if self._codec.closed or not self.read():
+                return 0
+        payload = self._payloads.popleft()
+        count = min(len(payload), len(buffer))
+        buffer[:count] = payload[:count]
+        if count < len(payload):
+            self._payloads.appendleft(payload[count:])
+        return count
+
+    def sendall(self, data: bytes) -> None:
+        """Send all of `data` in one frame."""
+        self._socket.sendall(self._codec.send(data))
+
+    def settimeout(self, seconds: float) -> None:
+        """Set the timeout of all further calls."""
+        self._socket.settimeout(seconds)
+
+    def close(self) -> None:
+        """Close without the closing handshake, since a closed link would not wait for its end."""
+        self._socket.close()
+
+
+def open_websocket(
+    sock: socket.socket, options: ConnectOptions, server: ServerURL
+) -> BlockingWebSocket:
+    """Perform the opening handshake of a WebSocket.
+
+    Raises TimeoutError and OSError of the socket, ServerRefusedError when the server refuses or
+    does not speak WebSocket, BrokenSocketError when it closes the connection, ConfigError without
+    the library.
+    """
+    codec = WebSocketCodec(server, options.header_pairs, compression=options.ws_compression)
+    websocket = BlockingWebSocket(sock, codec)
+    sock.sendall(codec.request())
+    heard = False
+    while not codec.opened and codec.failure is None:
+        if not websocket.read():
+            break
+        heard = True
+    if codec.failure is not None and heard:
+        raise ServerRefusedError(f"{server}: {codec.failure}.", server=str(server))
+    if not codec.opened:
+        raise BrokenSocketError(
+            f"{server} ended the connection before it was a WebSocket.", server=str(server)
+        )
+    return websocket
+
+
+_RECEIVE_BYTES = 256 << 10
+_REQUEST_SID = 1
+_AT_ONCE = 64  # requests without an answer; a server takes some thousands before it drops them
+
+
+def connect(options: ConnectOptions) -> BlockingLink:
+    """Connect; tries each server once, in random order if the options say so.
+
+    The options for later attempts and discovered servers, `first_connect` and `choose_server` are
+    the clients' only.
+
+    Raises the server's own error when there is one server, else NoServersError with the last
+    error as its cause.
+    """
+    urls = list(options.urls())
+    if options.randomize:
+        random.shuffle(urls)
+    last: JetsparkError = NoServersError("No server named.")
+    for url in urls:
+        try:
+            return BlockingLink(options, url)
+        except (ConnectionFailure, ProtocolError) as error:
+            last = error
+    if len(urls) == 1:
+        raise last
+    names = ", ".join(str(url) for url in urls)
+    raise NoServersError(f"None of the servers {names} could be reached: {last}") from last
+
+
+class BlockingLink:
+    """An accepted connection to one server. Use `connect`; close it when done."""
+
+    def __init__(self, options: ConnectOptions, server: ServerURL) -> None:
+        self.server = str(server)
+        self.api_prefix = options.api_prefix
+        """Prefix of the subjects of the JetStream API."""
+        self._timeout = options.connect_timeout
+        self._buffer = ReceiveBuffer(_RECEIVE_BYTES)
+        self._ready: list[Frame] = []
+        self._sids = _REQUEST_SID
+        self._inbox = f"{options.inbox_prefix}.{secrets.token_hex(11)}"
+        self._requests = 0
+        self._pongs = 0
+        self.closed = False
+        self._socket = dial(options, server)
+        try:
+            self.info: ServerInfo = self._shake_hands(options, server)
+        except BaseException:
+            self.close()
+            raise
+        self.send(frames.sub(f"{self._inbox}.*", _REQUEST_SID))
+
+    # -- opening ---------------------------------------------------------------------------
+
+    def _shake_hands(self, options: ConnectOptions, server: ServerURL) -> ServerInfo:
+        deadline = time.monotonic() + self._timeout
+        steps = handshake(options, server, __version__)
+        answer: Frame | None = None
+        greeted = False
+        try:
+            while True:
+                step = steps.send(answer)
+                greeted = greeted or answer is not None
+                match step:
+                    case Receive():
+                        answer = self._next_event(deadline)
+                    case Send(data):
+                        answer = None
+                        self.send(data)
+                    case StartTLS(hostname):
+                        answer = None
+                        if self._buffer.pending or self._ready:
+                            raise too_early(str(server), options)
+                        self._socket = start_tls(self._socket, options, server, hostname)
+        except StopIteration as done:
+            info: ServerInfo = done.value
+            return info
+        except RequestTimeoutError:
+            greeted = greeted or options.tls_first  # then the client speaks first
+            waited, received = self._timeout, self._buffer.pending
+            raise no_answer(str(server), waited, greeted=greeted, received=received) from None
+        except BrokenSocketError as error:
+            if isinstance(error.__cause__, ssl.SSLError):  # TLS 1.3 refuses after the handshake
+                raise tls_failure(str(server), error.__cause__, options) from error
+            if greeted or options.tls_first or error.__cause__ is not None:
+                raise
+            raise closed(str(server), greeted=False) from None
+        except ProtocolError as error:
+            if greeted:
+                raise
+            raise no_nats(str(server), error) from error
+
+    # -- bytes -----------------------------------------------------------------------------
+
+    def send(self, data: bytes, timeout: float | None = None) -> None:
+        """Send all of `data` within `timeout` seconds (default: the connect timeout).
+
+        Raises BrokenSocketError.
+        """
+        try:
+            self._socket.settimeout(self._timeout if timeout is None else timeout)
+            self._socket.sendall(data)
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def _receive(self, deadline: float) -> bytes | None:
+        """Bytes that may contain complete frames; None while a large frame is incomplete."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise RequestTimeoutError(f"Nothing from {self.server} in time.")
+        try:
+            self._socket.settimeout(left)
+            count = self._socket.recv_into(self._buffer.room())
+        except TimeoutError:
+            raise RequestTimeoutError(f"Nothing from {self.server} in time.") from None
+        except OSError as error:
+            raise self._broken(error) from error
+        if count == 0:
+            raise self._broken(None)
+        return self._buffer.received(count)
+
+    def _broken(self, error: OSError | None) -> BrokenSocketError:
+        self.close()
+        return broken(self.server, error)
+
+    # -- events ----------------------------------------------------------------------------
+
+    def _next_event(self, deadline: float) -> Frame:
+        """The next event of any kind. Raises RequestTimeoutError at the deadline."""
+        while not self._ready:
+            data = self._receive(deadline)
+            if data is not None:
+                self._split(data)
+                self._ready.reverse()
+        return self._ready.pop()
+
+    def _split(self, data: bytes) -> None:
+        """Queue the complete frames of `data`; the rest stays in the buffer."""
+        runs: list[Event] = []
+        self._buffer.consumed(*split_frames(data, runs))
+        self._ready = list(one_by_one(runs))
+
+    def _message_of(self, event: Frame) -> MessageFrame | None:
+        """The event if it is a message; None for a control event, which is handled here."""
+        if isinstance(event, MessageFrame):
+            return event
+        if isinstance(event, Ping):
+            self.send(frames.PONG)
+        elif isinstance(event, Pong):
+            self._pongs += 1
+        elif isinstance(event, Info):
+            self.info = parse_info(event.document)
+        elif isinstance(event, Err):
+            error, ends = meaning_of(event.text, self.server)
+            if ends == "link":
+                self.close()
+            raise error
+        return None
+
+    def deliveries(
+        self, decoder: DeliveryDecoder, into: Deliveries, deadline: float
+    ) -> list[MessageFrame]:
+        """Wait for bytes once and decode them: deliveries into columns, other messages returned.
+
+        Raises RequestTimeoutError at the deadline, BrokenSocketError, ProtocolError; ServerError or
+        AuthError for a -ERR.
+        """
+        others: list[MessageFrame] = []
+        if self._ready:
+            # Left over from a request, or for subscriptions that have ended.
+            for event in reversed(self._ready):
+                self._message_of(event)
+            self._ready.clear()
+        data = self._receive(deadline)
+        if data is None:
+            return others
+        position = need = 0
+        event_list: list[Event] = []
+        try:
+            while True:
+                position, need = decoder.decode(data, position, into)
+                if need != OTHER_FRAME:
+                    break
+                end, need = split_frames(data, event_list, position, one=True)
+                if end == position:
+                    break
+                position = end
+                for event in one_by_one(event_list):
+                    frame = self._message_of(event)
+                    if frame is not None:
+                        others.append(frame)
+                event_list.clear()
+        finally:
+            self._buffer.consumed(position, max(need, 0))
+        return others
+
+    @property
+    def receiving(self) -> int:
+        """Bytes of a frame that were received while the rest has not come."""
+        return self._buffer.pending
+
+    def messages(self, deadline: float) -> list[MessageFrame]:
+        """Wait for bytes once; returns the messages in them, possibly none.
+
+        Raises RequestTimeoutError at the deadline, BrokenSocketError, ProtocolError; ServerError or
+        AuthError for a -ERR.
+        """
+        if not self._ready:
+            data = self._receive(deadline)
+            if data is None:
+                return []
+            self._split(data)
+        else:
+            self._ready.reverse()
+        events, self._ready = self._ready, []
+        return [frame for event in events if (frame := self._message_of(event)) is not None]
+
+    # -- calls -----------------------------------------------------------------------------
+
+    def subscribe(self, subject: str) -> int:
+        """Subscribe; returns the subscription's id."""
+        self._sids += 1
+        self.send(frames.sub(subject, self._sids))
+        return self._sids
+
+    def unsubscribe(self, sid: int) -> None:
+        """End a subscription. Messages in flight still arrive; its id identifies them."""
+        self.send(frames.unsub(sid))
+
+    def new_inbox(self) -> str:
+        """A unique reply subject."""
+        return f"{self._inbox[: self._inbox.rindex('.')]}.{secrets.token_hex(11)}"
+
+    def request(
+        self, subject: str, payload: bytes, timeout: float, headers: bytes | None = None
+    ) -> MessageFrame:
+        """Send a request and return the reply; messages of subscriptions are dropped meanwhile.
+
+        `headers`: an encoded header block. Raises NoRespondersError, RequestTimeoutError,
+        BrokenSocketError, ProtocolError, and ServerError or AuthError for a -ERR.
+        """
+        deadline = time.monotonic() + timeout
+        self._requests += 1
+        inbox = f"{self._inbox}.{self._requests}"
+        if headers is None:
+            self.send(frames.pub(subject, payload, inbox))
+        else:
+            self.send(frames.hpub(subject, headers, payload, inbox))
+        wanted = inbox.encode()
+        while True:
+            frame = self._message_of(self._next_event(deadline))
+            if frame is None or frame.subject != wanted:
+                continue
+            status = status_of(frame.headers)
+            if status is not None and status.code == NO_RESPONDERS:
+                raise NoRespondersError(subject)
+            return frame
+
+    def replies(
+        self,
+        subjects: Sequence[str],
+        silence: float,
+        *,
+        payloads: Sequence[bytes] = (),
+        at_once: int = _AT_ONCE,
+    ) -> Iterator[tuple[int, MessageFrame, float]]:
+        """Send a request to each subject, `at_once` at a time; yield the replies as they come.
+
+        `payloads`: one for each subject; else the requests are empty.
+        Each with the number of its request and a time, `time.monotonic()`, before that was sent.
+        Ends after `silence` seconds without a reply; a request without responders has none. Raises
+        BrokenSocketError, ProtocolError, and ServerError or AuthError for a -ERR.
+        """
+        first = self._requests
+        self._requests += len(subjects)
+        wanted = {f"{self._inbox}.{first + n}".encode(): n for n in range(len(subjects))}
+        times: list[float] = []
+        deadline = time.monotonic() + silence
+        while wanted:
+            open_ = len(times) - (len(subjects) - len(wanted))
+            if open_ <= at_once // 2 and len(times) < len(subjects):
+                more = range(len(times), min(len(times) + at_once - open_, len(subjects)))
+                times += [time.monotonic()] * len(more)
+                self.send(
+                    b"".join(
+                        frames.pub(
+                            subjects[n],
+                            payloads[n] if payloads else b"",
+                            f"{self._inbox}.{first + n}",
+                        )
+                        for n in more
+                    )
+                )
+            try:
+                frame = self._message_of(self._next_event(deadline))
+            except RequestTimeoutError:
+                return
+            number = None if frame is None else wanted.pop(frame.subject, None)
+            if frame is None or number is None:
+                continue
+            deadline = time.monotonic() + silence
+            if (status := status_of(frame.headers)) is None or status.code != NO_RESPONDERS:
+                yield number, frame, times[number]
+
+    def check(self) -> bool:
+        """Whether the server answers a PING; if not, the link is closed. Raises nothing."""
+        if self.closed:
+            return False
+        try:
+            expected = self._pongs + 1
+            self.send(frames.PING)
+            deadline = time.monotonic() + self._timeout
+            while self._pongs < expected:
+                self._message_of(self._next_event(deadline))
+        except JetsparkError:
+            self.close()
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the socket; safe to call again."""
+        self.closed = True
+        self._socket.close()
+
+    def __enter__(self) -> BlockingLink:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+# -------------------------------------------------------------------------------------------------
+# The process's pool of idle links, since one Python worker reads many partitions.
+
 
 _TRUSTED_SECONDS = 5.0
 """Seconds; a link that was idle for longer is checked with a PING before it is used."""

@@ -18,11 +18,12 @@ long as the stream keeps them.
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import time
 from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 
 import pyarrow as pa
@@ -31,28 +32,272 @@ from jetspark.bulk import links
 from jetspark.bulk.arrow import COLUMNS, WITH_PAYLOAD, batches
 from jetspark.bulk.backfill import snapshot_steps
 from jetspark.bulk.direct import DirectBatches
-from jetspark.bulk.facts import StreamFacts
-from jetspark.bulk.head import Head
-from jetspark.bulk.link import BlockingLink
-from jetspark.bulk.losses import Loss, left_out
-from jetspark.bulk.proof import leading, proven
-from jetspark.bulk.pull import OverlappingPull
-from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.leaders import leading, proven
+from jetspark.bulk.links import BlockingLink
+from jetspark.bulk.ranges import (
+    Loss,
+    ReadLimits,
+    SequenceRange,
+    SubjectChoice,
+    left_out,
+    reading_all_is_faster,
+)
 from jetspark.bulk.retry import CUT_OFF_SECONDS, Retry, stop_reading
-from jetspark.bulk.stream_api import StreamAPI
-from jetspark.bulk.subject_choice import SubjectChoice, reading_all_is_faster
+from jetspark.bulk.stream_api import StreamAPI, StreamFacts, Witness
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
+    ConsumerDeletedError,
     DataLossError,
     JetsparkError,
     MissedHeartbeatError,
+    NoRespondersError,
+    PermissionsError,
     RequestTimeoutError,
     StreamNotFoundError,
 )
+from jetspark.timestamps import NANOSECONDS
 from jetspark.transient import TryAnotherLinkError
+from jetspark.wire import frames, js_api
+from jetspark.wire.events import MessageFrame
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder
+from jetspark.wire.pull import (
+    LAST_CONSUMER,
+    PENDING_MESSAGES,
+    PullEnd,
+    PullRequest,
+    limit_of,
+    number_in,
+    pull_end,
+    pull_error,
+)
+from jetspark.wire.status import CONTROL, NO_RESPONDERS, status_of
+
+# -------------------------------------------------------------------------------------------------
+# Whether a stream's head has overtaken the reader of a range.
+#
+# Limits and purges remove a stream's oldest messages, also while they are read. What is removed
+# behind the reader is no loss. Where it has delivered every sequence, that is plain. A gap,
+# though, may be a message that was deleted or filtered out, or one that was removed before its
+# turn. So while there are gaps, the head is looked at now and then: it only moves forward, and if
+# it has not reached the first gap by now, nothing that the reader has passed was removed before
+# its turn.
+#
+# A range from "the earliest message" begins with its first row, wherever the head is then; but if
+# no row has come and all of it is gone, that is a loss.
+#
+# In a stream with `max_msgs_per_subject` the head moves on without a loss, as newer messages
+# replace older ones. There something has to prove a loss: `not_replaced`.
+
 
 logger = logging.getLogger("jetspark.bulk")
+
+_REPLACES_ALL = re.compile(rb"\r\nNats-Rollup: *all\r\n", re.IGNORECASE)
+_FIRST_LOOK, _LOOK_EVERY = 1.0, 1.0
+_SHARE = 20
+"""One part of the time at most goes to looking."""
+
+
+class Head:
+    """The head of a range's stream."""
+
+    def __init__(self, options: ConnectOptions, wanted: SequenceRange) -> None:
+        self._options = options
+        self._wanted = wanted
+        self._begun = not wanted.from_earliest
+        self._moves = False
+        self._exempt = False
+        self._look_at = time.monotonic() + _FIRST_LOOK
+        self.passed = wanted.start
+        """Each message before this sequence was delivered, or was not stored when its turn came."""
+
+    def matters(self, facts: StreamFacts) -> bool:
+        """Whether messages that are removed from the head may be a loss."""
+        begun = self._begun or facts.first_seq >= self._wanted.end
+        return begun and not self._wanted.last_values
+
+    def seen(self, facts: StreamFacts) -> None:
+        """Facts of the stream, before it is read."""
+        always_matters = not (self._wanted.last_values or facts.keeps_last_per_subject)
+        self._moves = bool(facts.limits) and always_matters
+
+    def not_replaced(
+        self, api: StreamAPI, facts: StreamFacts, position: int, end: int, *, ended: bool
+    ) -> str:
+        """What proves that unread messages, from `position` on, were not all replaced by newer
+        ones of their subjects; empty without a proof.
+
+        `end`: of the range; `ended`: it has been read. Raises as `StreamAPI.message`.
+        """
+        if facts.messages == 0 and position <= facts.last_seq < end:
+            return f"the stream is empty, and nothing came after sequence {facts.last_seq}"
+        if ended:
+            return ""
+        name, witness = self._wanted.stream, self._wanted.witness
+        with suppress(PermissionsError):
+            if facts.stores_many_subjects:
+                now = api.message(name, seq=facts.first_seq)
+                if now is not None and _REPLACES_ALL.search(now.headers):
+                    return f"message {now.seq} has replaced all others (Nats-Rollup: all)"
+            if witness is None or witness.seq >= facts.first_seq:
+                return ""
+            subject = witness.subject
+            if not proven(api, [name], lambda api: api.message(name, last_by_subj=subject)):
+                return self._testified(facts, witness, position)
+        return ""
+
+    def _testified(self, facts: StreamFacts, witness: Witness, position: int) -> str:
+        gone = f"message {witness.seq} ({witness.subject!r}) is gone without a newer one"
+        if witness.seq >= position:
+            return gone
+        said = (
+            f"Stream {facts.name!r} begins at sequence {facts.first_seq} now, and {gone}. That one "
+            f"had been read; whether a purge also removed unread ones from {position} on, is not "
+            "known."
+        )
+        left_out(logger, said, Loss(facts.name, said, f"gone {witness.seq}"))
+        return ""
+
+    def delivered(self, rows: Deliveries, had: int, position: int) -> None:
+        """Rows have come, from index `had` on. `position`: of the reader, before them."""
+        count = len(rows) - had
+        if not count:
+            return
+        if not self._begun:
+            self._begun = self._exempt = True
+            self._look_at = 0.0
+            self.passed = position = rows.sequences(had)[0]
+        if self.passed != position:
+            return
+        if rows.last_sequence - self.passed + 1 == count:
+            self.passed += count
+            return
+        for sequence in rows.sequences(had):
+            if sequence != self.passed:
+                return
+            self.passed += 1
+
+    def watch(self, position: int) -> None:
+        """Look at it, if that is due. `position`: of the reader."""
+        began = time.monotonic()
+        if not self._moves or self.passed >= position or began < self._look_at:
+            return
+        with suppress(JetsparkError):  # then the next look, or the range's end, decides
+            if self._has_not_come_to(self.passed):
+                self.passed = position
+        now = time.monotonic()
+        self._look_at = now + max(_LOOK_EVERY, _SHARE * (now - began))
+
+    def _has_not_come_to(self, passed: int) -> bool:
+        name = self._wanted.stream
+        with links.borrowed(self._options) as link:
+            api = StreamAPI(link)
+            facts = api.stream(name)
+            if facts.copies > 1:  # a former leader's head is an old one
+                facts = leading(api, [name])[name]
+        if facts.created != self._wanted.created:
+            return False
+        # The first rows may have come while the head went on: where there are other reasons for
+        # gaps, the range has only begun behind them.
+        exempt, self._exempt = self._exempt and self._has_other_gaps(facts), False
+        return exempt or facts.first_seq <= passed
+
+    def _has_other_gaps(self, facts: StreamFacts) -> bool:
+        return bool(self._wanted.subjects) or facts.deleted > 0
+
+
+# -------------------------------------------------------------------------------------------------
+# Overlapping pull requests on one consumer: the next one is sent before the last one ends.
+#
+# The server serves waiting requests in turn, so only the total number of undelivered messages is
+# tracked, not each request. The status of a request that ends early has the number of messages
+# that were not delivered (ADR-13).
+
+
+_EXPIRES_SECONDS = 30.0
+_HEADROOM = 64 * 1024
+
+
+class OverlappingPull:
+    """Keeps two requests in flight. After an error the caller creates another consumer."""
+
+    def __init__(self, link: BlockingLink, stream: str, consumer: str, limits: ReadLimits) -> None:
+        self._link = link
+        self._subject = js_api.subject_of(
+            link.api_prefix, js_api.MSG_NEXT, {"stream": stream, "consumer": consumer}
+        )
+        self._batch = limits.pull_messages
+        # A request must have room for the largest message, or the server refuses it.
+        self._bytes = max(limits.pull_bytes, link.info.max_payload + _HEADROOM)
+        self._expires = _EXPIRES_SECONDS
+        self._heartbeat = limits.heartbeat
+        self._inbox = link.new_inbox()
+        self._sid = link.subscribe(self._inbox)
+        self.owed = 0
+        """Messages that were requested and are neither received nor given up."""
+
+    def top_up(self, wanted: int) -> None:
+        """Request more unless `wanted` messages are outstanding already; two requests at most."""
+        requests = b""
+        while self.owed <= self._batch and self.owed < wanted:
+            count = min(self._batch, wanted - self.owed)
+            requests += self._request(count)
+            self.owed += count
+        if requests:
+            self._link.send(requests)
+
+    def _request(self, count: int) -> bytes:
+        request = PullRequest(
+            batch=count,
+            max_bytes=self._bytes,
+            expires=round(self._expires * NANOSECONDS),
+            idle_heartbeat=round(self._heartbeat * NANOSECONDS),
+        )
+        return frames.pub(self._subject, request.encode(), self._inbox)
+
+    def received(self, count: int) -> None:
+        """Count received messages."""
+        self.owed = max(0, self.owed - count)
+
+    def on_other(self, frame: MessageFrame, consumer_sequence: int) -> None:
+        """Handle a frame that is not a delivery. `consumer_sequence`: the last one received.
+
+        Raises ConsumerDeletedError, TryAnotherLinkError (the server has sent more than arrived),
+        NoRespondersError: create a new consumer; ConsumerIsPushError, PullError: give up.
+        """
+        status = status_of(frame.headers) if frame.sid == self._sid else None
+        if status is None:
+            return
+        if status.code == CONTROL:
+            sent = number_in(frame.headers, LAST_CONSUMER)
+            if sent is not None and sent > consumer_sequence:
+                raise TryAnotherLinkError(
+                    f"The server has sent {sent} messages, {consumer_sequence} arrived."
+                )
+            return
+        end = pull_end(status)
+        if end is PullEnd.UNUSABLE or end is PullEnd.INVALID:
+            raise pull_error(status)
+        if status.code == NO_RESPONDERS:
+            raise NoRespondersError(self._subject)
+        if end is PullEnd.NO_LEADER:
+            # An ephemeral consumer in memory disappears with its server.
+            raise ConsumerDeletedError(status.code, status.description)
+        if end is PullEnd.TOO_LARGE:
+            # A stored message is larger than this connection may publish.
+            self._bytes *= 2
+        if end is PullEnd.LIMITED and (limit := limit_of(status)) is not None:
+            # The server's default, which every consumer has.
+            self._batch = min(self._batch, limit.batch or self._batch)
+            self._bytes = min(self._bytes, limit.max_bytes or self._bytes)
+            self._expires = min(self._expires, limit.expires or self._expires)
+            self._heartbeat = min(self._heartbeat, self._expires / 2)
+        left = number_in(frame.headers, PENDING_MESSAGES)
+        self.owed = 0 if left is None else max(0, self.owed - left)
+
+    def stop(self) -> None:
+        """Unsubscribe; the link's next reader drops the messages in flight."""
+        self._link.unsubscribe(self._sid)
+
 
 _INACTIVE_SECONDS = 30.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0

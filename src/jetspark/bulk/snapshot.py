@@ -22,13 +22,12 @@ import pyarrow as pa
 
 from jetspark.bulk import links
 from jetspark.bulk.arrow import WITH_PAYLOAD, to_batch
-from jetspark.bulk.facts import StreamFacts
-from jetspark.bulk.link import BlockingLink
-from jetspark.bulk.proof import leading, proven
-from jetspark.bulk.pull import OverlappingPull
+from jetspark.bulk.leaders import leading, proven
+from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.reader import OverlappingPull
 from jetspark.bulk.retry import Retry, stop_reading
-from jetspark.bulk.stream_api import StoredMessage, StreamAPI
+from jetspark.bulk.stream_api import StoredMessage, StreamAPI, StreamFacts
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     DataLossError,

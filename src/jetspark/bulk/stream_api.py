@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from jetspark.bulk.facts import StreamFacts, facts_of, leader_of
-from jetspark.bulk.leadership import Tenure, look_of
-from jetspark.bulk.link import BlockingLink
+from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.retry import NOT_FOUND_SECONDS, CallRetry, answer_waits
-from jetspark.err_codes import (
-    NOT_ENABLED,
-)
+from jetspark.err_codes import NOT_ENABLED
 from jetspark.errors import (
     APIError,
     ConsumerNotFoundError,
@@ -30,14 +28,334 @@ from jetspark.errors import (
     PermissionsError,
     RequestTimeoutError,
     StreamNotFoundError,
+    StreamRecreatedError,
     UnsupportedByServerError,
 )
 from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.subjects import nearest_name
-from jetspark.timestamps import NANOSECONDS, parse_isotime
+from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
 from jetspark.wire import js_api
 from jetspark.wire.documents import encode_document
-from jetspark.wire.subject_pages import SubjectPages
+from jetspark.wire.js_api import SubjectPages
+
+# -------------------------------------------------------------------------------------------------
+# The facts of a stream that planning and checks need, from its STREAM.INFO.
+
+
+class LastMessage(NamedTuple):
+    """The last message of a stream."""
+
+    seq: int
+    ns: int
+    """When it was stored, in nanoseconds since the epoch."""
+
+    def replaced(self, stream: str, now: int) -> str:
+        """The beginning of a sentence: the message with this sequence has another time now."""
+        return (
+            f"Stream {stream!r} was replaced by an older copy of itself (a restored disk?): "
+            f"sequence {self.seq} was stored at {format_isotime(self.ns)} before and at "
+            f"{format_isotime(now)} now"
+        )
+
+
+class Witness(NamedTuple):
+    """A message of a stream with `max_msgs_per_subject`, remembered while it was stored.
+
+    There a gap says nothing, since newer messages replace older ones. But if this one is gone and
+    its subject has no message at all, something else has removed it.
+    """
+
+    seq: int
+    subject: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFacts:
+    """The configuration and state of a stream."""
+
+    name: str
+    created: str
+    """Creation time as the server writes it; it identifies the stream."""
+    first_seq: int
+    last_seq: int
+    messages: int
+    bytes: int
+    retention: str
+    keeps_last_per_subject: bool
+    """max_msgs_per_subject alone removes messages: the first sequence increases without a loss."""
+    consumers: int = 0
+    allows_direct: bool = False
+    """Direct gets are allowed."""
+    is_mirror: bool = False
+    longest_inactive: float | None = None
+    """The stream's limit for its consumers' inactivity, in seconds; None: no limit."""
+    limits: str = ""
+    """The limits that remove messages, for a sentence; empty if there are none."""
+    copies: int = 1
+    """Replicas, including the leader."""
+    leader: str = ""
+    """The leader that has answered; empty outside of a cluster, and if no leader has."""
+    oldest: str = ""
+    """Time of the first message, as the server writes it; meaningless without messages."""
+    newest: str = ""
+    """Time of the message `last_seq`, as the server writes it; empty if there was none."""
+    subjects: tuple[str, ...] = ()
+    """Its subjects, unless it stores messages under other ones."""
+    deleted: int = 0
+    """Messages that were deleted behind the first one."""
+    holds_others: bool = False
+    """It may store messages under other subjects: a mirror, sources, a subject transform."""
+    asked: str = ""
+    """The ID of the server that was asked; a server has another one after each start."""
+
+    @property
+    def last(self) -> LastMessage | None:
+        """The last message; None if there never was one."""
+        return LastMessage(self.last_seq, parse_isotime(self.newest)) if self.newest else None
+
+    @property
+    def stores_many_subjects(self) -> bool:
+        """Whether clients may publish to several subjects of it, and nothing else is stored."""
+        many = len(self.subjects) > 1 or not {"*", ">"}.isdisjoint("".join(self.subjects))
+        return many and not self.holds_others
+
+    def has_a_gap_at(self, sequence: int) -> bool:
+        """Whether it begins just behind a sequence that nothing but a delete (or a purge, which
+        looks the same) has removed: a delete of one message is a gap, wherever the message was."""
+        by_hand = not self.limits or self.keeps_last_per_subject
+        return by_hand and self.retention == "limits" and self.first_seq == sequence + 1
+
+    @property
+    def removed_by(self) -> str:
+        """What may have removed messages that are to be read, for a sentence."""
+        by = "by a purge or deletion, since it has no limits"
+        if self.limits:
+            by = f"by its limits ({self.limits}) or a purge"
+        by += ", before they were read"
+        if self.retention == "workqueue":
+            by += ", or by this query itself, if its checkpoint is an older copy"
+        return by
+
+    def another_than(self, created: str, advice: str = "") -> StreamRecreatedError:
+        """The error if the stream was recreated: its creation time is not `created`.
+
+        `advice`: what to do, in a sentence.
+        """
+        restored: bool | None = None
+        # The messages of a mirror have the times of its origin.
+        if self.messages and self.oldest and not self.is_mirror:
+            restored = parse_isotime(self.oldest) < parse_isotime(self.created)
+        return StreamRecreatedError(self.name, created, self.created, restored, advice)
+
+
+def leader_of(answer: Mapping[str, Any]) -> str:
+    """The leader that gave this answer about a stream or consumer; empty if it was not a leader.
+
+    A leader does not list itself among its replicas. A server that does has just been informed of
+    another leader.
+    """
+    cluster: Mapping[str, Any] = answer.get("cluster") or {}
+    name: str = cluster.get("leader") or ""
+    return "" if any(one["name"] == name for one in cluster.get("replicas") or ()) else name
+
+
+def copies_of(answer: Mapping[str, Any]) -> int:
+    """The number of a stream's replicas, or of configured ones, whichever is greater."""
+    others = (answer.get("cluster") or {}).get("replicas") or ()
+    return max(int(answer["config"].get("num_replicas", 1)), len(others) + 1)
+
+
+def facts_of(name: str, answer: Mapping[str, Any], asked: str = "") -> StreamFacts:
+    """From an answer to STREAM.INFO. `asked`: the ID of the server."""
+    config, state = answer["config"], answer["state"]
+    return StreamFacts(
+        name=name,
+        created=answer.get("created", ""),
+        first_seq=state["first_seq"],
+        last_seq=state["last_seq"],
+        messages=state["messages"],
+        bytes=state["bytes"],
+        retention=config.get("retention", "limits"),
+        keeps_last_per_subject=config.get("max_msgs_per_subject", -1) > 0
+        and config.get("max_age", 0) <= 0
+        and (
+            config.get("discard") == "new"
+            or (config.get("max_msgs", -1) < 0 and config.get("max_bytes", -1) < 0)
+        ),
+        consumers=state.get("consumer_count", 0),
+        allows_direct=bool(config.get("allow_direct")),
+        is_mirror="mirror" in config,
+        longest_inactive=limits["inactive_threshold"] / NANOSECONDS
+        if (limits := config.get("consumer_limits") or {}).get("inactive_threshold")
+        else None,
+        limits=_limits(config),
+        copies=copies_of(answer),
+        leader=leader_of(answer),
+        oldest=state.get("first_ts", ""),
+        newest=state.get("last_ts", "") if state["last_seq"] else "",
+        subjects=() if "subject_transform" in config else tuple(config.get("subjects") or ()),
+        deleted=state.get("num_deleted", 0),
+        holds_others=not {"mirror", "sources", "subject_transform"}.isdisjoint(config),
+        asked=asked,
+    )
+
+
+def _limits(config: dict[str, Any]) -> str:
+    found = [
+        f"{name} {config[name]}"
+        for name in ("max_msgs", "max_bytes", "max_msgs_per_subject")
+        if config.get(name, -1) > 0
+    ]
+    if config.get("max_age", 0) > 0:
+        found.append(f"max_age {config['max_age'] / NANOSECONDS:g} s")
+    if config.get("allow_msg_ttl"):
+        found.append("times to live of messages")
+    return ", ".join(found)
+
+
+# -------------------------------------------------------------------------------------------------
+# Decides from a server's answers for a stream whether it led the stream. No I/O.
+#
+# A leader that was suspended (a stopped process or machine, a stalled disk) is replaced without
+# noticing: when it resumes, it answers with its old state until another server informs it. But no
+# quorum of replicas can have accepted it as leader after that. So an answer is valid if
+#
+# - a later answer of the same leader shows contact since then with a quorum of replicas
+#   (*proven*),
+#   or
+# - each replica had such a contact so recently that none can have stood for election since
+#   (*leased*).
+#
+# Replicas answer their leader at least every two seconds (it sends a heartbeat each second, unless
+# something was stored within it), and stand for election after 4 seconds of silence or more. Only
+# durations are compared, the server's and those of our own clock, so clocks may be wrong or may be
+# changed. docs/exactly-once.md has the assumptions.
+
+
+GUARD_SECONDS = 0.2
+"""Seconds within which a running server has read everything that its replicas have sent.
+
+Replies that arrived while it was suspended are read when it resumes, and look new.
+"""
+LEASE_SECONDS = 3.0
+"""Seconds; less than the 4 seconds of silence after which a replica stands for election."""
+_KEPT_SECONDS = LEASE_SECONDS + 1.0
+_APART_SECONDS = 0.04
+"""Seconds; of answers closer together than this, only some are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one answer shows about its leader."""
+
+    sent: float
+    """When the question was sent and the answer came, `time.monotonic()`."""
+    received: float
+    leader: tuple[str, str, str] = ("", "", "")
+    """Name, start of its leadership, and Raft group; no name: no leader has answered."""
+    quorum: int = 1
+    """Replicas of a quorum, including the leader; 1: the leader is the only replica."""
+    heard: Mapping[str, float] = field(default_factory=dict)
+    """Seconds since the leader's last contact with each replica that it has had contact with."""
+    replicas: int = 1
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one replica, so that no other one can have been elected."""
+        return self.replicas == 1 and bool(self.leader[0])
+
+
+def look_of(answer: Mapping[str, Any], sent: float, received: float) -> Look:
+    """From an answer to STREAM.INFO."""
+    cluster: Mapping[str, Any] | None = answer.get("cluster")
+    count = copies_of(answer)
+    if cluster is None:
+        # Outside of a cluster; or in one that does not name the leader: proves nothing.
+        return Look(sent, received, ("-", "", "") if count == 1 else ("", "", ""), replicas=count)
+    return Look(
+        sent,
+        received,
+        (leader_of(answer), cluster.get("leader_since") or "", cluster.get("raft_group") or ""),
+        count // 2 + 1,
+        # 0: the leader never had contact with this replica.
+        {
+            str(one.get("peer") or one["name"]): one["active"] / NANOSECONDS
+            for one in cluster.get("replicas") or ()
+            if one.get("active", 0) > 0
+        },
+        count,
+    )
+
+
+class Tenure:
+    """The answers of one leader of one stream, oldest first; another leader begins a new one."""
+
+    def __init__(self) -> None:
+        self._looks: deque[Look] = deque()
+
+    def add(self, look: Look) -> None:
+        """Add the newest answer."""
+        looks = self._looks
+        if looks and looks[-1].leader != look.leader:
+            looks.clear()
+        if not look.leader[0]:
+            looks.clear()
+            return
+        if len(looks) > 1 and looks[-1].sent < looks[-2].sent + _APART_SECONDS:
+            looks.pop()
+        while looks and looks[0].sent < look.sent - _KEPT_SECONDS:
+            looks.popleft()
+        looks.append(look)
+
+    def led_since(self, begun: float) -> bool:
+        """Whether the newest answer includes all that any leader had acknowledged by then."""
+        if not self._looks or self._looks[-1].sent < begun:
+            return False
+        last = self._looks[-1]
+        return last.alone or any(
+            (one.sent >= begun and len(agreed) + 1 >= last.quorum)
+            or (self._everyone(agreed) and last.received <= one.sent + LEASE_SECONDS)
+            for one, agreed in self._contacts(begun)
+        )
+
+    def unrivalled_since(self, begun: float) -> bool:
+        """Whether all replicas have also confirmed it, so that none believes to be leader."""
+        if not self.led_since(begun):
+            return False
+        return self._looks[-1].alone or any(
+            self._everyone(agreed) for _, agreed in self._contacts(begun)
+        )
+
+    def _everyone(self, agreed: set[str]) -> bool:
+        return len(agreed) + 1 >= self._looks[-1].replicas
+
+    def _contacts(self, begun: float) -> Iterator[tuple[Look, set[str]]]:
+        """Each answer, newest first, with the replicas that have agreed with the leader since.
+
+        Back to `begun`, or to the beginning of the lease. The newest answer shows no contact of its
+        own, but that its leader still led after the contacts before, which may have been refusals.
+        """
+        looks = list(self._looks)
+        since = min(begun, looks[-1].received - LEASE_SECONDS)
+        for number in range(len(looks) - 2, -1, -1):
+            base = before = looks[number]
+            if base.sent < since:
+                return
+            agreed: set[str] = set()
+            stood_still = 0.0
+            for look in looks[number + 1 : -1]:
+                # It may have been suspended while it did not answer.
+                stood_still = max(stood_still, look.received - before.sent)
+                before = look
+                earliest = base.received + GUARD_SECONDS + stood_still
+                agreed |= {
+                    name
+                    for name, ago in look.heard.items()
+                    if look.sent - ago > earliest
+                    and base.heard.get(name, LEASE_SECONDS) < LEASE_SECONDS
+                }
+            yield base, agreed
+
 
 _tenures: WeakKeyDictionary[BlockingLink, dict[str, Tenure]] = WeakKeyDictionary()
 

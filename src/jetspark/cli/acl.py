@@ -9,11 +9,10 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from jetspark.cli import console
-from jetspark.cli.messages import JsonOption
+from jetspark.cli.console import JsonOption
+from jetspark.documents.permissions import Permissions, Responses
 from jetspark.errors import ConfigError
-from jetspark.jetstream.acl.core_roles import CoreRoles
-from jetspark.jetstream.acl.permissions import Permissions, Responses
-from jetspark.jetstream.acl.roles import Roles
+from jetspark.jetstream.acl import CoreRoles, Roles
 from jetspark.subjects import nearest_name
 
 _ROLES = {

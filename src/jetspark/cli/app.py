@@ -9,9 +9,12 @@ something is wrong.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sysconfig
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cyclopts import (
     App,
@@ -24,10 +27,9 @@ from cyclopts import (
 )
 
 from jetspark.cli import console
-from jetspark.cli.commands import COMMANDS, examples
 from jetspark.cli.log import log_shown, show_refusals
 from jetspark.cli.signals import StopRequested
-from jetspark.errors import JetsparkError
+from jetspark.errors import ConfigError, JetsparkError, PipelineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -147,3 +149,197 @@ def _compiler() -> str | None:
     """The C compiler that an installation would use."""
     said = os.environ.get("CC") or sysconfig.get_config_var("CC") or ""
     return next(filter(shutil.which, [*said.split()[:1], "cc", "gcc", "clang"]), None)
+
+
+# -------------------------------------------------------------------------------------------------
+# All commands, in the order of their help, each with its summary and examples.
+
+
+class Command(NamedTuple):
+    """`function` as "module:name": imported when it is called. Examples of a group of commands
+    are in its module."""
+
+    function: str
+    line: str
+    examples: tuple[str, ...] = ()
+
+
+COMMANDS = {
+    "demo": Command(
+        "jetspark.cli.demo:demo",
+        "Run the whole path on real data, with a server of its own.",
+        ("jetspark demo", "jetspark demo --to flights"),
+    ),
+    "ingest": Command(
+        "jetspark.cli.ingest:ingest",
+        "Turn a stream into a table.",
+        (
+            "jetspark ingest ORDERS --to lake/orders --server nats://host:4222",
+            'jetspark ingest ORDERS --to lake/eu --subjects "orders.eu.>" --start -7d',
+            'jetspark ingest ORDERS --to lake/orders --json "id STRING, amount DOUBLE"',
+            "jetspark ingest ORDERS --to days --partition-by day --format iceberg --follow",
+        ),
+    ),
+    "run": Command(
+        "jetspark.cli.run:run",
+        "Run a pipeline from a file.",
+        (
+            "jetspark run orders.toml --check",
+            "jetspark run orders.toml --follow",
+            "jetspark run orders.toml --master spark://host:7077 --quiet",
+        ),
+    ),
+    "replay": Command(
+        "jetspark.cli.replay:replay",
+        "Turn a table into messages of a stream.",
+        (
+            "jetspark replay lake/orders --to COPY --subject \"concat('copy.', region)\"",
+            'jetspark replay lake/orders --to COPY --rows "seq >= 1000" --order-by seq',
+            "jetspark replay lake --to COPY --guarantee exactly-once --transaction-id 7",
+        ),
+    ),
+    "table": Command(
+        "jetspark.cli.table:table",
+        "Show Delta and Iceberg tables, compact them, remove old files.",
+    ),
+    "server": Command(
+        "jetspark.cli.server:server",
+        "Run a nats-server with JetStream on this machine.",
+        ("jetspark server", "jetspark server --store data --port 4333 --log"),
+    ),
+    "stream": Command(
+        "jetspark.cli.stream:stream",
+        "Show, create, purge and remove streams; back them up and restore them.",
+    ),
+    "backup": Command(
+        "jetspark.cli.backup:backup",
+        "Show what a stream's backup holds, and extract messages, without a server.",
+    ),
+    "consumer": Command(
+        "jetspark.cli.consumer:consumer",
+        "Show a stream's consumers.",
+    ),
+    "group": Command(
+        "jetspark.cli.group:group",
+        "Show the consumer groups of a stream, their members and partitions.",
+    ),
+    "dead-letters": Command(
+        "jetspark.cli.dead_letters:dead_letters",
+        "Keep the messages that consumers give up, and replay them.",
+    ),
+    "service": Command(
+        "jetspark.cli.service:service",
+        "Find services, look at them, and call them.",
+    ),
+    "pub": Command(
+        "jetspark.cli.pub:pub",
+        "Publish a message.",
+        (
+            "jetspark pub orders.eu '{\"id\": 1}' -H trace:abc",
+            "jetspark pub orders.eu --stdin < order.json",
+        ),
+    ),
+    "sub": Command(
+        "jetspark.cli.sub:sub",
+        "Show messages as they arrive.",
+        ('jetspark sub "orders.>"', 'jetspark sub "orders.>" --count 10 --json'),
+    ),
+    "request": Command(
+        "jetspark.cli.request:request",
+        "Send a request and show the reply.",
+        ("jetspark request price.eu 42 --timeout 0.5", "jetspark request ping --count 0"),
+    ),
+    "trace": Command(
+        "jetspark.cli.trace:trace",
+        "Show the path of a message through servers, accounts and streams.",
+        ("jetspark trace orders.eu", "jetspark trace orders.eu '{\"id\": 1}' --deliver --json"),
+    ),
+    "events": Command(
+        "jetspark.cli.events:events",
+        "Show JetStream's advisories, metrics and API audits.",
+        ("jetspark events", "jetspark events --stream ORDERS --kind max_deliver --json"),
+    ),
+    "acl": Command(
+        "jetspark.cli.acl:acl",
+        "Print the permissions that a role needs.",
+        (
+            "jetspark acl",
+            'jetspark acl publisher --subject "orders.>"',
+            "jetspark acl spark-source=ORDERS,RETURNS spark-sink=SUMS --subject sums",
+        ),
+    ),
+    "warm-up": Command(
+        "jetspark.cli.warm_up:warm_up",
+        "Make Spark start faster on this machine, or in an image.",
+        ("jetspark warm-up", "jetspark warm-up --remove"),
+    ),
+    "completion": Command(
+        "jetspark.cli.completion:completion",
+        "Print a script that completes commands and options in a shell.",
+        (
+            "source <(jetspark completion bash)",
+            "jetspark completion zsh > ~/.zfunc/_jetspark",
+            "jetspark completion fish > ~/.config/fish/completions/jetspark.fish",
+        ),
+    ),
+}
+
+
+def examples(*lines: str) -> str:
+    """The examples below a command's options in its help."""
+    return "\n".join(["Examples:", "```", *lines, "```"])
+
+
+# -------------------------------------------------------------------------------------------------
+# Flags in place of Spark options: in errors, and for options that a command sets itself.
+
+
+_SWITCHED_ON = re.compile(r"\b([Ss])et (?:the )?option '(\w+)' to true")
+_SET = re.compile(r"\b([Ss])et ([a-z]+[A-Z]\w*) to (\w+)")
+_NAMED = re.compile(r"\b(?:the )?option '(\w+)'", re.IGNORECASE)
+_QUOTED = re.compile(r"'([a-z]+[A-Z]\w*)'")  # no value looks like this
+
+
+def refuse_own(option: str, given: Mapping[str, str], flags: Mapping[str, str]) -> None:
+    """Raise ConfigError for an option that the command sets from a flag. Spark ignores case.
+
+    `option`: the flag with which options are given by their own name.
+    """
+    folded = {name.casefold(): flag for name, flag in flags.items()}
+    for name in given:
+        if flag := folded.get(name.casefold()):
+            raise ConfigError(f"Give {flag} in place of {option} {name}.")
+
+
+@contextmanager
+def options_as_flags(flags: Mapping[str, str], given: Mapping[str, str]) -> Iterator[None]:
+    """`flags`: the flag of each option; `given`: options that were given by their own name."""
+    known = {name: flag for name, flag in flags.items() if name not in given}
+    try:
+        yield
+    except (ConfigError, PipelineError) as error:
+        if error.args:
+            error.args = (_renamed(str(error), known), *error.args[1:])
+        raise
+
+
+def _renamed(sentence: str, flags: Mapping[str, str]) -> str:
+    def switched_on(match: re.Match[str]) -> str:
+        verb = "Give" if match[1] == "S" else "give"
+        return f"{verb} {flags[match[2]]}" if match[2] in flags else match[0]
+
+    def flag(match: re.Match[str]) -> str:
+        return flags.get(match[1], match[0])
+
+    def set_to(match: re.Match[str]) -> str:
+        verb = "Give" if match[1] == "S" else "give"
+        return f"{verb} {flags.get(match[2], f'--option {match[2]}={match[3]}')}"
+
+    for pattern, replace in (
+        (_SET, set_to),
+        (_SWITCHED_ON, switched_on),
+        (_NAMED, flag),
+        (_QUOTED, flag),
+    ):
+        sentence = pattern.sub(replace, sentence)
+    return sentence

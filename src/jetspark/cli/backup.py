@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from cyclopts import App
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from jetspark.archives.places import shown_folder
+from jetspark.archives.folder import shown_folder
 from jetspark.arguments import MOST_SEQUENCE, check_whole, path_of
 from jetspark.cli import console
-from jetspark.cli.commands import COMMANDS, examples
+from jetspark.cli.app import COMMANDS, examples
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.stream_session import JsonOption, moment, show_facts, show_json, show_table, size
 from jetspark.errors import BackupError, ConfigError
-from jetspark.left_folders import beginning
+from jetspark.files import beginning
 from jetspark.subjects import check_disjoint, check_subscribe_subject
 
 if TYPE_CHECKING:

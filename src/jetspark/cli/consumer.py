@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App
 
-from jetspark.cli.commands import COMMANDS, examples
+from jetspark.cli.app import COMMANDS, examples
 from jetspark.cli.stream_session import (
     JsonOption,
     limit,
@@ -17,11 +17,11 @@ from jetspark.cli.stream_session import (
     span,
     with_jetstream,
 )
-from jetspark.jetstream.documents.document import to_wire
+from jetspark.documents.document import to_wire
 
 if TYPE_CHECKING:
+    from jetspark.documents.consumers import ConsumerConfig, ConsumerInfo
     from jetspark.full_client import JetStream
-    from jetspark.jetstream.documents import ConsumerConfig, ConsumerInfo
 
 consumer = App(
     name="consumer",

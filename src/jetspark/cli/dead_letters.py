@@ -9,11 +9,10 @@ from cyclopts import App, Parameter
 
 import jetspark
 from jetspark.cli import console
-from jetspark.cli.commands import COMMANDS, examples
+from jetspark.cli.app import COMMANDS, examples
+from jetspark.cli.console import JsonOption, run_until_stopped
 from jetspark.cli.log import show_refusals
-from jetspark.cli.messages import JsonOption, run_until_stopped
-from jetspark.cli.stream_session import check_replicas, moment, show_table, with_jetstream
-from jetspark.cli.where import where
+from jetspark.cli.stream_session import check_replicas, moment, show_table, where, with_jetstream
 from jetspark.dead_letters.letter import ADVISORIES, as_json, letters_subject, watched_streams
 from jetspark.errors import (
     ConfigError,

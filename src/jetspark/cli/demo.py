@@ -22,11 +22,10 @@ from rich.table import Table
 
 import jetspark
 from jetspark.cli import console
+from jetspark.cli.console import Outcome
 from jetspark.cli.folders import temporary_folder
-from jetspark.cli.outcome import Outcome
 from jetspark.cli.signals import Stop, StopRequested, signals_held, stop_on_signals
-from jetspark.cli.spark_runs import Watch, quiet_spark
-from jetspark.cli.spark_settings import spark_settings
+from jetspark.cli.spark_runs import Watch, quiet_spark, spark_settings
 from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
 
@@ -105,8 +104,8 @@ def demo(*, to: str | None = None, format: str = "delta", master: str = "local[*
 
 def _run(source: Path, folder: Path, table: Path, format_: str, master: str, stop: Stop) -> int:
     with signals_held():
+        from jetspark.spark.class_archive import find_java
         from jetspark.spark.ingest import Ingest
-        from jetspark.spark.java import find_java
 
     job = Ingest(
         options={"stream": STREAM, "startingOffsets": "earliest"},

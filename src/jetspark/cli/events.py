@@ -12,16 +12,11 @@ from rich.text import Text
 
 import jetspark
 from jetspark.cli import console
-from jetspark.cli.messages import (
-    EndOption,
-    JsonOption,
-    check_count,
-    run_until_stopped,
-)
-from jetspark.cli.where import where
-from jetspark.jetstream.documents.document import field_names, to_wire
-from jetspark.jetstream.documents.streams import StreamState
-from jetspark.jetstream.events.documents import ApiAuditEvent, Caller, Event
+from jetspark.cli.console import EndOption, JsonOption, check_count, run_until_stopped
+from jetspark.cli.stream_session import where
+from jetspark.documents.document import field_names, to_wire
+from jetspark.documents.events import ApiAuditEvent, Caller, Event
+from jetspark.documents.streams import StreamState
 
 _SAID_BEFORE = frozenset({"type", "id", "timestamp", "stream", "consumer"})
 _TOO_LONG = frozenset({"request", "response"})  # of an API audit: whole pages

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from jetspark.left_folders import Hold, remove_left
+from jetspark.files import Hold, remove_left
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
-from jetspark.cli.commands import COMMANDS, examples
+from jetspark.cli.app import COMMANDS, examples
 from jetspark.cli.stream_session import (
     JsonOption,
     not_found,

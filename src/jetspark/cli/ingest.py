@@ -9,12 +9,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from jetspark.cli import console
-from jetspark.cli.flags import options_as_flags, refuse_own
-from jetspark.cli.outcome import JsonOutputFlag, Outcome, QuietOption
+from jetspark.cli.app import options_as_flags, refuse_own
+from jetspark.cli.console import JsonOutputFlag, Outcome, QuietOption
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
-from jetspark.cli.spark_runs import Watch, quiet_spark
-from jetspark.cli.spark_settings import spark_settings
-from jetspark.cli.where import pairs, spark_where, starting
+from jetspark.cli.spark_runs import Watch, quiet_spark, spark_settings
+from jetspark.cli.stream_session import pairs, spark_where, starting
 from jetspark.errors import ConfigError
 
 DEFAULT_OFFSETS_PER_TRIGGER = 500_000

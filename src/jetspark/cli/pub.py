@@ -9,7 +9,7 @@ from cyclopts import Parameter
 import jetspark
 from jetspark.arguments import check_whole
 from jetspark.cli import console
-from jetspark.cli.messages import (
+from jetspark.cli.console import (
     CountOption,
     HeaderOption,
     StdinOption,
@@ -18,7 +18,7 @@ from jetspark.cli.messages import (
     stdin_waits,
 )
 from jetspark.cli.signals import run_until_signal
-from jetspark.cli.where import where
+from jetspark.cli.stream_session import where
 from jetspark.errors import ConfigError, JetsparkError
 
 if TYPE_CHECKING:

@@ -7,12 +7,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from jetspark.cli import console
-from jetspark.cli.flags import options_as_flags, refuse_own
-from jetspark.cli.outcome import JsonOutputOption, Outcome, QuietOption
+from jetspark.cli.app import options_as_flags, refuse_own
+from jetspark.cli.console import JsonOutputOption, Outcome, QuietOption
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
-from jetspark.cli.spark_runs import quiet_spark, spinner
-from jetspark.cli.spark_settings import spark_settings
-from jetspark.cli.where import pairs, spark_where
+from jetspark.cli.spark_runs import quiet_spark, spark_settings, spinner
+from jetspark.cli.stream_session import pairs, spark_where
 from jetspark.errors import ConfigError
 
 _REPEATED = Parameter(negative="")
@@ -102,8 +101,7 @@ def replay(
 
         with signals_held():
             from jetspark.spark.replay import Replay
-            from jetspark.spark.sink_options import parse_sink_options
-            from jetspark.spark.sink_target import look_at
+            from jetspark.spark.sink_options import look_at, parse_sink_options
 
         job = Replay(
             table=table,

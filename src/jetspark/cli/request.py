@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jetspark
 from jetspark.arguments import check_whole
-from jetspark.cli.messages import (
+from jetspark.cli.console import (
     CountOption,
     HeaderOption,
     JsonOption,
@@ -16,7 +16,7 @@ from jetspark.cli.messages import (
     show,
 )
 from jetspark.cli.signals import run_until_signal
-from jetspark.cli.where import where
+from jetspark.cli.stream_session import where
 from jetspark.errors import RequestTimeoutError
 
 

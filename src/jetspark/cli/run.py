@@ -10,10 +10,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from jetspark.cli import console
-from jetspark.cli.outcome import JsonOutputOption, Outcome, QuietOption
+from jetspark.cli.console import JsonOutputOption, Outcome, QuietOption
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
-from jetspark.cli.spark_runs import Watch, quiet_spark
-from jetspark.cli.spark_settings import spark_settings
+from jetspark.cli.spark_runs import Watch, quiet_spark, spark_settings
 
 _REPEATED = Parameter(negative="")
 _NOT_CHECKED = (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NoReturn
 from cyclopts import App
 
 from jetspark.cli import console
-from jetspark.cli.commands import COMMANDS, examples
-from jetspark.cli.messages import (
+from jetspark.cli.app import COMMANDS, examples
+from jetspark.cli.console import (
     CountOption,
     HeaderOption,
     JsonOption,
@@ -29,8 +29,8 @@ from jetspark.cli.stream_session import (
     show_table,
     with_client,
 )
+from jetspark.documents.document import to_wire
 from jetspark.errors import ConfigError, JetsparkError
-from jetspark.jetstream.documents.document import to_wire
 from jetspark.services.discovery import TIMEOUT
 
 if TYPE_CHECKING:

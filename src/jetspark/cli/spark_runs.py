@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
+import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,20 +15,175 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from jetspark.bulk.ranges import VARIABLE, Loss
 from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
-from jetspark.cli.losses import Losses
 from jetspark.cli.signals import signals_held
+from jetspark.cli.stream_session import pairs
 from jetspark.errors import ConfigError, PipelineError, SparkUnavailableError
+from jetspark.wire.documents import decode_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from jetspark.cli.outcome import Outcome
+    from jetspark.cli.console import Outcome
     from jetspark.cli.signals import Stop
     from jetspark.spark.ingest import Progress as QueryProgress
-    from jetspark.spark.under_way import RowsUnderWay
+    from jetspark.spark.lag import RowsUnderWay
+
+# -------------------------------------------------------------------------------------------------
+# Checks --master and --conf before Spark is started, since Spark takes long to refuse them.
+
+
+_LOCAL = re.compile(r"local(?:\[(?:\*|[1-9]\d*)(?:,\s*[1-9]\d*)?\])?")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[.+\]")
+_STANDALONE = re.compile(r"spark://(.+)")
+_HOST = re.compile(r"(\[[^\]]+\]|[^:/\[\]]+):(\d{1,5})")
+_KNOCK_SECONDS = 5.0
+_PREFIX = "spark."
+
+
+def spark_settings(master: str, conf: list[str] | None) -> dict[str, str]:
+    """The settings of --conf. Raises ConfigError, and SparkUnavailableError for the master."""
+    settings = pairs("--conf", conf)
+    for name in settings:
+        if not name.startswith(_PREFIX):
+            raise ConfigError(
+                f"--conf {name}: Spark ignores settings that do not begin with {_PREFIX!r}; "
+                "write spark.hadoop.NAME for one of Hadoop's."
+            )
+    _check_master(master)
+    return settings
+
+
+def _check_master(master: str) -> None:
+    if standalone := _STANDALONE.fullmatch(master):
+        hosts = [_HOST.fullmatch(part.strip()) for part in standalone[1].split(",")]
+        if not all(hosts):
+            raise ConfigError(f"--master {master!r}: write spark://host:7077, several with commas.")
+        _knock(master, [(host[1].strip("[]"), int(host[2])) for host in hosts if host])
+    elif not (
+        _LOCAL.fullmatch(master)
+        or _LOCAL_CLUSTER.fullmatch(master)
+        or master == "yarn"
+        or ("://" in master and not master.startswith("sc://"))  # k8s, and other cluster managers
+    ):
+        raise ConfigError(
+            f"--master {master!r}: write local[*] for this machine, local[2] for two of its cores, "
+            "spark://host:7077, yarn, or k8s://https://host:port."
+        )
+
+
+def _knock(master: str, addresses: list[tuple[str, int]]) -> None:
+    """Raises SparkUnavailableError if it cannot be reached, which takes Spark a minute."""
+    for address in addresses:
+        try:
+            socket.create_connection(address, _KNOCK_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+        else:
+            return
+    raise SparkUnavailableError(f"Spark's master {master} cannot be reached: {reason}.")
+
+
+# -------------------------------------------------------------------------------------------------
+# Tells what a query leaves out with failOnDataLoss=false, as Spark's processes find it.
+
+
+logger = logging.getLogger("jetspark.cli")
+
+_GATHER_SECONDS = 5.0
+"""So that what the partitions of a batch find is one line."""
+
+
+class Losses:
+    """Those of one command, each told once."""
+
+    def __init__(self) -> None:
+        self._file: Path | None = None
+        self._read = 0
+        self._told: list[Loss] = []
+        self._new: list[Loss] = []
+        self._due = 0.0
+
+    @contextmanager
+    def gathered(self) -> Iterator[None]:
+        """Around Spark, whose processes tell their losses; at the end all are told."""
+        with temporary_folder("jetspark-losses-") as folder:
+            self._file = folder / "losses"
+            os.environ[VARIABLE] = str(self._file)
+            try:
+                yield
+            finally:
+                del os.environ[VARIABLE]
+                self.look(now=True)
+
+    @property
+    def sentences(self) -> list[str]:
+        """All that were told; the sequences of a stream in one sentence."""
+        return _sentences([], self._told)
+
+    def look(self, *, now: bool = False) -> None:
+        """Warn of those that were found some seconds ago; `now`: of all."""
+        found = self._found()
+        if found and not self._new:
+            self._due = time.monotonic() + _GATHER_SECONDS
+        self._new += found
+        if self._new and (now or time.monotonic() >= self._due):
+            for sentence in _sentences(self._told, self._new):
+                logger.warning("%s", sentence)
+            self._told += self._new
+            self._new = []
+
+    def _found(self) -> list[Loss]:
+        """What was added since the last look."""
+        if self._file is None:
+            return []
+        with suppress(FileNotFoundError), self._file.open("rb") as file:
+            file.seek(self._read)
+            lines, newline, _ = file.read().rpartition(b"\n")  # the rest is being written
+            self._read += len(lines + newline)
+            return [decode_json(line, Loss, "loss") for line in lines.splitlines()]
+        return []
+
+
+def _sentences(told: Sequence[Loss], new: Sequence[Loss]) -> list[str]:
+    """What is new about the losses."""
+    known = {(one.stream, one.key or one.said) for one in told if not one.last}
+    ranges: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
+    sentences = []
+    for loss in new:
+        if loss.last:
+            ranges.setdefault(_of(loss), []).append((loss.first, loss.last))
+        elif (same := (loss.stream, loss.key or loss.said)) not in known:
+            known.add(same)
+            sentences.append(loss.said)
+    for (stream, how, key), parts in ranges.items():
+        before = [(one.first, one.last) for one in told if _of(one) == (stream, how, key)]
+        if count := _count([*before, *parts]) - _count(before):
+            first, last = min(parts)[0], max(last for _, last in parts)
+            which = f"sequence {first}" if first == last else f"sequences {first} to {last}"
+            # At most: some of these may have been deleted or replaced before, which is no loss.
+            sentences.append(
+                f"Stream {stream!r}: up to {console.counted(count, 'message')} ({which}) "
+                f"{'was' if count == 1 else 'were'} {how}."
+            )
+    return sentences
+
+
+def _of(loss: Loss) -> tuple[str, str, str]:
+    return loss.stream, loss.said, loss.key
+
+
+def _count(parts: Sequence[tuple[int, int]]) -> int:
+    """The sequences in ranges, which may overlap."""
+    count = end = 0
+    for first, last in sorted(parts):
+        count += max(0, last - max(first - 1, end))
+        end = max(end, last)
+    return count
+
 
 _LOOK_SECONDS = 0.2
 _LINE_SECONDS = 60.0
@@ -58,9 +216,14 @@ def quiet_spark(
         from pyspark.errors import AnalysisException, PySparkException
 
         from jetspark.spark.failures import explain
-        from jetspark.spark.jvm import WrongSettingError, last_words
-        from jetspark.spark.session import close_session, local_session, short_job
-        from jetspark.spark.warming import warm_up
+        from jetspark.spark.session import (
+            WrongSettingError,
+            close_session,
+            last_words,
+            local_session,
+            short_job,
+            warm_up,
+        )
 
     with temporary_folder("jetspark-spark-") as folder:
         log = folder / "spark.log"
@@ -285,7 +448,7 @@ class Watch:
         return line if done.lag is None else f"{line} · lag {done.lag:,}"
 
     def _rows_under_way(self, query: StreamingQuery) -> int:
-        from jetspark.spark.under_way import RowsUnderWay
+        from jetspark.spark.lag import RowsUnderWay
 
         if query not in self._under_way:
             self._under_way[query] = RowsUnderWay(query)

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import jetspark
 from jetspark.cli import console
-from jetspark.cli.messages import (
-    EndOption,
-    JsonOption,
-    check_count,
-    run_until_stopped,
-    show,
-)
-from jetspark.cli.where import where
+from jetspark.cli.console import EndOption, JsonOption, check_count, run_until_stopped, show
+from jetspark.cli.stream_session import where
 
 
 def sub(

@@ -10,9 +10,8 @@ import msgspec
 from cyclopts import App, Parameter
 
 from jetspark.cli import console
-from jetspark.cli.commands import COMMANDS, examples
-from jetspark.cli.stream_session import JsonOption, show_facts, show_json, size
-from jetspark.cli.where import pairs
+from jetspark.cli.app import COMMANDS, examples
+from jetspark.cli.stream_session import JsonOption, pairs, show_facts, show_json, size
 
 if TYPE_CHECKING:
     from jetspark.lakehouse.table import Table
@@ -90,7 +89,7 @@ def compact(
         table_option: Option of the storage or the catalog, as name=value; may be given again.
         json: One JSON document.
     """
-    from jetspark.lakehouse.places import file_size
+    from jetspark.lakehouse.formats import file_size
 
     target = file_size("--target-size", target_size)
     with _opened(place, format, table_option) as opened:
@@ -128,7 +127,7 @@ def vacuum(
         table_option: Option of the storage or the catalog, as name=value; may be given again.
         json: One JSON document.
     """
-    from jetspark.lakehouse.places import span
+    from jetspark.lakehouse.formats import span
 
     retention = span("--keep", keep)
     with _opened(place, format, table_option) as opened:
@@ -152,8 +151,7 @@ def vacuum(
 @contextmanager
 def _opened(place: str, format_: str | None, options: list[str] | None) -> Iterator[Table]:
     """Raises ConfigError, and TableError for what the library cannot read."""
-    from jetspark.lakehouse.formats import in_a_sentence, open_table
-    from jetspark.lakehouse.places import table_at
+    from jetspark.lakehouse.formats import in_a_sentence, open_table, table_at
 
     found, name = table_at(place, format_, pairs("--table-option", options))
     with in_a_sentence(name):

@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jetspark.cli import console
-from jetspark.cli.messages import (
-    HeaderOption,
-    JsonOption,
-    StdinOption,
-    read_headers,
-    read_payload,
-)
+from jetspark.cli.console import HeaderOption, JsonOption, StdinOption, read_headers, read_payload
 from jetspark.cli.stream_session import show_json, with_client
 from jetspark.tracing.tree import MessageTrace
 

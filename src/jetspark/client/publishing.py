@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Protocol
 
-from jetspark.client.hooking import Hooked
+from jetspark.client.hooks import Hooked
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.server_limits import COMMON_LINE, check_headers, check_line
+from jetspark.connection.server_errors import COMMON_LINE, check_headers, check_line
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import MaxPayloadError
 from jetspark.payloads import Payload, payload_bytes

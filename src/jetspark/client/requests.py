@@ -19,26 +19,134 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections.abc import Callable, Iterator
+import secrets
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from copy import copy
-from typing import Final, Protocol, TypeAlias
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeAlias
 
-from jetspark.client.gather import Gathering
-from jetspark.client.inbox import new_inbox
+from jetspark.client.messages import Message
 from jetspark.client.publishing import Publishing
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import (
     ConnectionClosedError,
     JetsparkError,
+    MaxPayloadError,
     NoRespondersError,
     RequestTimeoutError,
 )
-from jetspark.payloads import Payload
+from jetspark.payloads import Payload, payload_bytes
+from jetspark.subjects import check_publish_subject
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
 from jetspark.wire.status import NO_RESPONDERS, status_of
+
+# -------------------------------------------------------------------------------------------------
+# Reply subjects that cannot be guessed.
+
+
+def new_inbox(prefix: str) -> str:
+    """A fresh subject below `prefix`, 128 random bits."""
+    return f"{prefix}.{secrets.token_urlsafe(16)}"
+
+
+# -------------------------------------------------------------------------------------------------
+# Publishes whose reply subjects differ in a number: `<head><number><tail>`.
+#
+# Contract: as `Publishing.send_replying`, for millions of messages to few subjects. The beginning
+# of the frames is kept for each subject, so that a frame needs one formatting operation.
+
+
+_SUBJECTS_REMEMBERED: Final = 4096
+
+
+class NumberedPublishes:
+    """`head` ends with a dot; `tail` is empty or begins with a dot, and contains no %."""
+
+    __slots__ = ("_heads", "_link", "_outbox", "_plain", "_publishing", "_reply", "_with_headers")
+
+    def __init__(self, publishing: Publishing, head: bytes, tail: bytes = b"") -> None:
+        self._publishing = publishing
+        self._link = publishing.link
+        self._outbox = publishing.outbox
+        self._reply = head
+        self._plain = b"PUB %%b%%d%b %%d\r\n%%b\r\n" % tail
+        self._with_headers = b"HPUB %%b%%d%b %%d %%d\r\n%%b%%b\r\n" % tail
+        self._heads: dict[str, bytes] = {}
+
+    def send(
+        self, number: int, subject: str, payload: Payload, headers: HeadersLike | None = None
+    ) -> None:
+        """One message, with this turn of the loop. Raises as `Client.publish_nowait`."""
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
+        try:
+            head = self._heads.get(subject) or self._head(subject)
+        except TypeError:  # a list has no hash
+            check_publish_subject(subject)
+            raise
+        block = b"" if headers is None else self._publishing.encode_headers(headers)
+        size = len(block) + len(payload)
+        if size > self._link.max_payload:
+            raise MaxPayloadError(size, self._link.max_payload)
+        if headers is None:
+            frame = self._plain % (head, number, size, payload)
+        else:
+            frame = self._with_headers % (head, number, len(block), size, block, payload)
+        self._outbox.put(frame)
+
+    def _head(self, subject: str) -> bytes:
+        head = b"%b %b" % (self._publishing.encode_subject(subject), self._reply)
+        self._publishing.check_line(subject, head)
+        if len(self._heads) >= _SUBJECTS_REMEMBERED:
+            self._heads.clear()
+        self._heads[subject] = head
+        return head
+
+
+# -------------------------------------------------------------------------------------------------
+# The low-level subscription: raw frames, straight from the read loop.
+
+
+class Listener:
+    """Returned by `Client.listen`. There is no queue and no limit: the handler must keep up."""
+
+    __slots__ = ("_link", "_route")
+
+    def __init__(self, link: Supervisor, route: Route) -> None:
+        link.add_route(route)
+        self._link = link
+        self._route = route
+
+    @property
+    def subject(self) -> str:
+        """The subject, with its wildcards."""
+        return self._route.subject
+
+    @property
+    def received(self) -> int:
+        """Messages so far."""
+        return self._route.received
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return self._route in self._link.routes
+
+    def close(self) -> None:
+        """Unsubscribe; `on_end` is not called. May be called again."""
+        self._link.routes.remove(self._route)
+
+    def stop(self) -> None:
+        """Unsubscribe at the server; messages in flight still arrive, until `close`."""
+        self._link.routes.stop(self._route)
+
+    def __repr__(self) -> str:
+        return f"Listener({self.subject!r}, received={self.received})"
+
 
 _TICK: Final = 0.005
 """Minimum seconds between two checks of the deadlines, so that many timeouts need few checks."""
@@ -311,3 +419,139 @@ def _own(error: JetsparkError | None, subject: str, *, sent: bool) -> JetsparkEr
     other = copy(error)
     other.args = (f"No replies can be received: {error}",)
     return other
+
+
+# -------------------------------------------------------------------------------------------------
+# One request, many replies (ADR-47).
+#
+# Contract: nothing is sent before the first reply is requested. The end is determined when a reply
+# arrives, not when it is taken, so a slow reader gets the same replies as a fast one. The entry in
+# the request table is removed at the end, on an error, a cancellation, or when the iterator is
+# closed; leaving an `async for` early closes it.
+
+
+class Gathering:
+    """The entry of one such request in the request table; fed by the read loop.
+
+    It ends after `max_msgs` frames (0: no such limit), at `deadline` (of the loop's clock), when
+    no frame has come for `stall` seconds after the last one (None: no such limit), by `cut` if it
+    is a `question`, or by `fail`.
+    """
+
+    __slots__ = (
+        "_end",
+        "_ended",
+        "_error",
+        "_frames",
+        "_left",
+        "_loop",
+        "_stall",
+        "_total",
+        "_waiter",
+        "question",
+        "subject",
+        "was_cut",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        subject: str,
+        deadline: float,
+        max_msgs: int,
+        stall: float | None,
+        *,
+        question: bool = False,
+    ) -> None:
+        self._loop = loop
+        self.subject = subject
+        self.question = question
+        self.was_cut = False
+        self._total = self._end = deadline
+        self._left = max_msgs
+        self._stall = stall
+        self._frames: deque[MessageFrame] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended = False
+        self._error: JetsparkError | None = None
+
+    def push(self, frame: MessageFrame) -> None:
+        """A reply came."""
+        now = self._loop.time()
+        if self._ended or now >= self._end:
+            return
+        self._frames.append(frame)
+        if self._stall is not None:
+            self._end = min(self._total, now + self._stall)
+        if self._left:
+            self._left -= 1
+            self._ended = not self._left
+        self._wake()
+
+    def cut(self) -> None:
+        """The link was lost: replies to a question do not come over the next one."""
+        if self.question and not self._ended:
+            self._ended = self.was_cut = True
+            self._wake()
+
+    def fail(self, error: JetsparkError) -> None:
+        """End: no more replies will come."""
+        self._ended = True
+        self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def next(self) -> MessageFrame | None:
+        """The next reply; None at the end. Raises the error of `fail` after the last reply."""
+        while not self._frames:
+            if self._error is not None:
+                raise self._error
+            if self._ended or self._loop.time() >= self._end:
+                return None
+            waiter = self._waiter = self._loop.create_future()
+            timer = self._loop.call_at(self._end, self._wake)
+            try:
+                await waiter
+            finally:
+                timer.cancel()
+                self._waiter = None
+        return self._frames.popleft()
+
+
+class Replies:
+    """What `Client.request_many` returns: iterate it, or await it for the list of all. Once.
+
+    `async with` ends the request when the block is left; so does `aclose`.
+    """
+
+    __slots__ = ("_replies",)
+
+    def __init__(self, replies: AsyncGenerator[Message]) -> None:
+        self._replies = replies
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self._replies
+
+    def __await__(self) -> Generator[Any, None, list[Message]]:
+        return self._all().__await__()
+
+    async def _all(self) -> list[Message]:
+        return [message async for message in self._replies]
+
+    async def aclose(self) -> None:
+        """Accept no more replies."""
+        await self._replies.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()

@@ -16,25 +16,475 @@ Contract
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Self, TypeAlias
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
+from weakref import WeakMethod
 
 from jetspark.arguments import check_whole, checked_but
-from jetspark.client.callbacks import Callback
-from jetspark.client.frame_reader import Arriving, FrameReader
-from jetspark.client.leaving import weakly
-from jetspark.client.messages import Message
-from jetspark.client.reading import ReadingClient
+from jetspark.client.callbacks import Barriers, Callback, background, check_no_callback
+from jetspark.client.hooks import Hooking
+from jetspark.client.messages import Message, Sender
+from jetspark.connection.outbox import Waiters
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import (
     BadSubscriptionError,
+    BadTimeoutError,
     ConnectionClosedError,
     JetsparkError,
+    RequestTimeoutError,
+    SlowConsumerError,
 )
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.events import MessageFrame
+
+# -------------------------------------------------------------------------------------------------
+# Protocols of a source of messages and of its client, as each uses the other.
+
+
+class Reading(Protocol):
+    """A source of messages, which ends with the client."""
+
+    async def drain(self, timeout: Seconds | None = None) -> None:
+        """Stop the deliveries, and receive all messages in flight."""
+
+    def left_by(self, task: asyncio.Task[object] | None) -> bool:
+        """This task drains the client, so it takes no messages; whether it runs the callback."""
+
+    def abandon(self) -> asyncio.Task[None] | None:
+        """The connection is closed: a callback gets no more items, and is cancelled if it runs.
+
+        Returns the cancelled task, unless it is the caller's.
+        """
+
+
+class ReadingClient(Sender, Protocol):
+    """What a source of messages needs of its client."""
+
+    loop: asyncio.AbstractEventLoop
+    hooking: Hooking
+
+    def adopt(
+        self, reading: Reading, end: Callable[[], None] | None = None
+    ) -> Callable[[], object]:
+        """Drain it in `drain` and abandon it in `close`, until the returned function is called.
+
+        With `end` it is not kept alive: when nothing else refers to it, `end` is called in the
+        event loop. That must not refer to it either.
+        """
+
+    def check_loop(self) -> None:
+        """Raises ConfigError in another event loop or thread than the client's."""
+
+    async def flush(self, timeout: Seconds | None = None) -> None:
+        """Return when the server has processed everything sent before."""
+
+
+# -------------------------------------------------------------------------------------------------
+# Messages dropped at a pending limit, and when to report it.
+
+
+class Drops:
+    """Drops are reported once an episode, which ends when a whole queue was accepted since."""
+
+    __slots__ = ("_accepted", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._accepted: int | None = None
+
+    def add(self, accepted: int, queued: int) -> bool:
+        """Count one more drop; returns whether to report it.
+
+        `accepted`: messages accepted so far; `queued`: messages in the queue. A slow reader makes
+        room for one message at a time: that is one episode. When the queue was emptied and is full
+        again, a new one begins.
+        """
+        self.count += 1
+        last, self._accepted = self._accepted, accepted
+        return last is None or accepted - last >= max(queued, 1)
+
+
+# -------------------------------------------------------------------------------------------------
+# How what is read ends: with its `async with` block, its last loop, or its last reference.
+#
+# Contract
+# - Every reader ends with its `async with` block, and when nothing refers to it any more: the
+#   client
+#   keeps one that has no callback by a weak reference (`Client.adopt`), and what the read loop and
+#   timers call is either a part that does not know the reader, or `weakly`. A task that waits for
+#   an
+#   item refers to it.
+# - What takes messages out of JetStream ends also when the last `async for` over it is left,
+#   unless
+#   it was entered (`LeavingLoop`): a pull that goes on would use up deliveries that nobody
+#   handles.
+
+
+def cancelled(task: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
+    """Cancel a callback's task; returns it to be awaited, or None if it is done or the caller."""
+    if task is None or task.done() or task is asyncio.current_task():
+        return None
+    task.cancel()
+    return task
+
+
+def weakly(method: Callable[..., None]) -> Callable[..., None]:
+    """Calls the method of an object that this does not keep alive; nothing when it is gone."""
+    weak = WeakMethod(method)
+
+    def call(*args: Any) -> None:
+        if (alive := weak()) is not None:
+            alive(*args)
+
+    return call
+
+
+def loop_was_left() -> BadSubscriptionError:
+    """For a new loop over what leaving a loop has ended."""
+    return BadSubscriptionError(
+        "It ended when the loop over it was left: to go on after a loop, use it in a `with` block."
+    )
+
+
+class Leaving:
+    """Ends with its `async with` block, whatever was raised.
+
+    One whose loops count (`_loop_begins`, `_loop_ends`) ends also when the last loop over it is
+    left, unless it was entered: several tasks may loop.
+    """
+
+    _entered = False
+    _loops = 0
+    _was_left = False
+
+    def _leave(self) -> None:
+        raise NotImplementedError
+
+    def _loop_begins(self) -> None:
+        """Raises BadSubscriptionError when leaving a loop has ended it."""
+        if self._was_left:
+            raise loop_was_left()
+        self._loops += 1
+
+    def _loop_ends(self, *, over: bool) -> None:
+        """`over`: nothing more would have come."""
+        self._loops -= 1
+        if not (over or self._entered or self._loops):
+            self._was_left = True
+            self._leave()
+
+    async def __aenter__(self) -> Self:
+        self._entered = True
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._leave()
+
+
+# -------------------------------------------------------------------------------------------------
+# A queue of frames between the read loop and user code: an iterator, or a task with a callback.
+#
+# Contract
+# - The read loop only appends raw frames. What user code gets is made when it is taken.
+# - The iterator form has no task; any number of tasks may wait in it, and each item goes to one.
+# - The client and the read loop know the queue (`Arriving`), not the iterator form's reader, which
+#   so
+#   ends when nothing refers to it any more.
+# - The callback form has one task, until the end, which calls it for one item after the other.
+#   What a
+#   callback raises is reported, and the next item follows.
+# - What is queued at the end is still given out. Then the iterator ends, or raises the error that
+#   ended it, unless the connection was closed on purpose.
+
+
+ItemT = TypeVar("ItemT")
+
+
+def closed_on_purpose(error: JetsparkError | None) -> bool:
+    """Whether the connection was closed by its owner, and not lost."""
+    return isinstance(error, ConnectionClosedError) and error.__cause__ is None
+
+
+class Arriving:
+    """The queue of a subscription, with its limits, as the read loop knows it."""
+
+    __slots__ = (
+        "_bytes_limit",
+        "_msgs_limit",
+        "_report",
+        "_subject",
+        "accepted",
+        "drops",
+        "frames",
+        "pending_bytes",
+        "waiters",
+    )
+
+    def __init__(
+        self,
+        subject: str,
+        frames: deque[MessageFrame],
+        msgs_limit: int,
+        bytes_limit: int,
+        report: Callable[[JetsparkError], None],
+    ) -> None:
+        self._subject = subject
+        self._msgs_limit = msgs_limit
+        self._bytes_limit = bytes_limit
+        self._report = report
+        self.frames = frames
+        self.waiters = Waiters()
+        self.accepted = 0
+        """Messages so far, without those that were dropped."""
+        self.pending_bytes = 0
+        """Bytes of the payloads in the queue."""
+        self.drops = Drops()
+
+    def on_frame(self, frame: MessageFrame) -> None:
+        """Queue a message, or drop it at a limit."""
+        size = self.pending_bytes + len(frame.payload)
+        if len(self.frames) >= self._msgs_limit or size > self._bytes_limit:
+            if self.drops.add(self.accepted, len(self.frames)):
+                self._report(SlowConsumerError(self._subject, self.drops.count))
+            return
+        self.accepted += 1
+        self.pending_bytes = size
+        self.frames.append(frame)
+        if self.waiters:
+            self.waiters.wake()
+
+    def on_run(self, frames: list[MessageFrame], size: int) -> bool:
+        """Queue messages that came together; False at a limit: give them one by one."""
+        size += self.pending_bytes
+        if len(self.frames) + len(frames) > self._msgs_limit or size > self._bytes_limit:
+            return False
+        self.accepted += len(frames)
+        self.pending_bytes = size
+        self.frames += frames
+        if self.waiters:
+            self.waiters.wake()
+        return True
+
+
+@checked_but("left_by")
+class FrameReader(Leaving, Generic[ItemT]):
+    """The base of subscriptions, consuming and events.
+
+    Subclasses subscribe in their constructors and then call `_begin_reading`; in the read loop
+    something else appends to `frames` and wakes `waiters`, and at the end `_end_reading` is called.
+    """
+
+    def __init__(
+        self,
+        client: ReadingClient,
+        callback: Callable[[ItemT], Awaitable[None] | None] | None,
+        frames: deque[MessageFrame],
+        waiters: Waiters,
+    ) -> None:
+        """`frames`, `waiters`: of the object that fills the queue."""
+        self._client = client
+        self._callback = callback
+        self._frames = frames
+        self._waiters = waiters
+        self._ended = False
+        self._error: JetsparkError | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._calling: Callback[ItemT] | None = None
+        self._barriers: Barriers | None = None
+        self._release: Callable[[], object] = _nothing
+
+    def _begin_reading(self, task: str, end: Callable[[], None] | None = None) -> None:
+        """From now on the client drains and closes it. `task`: name of the callback's task.
+
+        `end`: as for `Client.adopt`.
+        """
+        client = self._client
+        self._release = client.adopt(self, end if self._callback is None else None)
+        if self._callback is not None:
+            call = Callback(self._callback, f"The callback of {self._source()}", client.report)
+            self._calling = call
+            self._task = background(
+                self._call_back(call), f"Reading {self._source()}", self._broken, name=task
+            )
+            self._task.add_done_callback(self._no_more_calls)
+
+    # -- what a subclass says ------------------------------------------------------------------
+
+    def _source(self) -> str:
+        """The source of the items, for messages."""
+        raise NotImplementedError
+
+    def _take(self) -> ItemT | None:
+        """The item of the next frame, which must exist; None if the frame yields none."""
+        raise NotImplementedError
+
+    def _over(self) -> JetsparkError:
+        """The error that `next` raises after the last item."""
+        raise NotImplementedError
+
+    def _discard(self) -> None:
+        """Drop what is queued."""
+        self._frames.clear()
+
+    def _callback_ended(self, error: JetsparkError) -> None:
+        """The callback gets no more items, because of this error."""
+
+    async def drain(self, timeout: Seconds | None = None) -> None:
+        """Stop the deliveries, and receive all messages in flight."""
+        raise NotImplementedError
+
+    # -- taking --------------------------------------------------------------------------------
+
+    def _check_iterated(self) -> None:
+        check_no_callback(self._callback)
+
+    async def __anext__(self) -> ItemT:
+        while True:
+            if not self._frames:
+                await self._fill()
+            if (item := self._take()) is not None:
+                return item
+
+    async def _fill(self) -> None:
+        """Return when there is a frame; raises StopAsyncIteration or the error at the end."""
+        if self._barriers is not None:
+            self._barriers.end(handled=True)
+        self._client.check_loop()
+        while not self._frames:
+            if self._ended:
+                if self._error is None or closed_on_purpose(self._error):
+                    raise StopAsyncIteration
+                raise self._error
+            await self._waiters.wait()
+
+    async def _next_within(self, timeout: Seconds | None) -> ItemT:
+        """The next item; waits `timeout` seconds, None: without limit."""
+        seconds = in_seconds(timeout)
+        check_no_callback(self._callback)
+        while self._frames:
+            if (item := self._take()) is not None:
+                return item
+        try:
+            async with asyncio.timeout(seconds):
+                return await self.__anext__()
+        except StopAsyncIteration:
+            raise self._over() from None
+        except JetsparkError:
+            raise  # ConnectionLostError is a TimeoutError, too
+        except TimeoutError:
+            if seconds is not None and seconds < 0:
+                raise BadTimeoutError(seconds) from None
+            raise RequestTimeoutError(
+                f"Nothing received from {self._source()} within {seconds:g} s."
+            ) from None
+
+    async def _call_back(self, callback: Callback[ItemT]) -> None:
+        frames, take, call = self._frames, self._take, callback.call
+        while True:
+            if not frames:
+                try:
+                    await self._fill()
+                except StopAsyncIteration:
+                    return
+                except JetsparkError as error:
+                    self._callback_ended(error)
+                    return
+            if (item := take()) is not None and (rest := call(item)) is not None:
+                await rest
+
+    # -- barriers ------------------------------------------------------------------------------
+
+    def handled(self) -> asyncio.Future[bool] | None:
+        """Done when the callback has handled what is here now; None: nothing is waited for.
+
+        Its result is False when that will not be handled: the connection was closed.
+        """
+        if self._calling is None or self._task is None or self._task.done() or self._waiters:
+            return None
+        if self._barriers is None:
+            self._barriers = Barriers()
+            self._calling.watch(self._begins)
+        return self._barriers.add(len(self._frames))
+
+    def _begins(self) -> bool:
+        """A call begins; returns whether to be told of the next one."""
+        if (barriers := self._barriers) is None:
+            return False
+        barriers.begun()
+        if not barriers:
+            self._barriers = None
+        return self._barriers is not None
+
+    def _took(self, count: int) -> None:
+        """The callback has taken so many more, besides the one that it was called for."""
+        if self._barriers is not None:
+            self._barriers.took(count)
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def _no_more_calls(self, task: asyncio.Task[None]) -> None:
+        if self._barriers is not None:
+            self._barriers.end(handled=True)
+        self._release()
+
+    def _broken(self, error: JetsparkError) -> None:
+        """The callback's task has ended with an unexpected error."""
+        self._error = self._error or error
+        self._client.report(error)
+        self._leave()
+
+    def _end_reading(self, error: JetsparkError | None) -> None:
+        """End: no more frames will come. The first error counts."""
+        self._ended = True
+        if self._error is None:
+            self._error = error
+        if self._task is None:
+            self._release()
+        self._waiters.wake()
+
+    async def _callback_done(self, timeout: float | None) -> None:
+        """Return after the callback's call for the last item; at once in the callback itself."""
+        task = self._task
+        if task is None or task.done() or task is asyncio.current_task():
+            return
+        if not (await asyncio.wait({task}, timeout=timeout))[0]:
+            raise self._not_taken()
+
+    def _not_taken(self) -> RequestTimeoutError:
+        return RequestTimeoutError(
+            f"{len(self._frames)} messages of {self._source()} were not taken in time."
+        )
+
+    @property
+    def callback_task(self) -> asyncio.Task[None] | None:
+        """The task that calls the callback; None when there is none."""
+        return self._task
+
+    def left_by(self, task: asyncio.Task[object] | None) -> bool:
+        """For the client's drain: whether this task runs the callback."""
+        return task is not None and self._task is task
+
+    def abandon(self) -> asyncio.Task[None] | None:
+        """For the client's close: the callback gets no more items, and is cancelled if it runs."""
+        if self._task is not None:
+            self._discard()
+        if self._barriers is not None:
+            self._barriers.end(handled=False)
+        return cancelled(self._task)
+
+
+def _nothing() -> None:
+    pass
+
 
 MessageCallback: TypeAlias = Callable[[Message], Awaitable[None] | None]
 

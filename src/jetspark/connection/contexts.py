@@ -24,7 +24,7 @@ from typing import Any
 
 from jetspark.connection.proxy import parse_proxy
 from jetspark.errors import ConfigError, DocumentError, shown
-from jetspark.small_files import read_small, read_small_text
+from jetspark.files import read_small, read_small_text
 from jetspark.wire.documents import decode_document
 
 logger = logging.getLogger("jetspark")

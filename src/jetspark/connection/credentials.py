@@ -9,18 +9,34 @@ user's own needs nothing.
 from __future__ import annotations
 
 import base64
+import inspect
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ParamSpec, TypeAlias, TypeVar
 
-from jetspark.connection.callables import answer_of
-from jetspark.connection.nkeys import KeyKind, KeyPair, decode_seed
+from jetspark.connection.nkeys import KeyKind, KeyPair, decode_seed, object_of_part
 from jetspark.errors import ConfigError, NKeyError
-from jetspark.small_files import read_small_text
+from jetspark.files import read_small_text
 from jetspark.subjects import NO_TEXT
-from jetspark.wire.jwt_part import object_of_part
+
+# -------------------------------------------------------------------------------------------------
+# Options that are functions of the user, called while a link is opened.
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def answer_of(option: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What it returns. Raises ConfigError for an async one, and what it raises."""
+    answer = function(*args, **kwargs)
+    if inspect.iscoroutine(answer):
+        answer.close()  # or Python warns that nobody awaited it
+        raise ConfigError(f"The callable {option} is async: it has to return its answer at once.")
+    return answer
+
 
 Sign: TypeAlias = Callable[[bytes], bytes]
 """The server's nonce to its 64 bytes of Ed25519 signature."""

@@ -13,7 +13,8 @@ from enum import Enum
 from typing import Any, Final, Self
 
 from jetspark.arguments import checked
-from jetspark.errors import ConfigError, NKeyError, shown
+from jetspark.errors import ConfigError, DocumentError, NKeyError, shown
+from jetspark.wire.documents import decode_document
 
 _SEED: Final = 18 << 3  # S…
 _RAW: Final = 32  # bytes
@@ -259,3 +260,28 @@ def _crypto_error() -> type[Exception]:
     from nacl.exceptions import CryptoError
 
     return CryptoError
+
+
+# -------------------------------------------------------------------------------------------------
+# One part of a JWT as text: Base64 for URLs, without padding, of a JSON object. Pure.
+
+
+def bytes_of_part(part: str) -> bytes:
+    """Raises ValueError for what is not Base64, and for another text of the same bytes."""
+    raw = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+    if not raw or part_of_bytes(raw) != part:
+        raise ValueError("not Base64 of a JWT")
+    return raw
+
+
+def object_of_part(part: str) -> dict[str, Any]:
+    """Raises ValueError for anything but a JSON object, however it is nested."""
+    try:
+        return decode_document(bytes_of_part(part), "part of a JWT")
+    except DocumentError as error:
+        raise ValueError("not a JSON object") from error
+
+
+def part_of_bytes(raw: bytes) -> str:
+    """The text."""
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")

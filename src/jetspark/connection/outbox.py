@@ -18,11 +18,34 @@ import logging
 import threading
 from collections.abc import Callable, Container
 
-from jetspark.connection.server_limits import Dropped, sendable
-from jetspark.connection.waiters import Waiters
+from jetspark.connection.server_errors import Dropped, sendable
 from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError, OutboundBufferError
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.frames import reply_of
+
+# -------------------------------------------------------------------------------------------------
+# Tasks that wait for something to change.
+
+
+class Waiters(list["asyncio.Future[None]"]):
+    """False while no task waits: for each message the read loop checks this, without a call."""
+
+    __slots__ = ()
+
+    async def wait(self) -> None:
+        """Return at the next `wake`."""
+        waiter = asyncio.get_running_loop().create_future()
+        self.append(waiter)
+        await waiter
+
+    def wake(self) -> None:
+        """Let all who wait look again."""
+        waiters = self[:]
+        self.clear()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
 
 logger = logging.getLogger("jetspark")
 

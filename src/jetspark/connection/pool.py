@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from jetspark.connection.pool_server import PoolServer
 from jetspark.connection.urls import ServerURL, parse_url
 from jetspark.errors import AuthError, ConfigError, JetsparkError, ServerError
 
@@ -227,3 +226,21 @@ def _is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+# -------------------------------------------------------------------------------------------------
+# A server of the pool as users see it: what `choose_server` chooses from.
+
+
+@dataclass(frozen=True, slots=True)
+class PoolServer:
+    """A server that may be tried next."""
+
+    url: str
+    """Without credentials."""
+    discovered: bool
+    """Whether the cluster advertised it; otherwise it was given by the user."""
+    failures: int
+    """Failed attempts since the last success."""
+    wait: float
+    """Seconds until its next attempt may begin (`reconnect_wait`); 0: now."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeAlias
 
-from jetspark.connection.server_limits import COMMON_LINE, Dropped
+from jetspark.connection.server_errors import COMMON_LINE, Dropped
 from jetspark.errors import (
     BadSubjectError,
     InvalidSubjectError,

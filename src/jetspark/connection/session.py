@@ -15,6 +15,7 @@ import ssl
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from jetspark.connection.handshake import (
     Receive,
@@ -29,9 +30,7 @@ from jetspark.connection.opening import reason_of, tls_failure, too_early
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import Route
 from jetspark.connection.server_errors import meaning_of
-from jetspark.connection.session_owner import SessionOwner
-from jetspark.connection.tls_state import TLSState
-from jetspark.connection.transport import Dial, Transport
+from jetspark.connection.transports import Dial, TLSState, Transport
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
     BrokenSocketError,
@@ -48,6 +47,45 @@ from jetspark.wire.documents import ServerInfo, parse_info
 from jetspark.wire.events import ControlEvent, Err, Event, Info, MessageFrame, Ping, Pong
 from jetspark.wire.parser import Parser
 from jetspark.wire.trace import received_lines, sent_lines
+
+# -------------------------------------------------------------------------------------------------
+# The events that a session reports to its owner: the interface of `session` and `supervisor`.
+
+
+class Link(Protocol):
+    """The session that calls, as its owner sees it."""
+
+    server: ServerURL
+    info: ServerInfo
+    proven: bool
+    """Whether the server has answered a PING behind what began this link."""
+
+    @property
+    def tls(self) -> TLSState | None:
+        """The TLS that protects it."""
+
+
+class SessionOwner(Protocol):
+    """What a session calls. None of these may raise."""
+
+    def enqueue(self, link: Link, frame: bytes) -> None:
+        """Send a control frame after the buffered ones."""
+
+    def info_changed(self, link: Link, info: ServerInfo) -> None:
+        """The server sent INFO."""
+
+    def error_reported(self, error: JetsparkError) -> None:
+        """An error that does not end the link."""
+
+    def route_exhausted(self, route: Route) -> None:
+        """A limited route got its last message."""
+
+    def writing_paused(self, link: Link, paused: bool) -> None:
+        """Back-pressure of the transport."""
+
+    def session_lost(self, link: Link, error: JetsparkError) -> None:
+        """The link has ended."""
+
 
 tracer = logging.getLogger("jetspark.trace")
 

@@ -3,8 +3,7 @@
 `JetStream.create_dead_letters` makes it, built on the public calls of JetStream.
 """
 
-from jetspark.dead_letters.calls import DeadLetterCalls
-from jetspark.dead_letters.dead_letters import DeadLetters, Replayed
+from jetspark.dead_letters.dead_letters import DeadLetterCalls, DeadLetters, Replayed
 from jetspark.dead_letters.letter import DeadLetter
 from jetspark.dead_letters.worker import DeadLetterWorker
 

@@ -17,8 +17,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 from jetspark.arguments import MOST_SEQUENCE, check_whole
-from jetspark.client.background import background
+from jetspark.client.callbacks import background
 from jetspark.dead_letters.letter import ADVISORIES, WORKER, Death, died_of, letter_subject
+from jetspark.documents.document import Timestamp, text_of_time
+from jetspark.documents.events import parse_event
+from jetspark.documents.streams import PubAck, StoredMsg
 from jetspark.errors import (
     BadHeaderError,
     ConfigError,
@@ -31,10 +34,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
-from jetspark.jetstream.documents import PubAck, StoredMsg
 from jetspark.jetstream.event_documents import MaxDeliverEvent, TerminatedEvent
-from jetspark.jetstream.events.kinds import parse_event
-from jetspark.jetstream.exact_times import Timestamp, text_of_time
 from jetspark.subjects import check_name
 from jetspark.wire.kernel import frame_of
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
     from types import TracebackType
 
-    from jetspark.jetstream.consumers.pull import PullConsumer
+    from jetspark.jetstream.consumers import PullConsumer
     from jetspark.jetstream.context import JetStreamContext
     from jetspark.jetstream.message import JsMsg
 

@@ -3,7 +3,6 @@
 `JetStream.create_elastic_group` and `create_static_group` make them.
 """
 
-from jetspark.groups.calls import GroupCalls
 from jetspark.groups.documents import (
     ElasticConfig,
     GroupConfig,
@@ -11,9 +10,8 @@ from jetspark.groups.documents import (
     PartitioningFilter,
     StaticConfig,
 )
-from jetspark.groups.group import ConsumerGroup, ElasticGroup, StaticGroup
-from jetspark.groups.member import GroupMember
-from jetspark.groups.message import GroupMsg
+from jetspark.groups.group import ConsumerGroup, ElasticGroup, GroupCalls, StaticGroup
+from jetspark.groups.member import GroupMember, GroupMsg
 
 __all__ = [
     "ConsumerGroup",

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, cast
 import msgspec
 
 from jetspark.arguments import check_whole, checked_value
+from jetspark.documents.streams import StreamConfig
 from jetspark.errors import CodecError, ConfigError, DocumentError
-from jetspark.jetstream.documents import StreamConfig
 from jetspark.kinds import Kind, kind_of
 from jetspark.kv_rules import check_key
 from jetspark.subjects import check_name, nearest_name

@@ -21,14 +21,18 @@ Contract
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
 from jetspark.arguments import checked
-from jetspark.client.background import background
-from jetspark.client.callbacks import Callback, check_no_callback
-from jetspark.client.leaving import cancelled
+from jetspark.client.callbacks import Callback, background, check_no_callback
+from jetspark.client.messages import MessageView
+from jetspark.client.subscription import cancelled
+from jetspark.documents.consumers import ConsumerConfig
+from jetspark.err_codes import WORK_QUEUE_OVERLAP
 from jetspark.errors import (
     APIError,
     BadSubscriptionError,
@@ -40,21 +44,235 @@ from jetspark.errors import (
     ConsumerNotFoundError,
     JetsparkError,
     KeyNotFoundError,
+    NameInUseError,
     RequestTimeoutError,
     StreamNotFoundError,
 )
-from jetspark.groups.documents import GroupConfig, Place, filters_of, members_of, stranger
-from jetspark.groups.hand_out import HandOut, pin_of
-from jetspark.groups.member_consumer import MemberConsumer
-from jetspark.groups.message import GroupMsg
-from jetspark.timestamps import Seconds, in_seconds
+from jetspark.groups.documents import (
+    PRIORITY_GROUP,
+    GroupConfig,
+    Place,
+    filters_of,
+    members_of,
+    stranger,
+)
+from jetspark.jetstream.message import JsMsg
+from jetspark.timestamps import Seconds, in_seconds, uptime
 from jetspark.transient import is_transient_for_client
 from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:
+    from jetspark.documents.consumers import ConsumerInfo
+    from jetspark.jetstream.consume import ConsumerMessages
+    from jetspark.jetstream.consumers import PullConsumer
     from jetspark.jetstream.context import JetStreamContext
-    from jetspark.jetstream.pulling.consume import ConsumerMessages
     from jetspark.kv.bucket import Bucket
+
+# -------------------------------------------------------------------------------------------------
+# A message of a consumer group: its subject is the one that it was published to.
+
+
+class PartitionView(MessageView):
+    """What is read of it, for both clients."""
+
+    __slots__ = ()
+
+    @property
+    def subject(self) -> str:
+        """What the message was published to, without the partition."""
+        return super().subject.partition(".")[2]
+
+    @property
+    def partition(self) -> int:
+        """The number of its partition."""
+        return int(super().subject.partition(".")[0])
+
+
+class GroupMsg(PartitionView, JsMsg):
+    """One message of a consumer group; acknowledge it as any other."""
+
+    __slots__ = ()
+
+
+# -------------------------------------------------------------------------------------------------
+# Whether a message that has come may still be handed out, or another instance may have had it.
+#
+# A process that stood still finds messages in its socket and its buffer that were sent to it long
+# ago. The server gave them to another instance after `ack_wait`, which is since handling later
+# ones; and it confirms whatever ack comes for them. So each message is handed out only
+#
+# - when it was sent to us less than `ack_wait` ago, which is known without a question: with so
+#   many
+#   messages under way it was sent after the first of as many before it had been handed out; or
+# - when the server says, in less time than that, that this instance is still the pinned one, and
+#   that
+#   the message is not acknowledged. It is asked about redeliveries, and after a silence.
+#
+# Others are dropped without an answer: they are no longer ours.
+
+
+PIN = "Nats-Pin-Id"
+_USABLE = 0.9
+"""The part of ack_wait that is counted on: clocks do not run equally fast."""
+
+
+class HandOut:
+    """Of one instance. `under_way`: how many messages are, at most."""
+
+    def __init__(self, consumer: MemberConsumer, under_way: int) -> None:
+        self._consumer = consumer
+        self._usable = _USABLE * consumer.redelivered_after
+        self._times: deque[float] = deque(maxlen=under_way)
+        """When the last ones were handed out, before these when it began to pull."""
+
+    def begin(self) -> None:
+        """Before it pulls: nothing is sent to it earlier."""
+        self._times.clear()
+        self._times.append(uptime())
+
+    def handed_out(self) -> None:
+        """Now, one message."""
+        self._times.append(uptime())
+
+    def is_young(self, message: GroupMsg) -> bool:
+        """Whether nobody else can have had it, as far as is known without a question."""
+        young = uptime() - self._times[0] < self._usable
+        return young and message.metadata.deliveries == 1
+
+    async def current(self, messages: Sequence[GroupMsg]) -> list[GroupMsg]:
+        """Those that nobody else can have had; none when the server cannot be asked."""
+        if all(map(self.is_young, messages)):
+            return list(messages)
+        while True:
+            began = uptime()
+            try:
+                state = await self._consumer.state()
+            except JetsparkError:
+                return []
+            if state is None or state.pin is None:
+                return []
+            if uptime() - began < self._usable / 2:  # or it stood still meanwhile
+                return [
+                    message
+                    for message in messages
+                    if pin_of(message) == state.pin and message.metadata.stream_seq > state.floor
+                ]
+
+
+def pin_of(message: GroupMsg | None) -> str | None:
+    """What the server called the instance that it sent the message to."""
+    headers = None if message is None else message.headers
+    return None if headers is None else headers.get(PIN)
+
+
+# -------------------------------------------------------------------------------------------------
+# The consumer of one member of a group: made for its partitions, shared by its instances.
+
+
+_LEAST = 1.0
+"""Seconds of a pull request and of a pin, at least."""
+
+
+class ConsumerState(NamedTuple):
+    """Of the server."""
+
+    pin: str | None
+    """Of the instance that gets the messages now."""
+    floor: int
+    """The sequence up to which everything is acknowledged."""
+
+
+class MemberConsumer:
+    """`options`: of ConsumerConfig, as the user gave them."""
+
+    def __init__(
+        self, js: JetStreamContext, place: Place, member: str, options: dict[str, Any]
+    ) -> None:
+        self._js = js
+        self._place = place
+        self._name = place.consumer(member)
+        self._options = options
+        self.ack_wait: float = options["ack_wait"].total_seconds()
+        backoff = [wait.total_seconds() for wait in ConsumerConfig(**options).backoff or ()]
+        self.redelivered_after = min([self.ack_wait, *backoff[:1]])
+        """Seconds until a message comes again for the first time, at least."""
+        self._found: PullConsumer | None = None
+        self._since: float | None = None
+        """When it was first found with another configuration."""
+
+    async def pull(self, filters: list[str]) -> ConsumerMessages | None:
+        """Make it, or find it, and pull; None: another one is in the way, try again.
+
+        Raises NameInUseError for another one of a static group, and as every API call.
+        """
+        own: dict[str, Any] = {"durable_name": self._name}
+        if self._place.elastic:
+            own = {"name": self._name, "inactive_threshold": self._options["ack_wait"]}
+        try:
+            self._found = await self._js.create_consumer(
+                self._place.source,
+                **self._options,
+                **own,
+                filter_subjects=filters,
+                priority_groups=[PRIORITY_GROUP],
+                priority_policy="pinned_client",
+                priority_timeout=timedelta(seconds=max(self.ack_wait, _LEAST)),
+            )
+        except NameInUseError:
+            if not self._place.elastic:
+                raise
+            await self._remove_outdated()
+            return None
+        except APIError as error:
+            if error.err_code != WORK_QUEUE_OVERLAP:
+                raise
+            return None  # its former member still has a partition
+        self._since = None
+        with self._js.client.hooking.quiet():  # the member tells what it hands out
+            return self._found.consume(group=PRIORITY_GROUP, expires=max(self.ack_wait / 2, _LEAST))
+
+    async def _remove_outdated(self) -> None:
+        """It is for former partitions. Its pinned instance has ack_wait to give it up."""
+        now = self._js.client.loop.time()
+        info = await self.info()
+        pinned = info is not None and any(state.pinned_client_id for state in info.priority_groups)
+        if self._since is None:
+            self._since = now
+        if not pinned or now - self._since >= self.ack_wait:
+            self._since = None
+            await self.delete()
+
+    async def is_pinned(self, pin: str | None) -> bool:
+        """Whether the server sends the member's messages to the client with this pin."""
+        state = await self.state() if pin else None
+        return state is not None and state.pin == pin
+
+    async def state(self) -> ConsumerState | None:
+        """None when there is none."""
+        if (info := await self.info()) is None:
+            return None
+        pins = [one.pinned_client_id for one in info.priority_groups if one.group == PRIORITY_GROUP]
+        return ConsumerState(pins[0] if pins else None, info.ack_floor.stream_seq)
+
+    async def info(self) -> ConsumerInfo | None:
+        """None when there is none."""
+        try:
+            return await self._js.consumer_info(self._place.source, self._name)
+        except (ConsumerNotFoundError, StreamNotFoundError):
+            return None
+
+    async def unpin(self) -> None:
+        """Let another instance have the messages."""
+        if self._found is not None:
+            await self._found.unpin(PRIORITY_GROUP)
+
+    async def delete(self) -> None:
+        """Delete it, if it is there."""
+        try:
+            await self._js.delete_consumer(self._place.source, self._name)
+        except ConsumerNotFoundError:
+            pass
+
 
 GroupCallback: TypeAlias = Callable[[GroupMsg], Awaitable[None] | None]
 

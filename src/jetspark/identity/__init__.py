@@ -2,8 +2,7 @@
 
 from jetspark.connection.nkeys import CurveKeyPair, KeyKind, KeyPair, verify
 from jetspark.errors import CalloutRefusal, JWTError, NKeyError
-from jetspark.identity.callout import AuthCallout, CalloutStats
-from jetspark.identity.calls import CalloutCalls
+from jetspark.identity.callout import AuthCallout, CalloutCalls, CalloutStats, Grant
 from jetspark.identity.claims import (
     Allowed,
     AllowedResponses,
@@ -17,7 +16,6 @@ from jetspark.identity.claims import (
     UserClaims,
     permitted,
 )
-from jetspark.identity.exchange import Grant
 from jetspark.identity.jwt import check_times, creds_text, issue_user, read_jwt, user_claims
 
 __all__ = [

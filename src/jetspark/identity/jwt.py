@@ -16,13 +16,27 @@ from typing import Any, Final
 import msgspec
 
 from jetspark.arguments import checked
-from jetspark.connection.nkeys import KeyKind, KeyPair, is_key, verify
+from jetspark.connection.nkeys import (
+    KeyKind,
+    KeyPair,
+    bytes_of_part,
+    is_key,
+    object_of_part,
+    part_of_bytes,
+    verify,
+)
+from jetspark.documents.document import from_wire
 from jetspark.errors import ConfigError, DocumentError, JWTError, NKeyError
-from jetspark.identity.claim_checks import KIND, LIMITS, VERSION, checked_claims
-from jetspark.identity.claims import NO_LIMIT, Claims, UserClaims
-from jetspark.jetstream.documents.document import from_wire
+from jetspark.identity.claims import (
+    KIND,
+    LIMITS,
+    NO_LIMIT,
+    VERSION,
+    Claims,
+    UserClaims,
+    checked_claims,
+)
 from jetspark.timestamps import in_seconds
-from jetspark.wire.jwt_part import bytes_of_part, object_of_part, part_of_bytes
 
 MOST_BYTES: Final = 1024 * 1024
 """Of a JWT, as for servers."""

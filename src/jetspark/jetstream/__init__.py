@@ -9,26 +9,21 @@
 Their calls are mixins of `context.JetStream`; all ask the server through `api`.
 """
 
-from jetspark.jetstream.backup.folder import BackupProgress, StreamBackup, verify_backup
-from jetspark.jetstream.batches.atomic import AtomicBatch
-from jetspark.jetstream.batches.fast_ingest import FastIngest
-from jetspark.jetstream.consumers.consumer import Consumer
-from jetspark.jetstream.consumers.pull import PullConsumer
-from jetspark.jetstream.consumers.push import PushConsumer, PushMessages
+from jetspark.documents.events import Event, EventKind
+from jetspark.jetstream.backup import BackupProgress, StreamBackup, verify_backup
+from jetspark.jetstream.batches import AtomicBatch, FastIngest
+from jetspark.jetstream.consume import ConsumerMessages
+from jetspark.jetstream.consumers import Consumer, PullConsumer, PushConsumer, PushMessages
 from jetspark.jetstream.context import JetStreamContext
-from jetspark.jetstream.events.documents import Event
-from jetspark.jetstream.events.events import Events
-from jetspark.jetstream.events.kinds import EventKind
+from jetspark.jetstream.events import Events
+from jetspark.jetstream.fetch import FetchResult
 from jetspark.jetstream.message import JsMsg
-from jetspark.jetstream.ordered.ordered import OrderedMessages
+from jetspark.jetstream.ordered import OrderedMessages
 from jetspark.jetstream.paging import Paged
-from jetspark.jetstream.publishing.counters import Counter
-from jetspark.jetstream.publishing.publisher import Publisher
-from jetspark.jetstream.publishing.results import PublishFailure
-from jetspark.jetstream.pulling.consume import ConsumerMessages
-from jetspark.jetstream.pulling.fetch_result import FetchResult
-from jetspark.jetstream.stored.direct_get import LastMsgs, StoredMsgs
-from jetspark.jetstream.streams.templates import StreamTemplateConfig, StreamTemplateInfo
+from jetspark.jetstream.publish import Counter
+from jetspark.jetstream.publisher import Publisher, PublishFailure
+from jetspark.jetstream.stored import LastMsgs, StoredMsgs
+from jetspark.jetstream.streams import StreamTemplateConfig, StreamTemplateInfo
 
 JetStream = JetStreamContext
 """The name that this package had for it; `jetspark.JetStream` adds buckets and stores."""

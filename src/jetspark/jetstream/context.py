@@ -7,27 +7,23 @@ its calls promise.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from jetspark.arguments import checked_but
-from jetspark.jetstream.account import AccountCalls
+from jetspark.arguments import checked, checked_but
+from jetspark.documents.configuration import Configuration, json_of
+from jetspark.documents.document import from_wire
+from jetspark.documents.requirements import check_feature
+from jetspark.documents.streams import AccountInfo
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.backup.backup import BackupCalls
-from jetspark.jetstream.backup.restore import RestoreCalls
-from jetspark.jetstream.batches.calls import BatchCalls
-from jetspark.jetstream.consumers.calls import ConsumerCalls
-from jetspark.jetstream.consumers.pause import PauseCalls
-from jetspark.jetstream.consumers.reset import ResetCalls
-from jetspark.jetstream.documents.configuration import Configuration, json_of
-from jetspark.jetstream.events.events import EventCalls
-from jetspark.jetstream.ordered.calls import OrderedCalls
-from jetspark.jetstream.publishing.calls import PublishCalls
-from jetspark.jetstream.publishing.counters import CounterCalls
-from jetspark.jetstream.publishing.schedules import ScheduleCalls
-from jetspark.jetstream.step_down import StepDownCalls
-from jetspark.jetstream.stored.calls import StoredCalls
-from jetspark.jetstream.streams.calls import StreamCalls
-from jetspark.jetstream.streams.templates import TemplateCalls
+from jetspark.jetstream.backup import BackupCalls
+from jetspark.jetstream.batches import BatchCalls
+from jetspark.jetstream.consumers import ConsumerCalls, PauseCalls, ResetCalls
+from jetspark.jetstream.events import EventCalls
+from jetspark.jetstream.ordered import OrderedCalls
+from jetspark.jetstream.publish import CounterCalls, PublishCalls, ScheduleCalls
+from jetspark.jetstream.restore import RestoreCalls
+from jetspark.jetstream.stored import StoredCalls
+from jetspark.jetstream.streams import StreamCalls, TemplateCalls
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import Seconds
 from jetspark.wire import js_api
@@ -35,6 +31,60 @@ from jetspark.wire import js_api
 if TYPE_CHECKING:
     from jetspark.client.client import Client
     from jetspark.wire.documents import ServerInfo
+
+# -------------------------------------------------------------------------------------------------
+# The account's use of JetStream, and its limits.
+
+
+class AccountCalls:
+    """The call of JetStream about the account."""
+
+    _api: Api
+
+    async def account_info(self) -> AccountInfo:
+        """What the account uses and may use. Raises as every API call (see `JetStream`)."""
+        return from_wire(AccountInfo, await self._api.call(js_api.ACCOUNT_INFO))
+
+
+# -------------------------------------------------------------------------------------------------
+# Making the leader of a stream or consumer step down.
+
+
+_PREFERRED_SINCE: Final = (2, 11)
+
+
+@checked
+class StepDownCalls:
+    """The calls of JetStream that make leaders step down."""
+
+    _api: Api
+
+    async def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
+        """Make the stream's leader step down; `preferred` names the next one (server 2.11).
+
+        Raises APIError on a server that is not clustered, UnsupportedByServerError,
+        StreamNotFoundError, and as every API call (see `JetStream`).
+        """
+        await self._step_down(js_api.STREAM_LEADER_STEPDOWN, preferred, stream=stream)
+
+    async def consumer_leader_stepdown(
+        self, stream: str, name: str, *, preferred: str | None = None
+    ) -> None:
+        """Make the consumer's leader step down; `preferred` names the next one (server 2.11).
+
+        Raises APIError on a server that is not clustered, UnsupportedByServerError,
+        StreamNotFoundError, ConsumerNotFoundError, and as every API call (see `JetStream`).
+        """
+        call = js_api.CONSUMER_LEADER_STEPDOWN
+        await self._step_down(call, preferred, stream=stream, consumer=name)
+
+    async def _step_down(self, call: js_api.Call, preferred: str | None, **names: str) -> None:
+        if preferred is None:
+            await self._api.call(call, **names)
+        else:
+            needs = check_feature("a preferred leader", _PREFERRED_SINCE, self._api.server)
+            body = {"placement": {"preferred": preferred}}
+            await self._api.call(call, body, needs, **names)
 
 
 @checked_but(also=("__init__",))

@@ -1,6 +1,6 @@
 """The documents of advisories and metrics under one public name; see `events.documents`."""
 
-from jetspark.jetstream.events.documents import (
+from jetspark.documents.events import (
     ApiAuditEvent,
     ApiLimitReachedEvent,
     Caller,

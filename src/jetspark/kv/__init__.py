@@ -3,29 +3,24 @@
 `JetStream.create_bucket` creates one, `JetStream.bucket` binds to one.
 """
 
-from jetspark.jetstream.listing import Listing
-from jetspark.kv.bucket import Bucket
-from jetspark.kv.calls import BucketCalls
+from jetspark.client.listing import Listing
+from jetspark.kv.bucket import Bucket, BucketCalls, ReadOnlyBucket
 from jetspark.kv.codecs import (
     Base64Codec,
+    Entry,
     FilterCodec,
     KeyChain,
     KeyCodec,
     NoCodec,
     PathCodec,
+    Snapshot,
     ValueChain,
     ValueCodec,
     ZlibCodec,
 )
-from jetspark.kv.config import BucketConfig, Origin
-from jetspark.kv.election import Election, ElectionState
-from jetspark.kv.entries import Entry, Snapshot
-from jetspark.kv.live import LiveBucket
-from jetspark.kv.lock import Lock
-from jetspark.kv.lock_key import LockRecord
-from jetspark.kv.read_only import ReadOnlyBucket
-from jetspark.kv.status import BucketStatus
-from jetspark.kv.watch import Watcher
+from jetspark.kv.config import BucketConfig, BucketStatus, Origin
+from jetspark.kv.lock import Election, ElectionState, Lock, LockRecord
+from jetspark.kv.watch import LiveBucket, Watcher
 from jetspark.kv_rules import Operation
 
 __all__ = [

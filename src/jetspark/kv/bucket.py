@@ -1,33 +1,249 @@
 """A bucket: what can be read, and put, create, update and delete; locks and elections (ADR-8).
 
-Contract: that of `jetspark.kv.read_only`. Every write returns a revision, and may depend on the
+Contract: that of `jetspark.kv.bucket`. Every write returns a revision, and may depend on the
 key's last one: the server decides, so one of several writers wins.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from functools import partial
+from itertools import combinations
+from typing import Any, Final, Self, Unpack
 
-from jetspark.arguments import MOST_SEQUENCE, check_whole, checked_but
+from jetspark.arguments import MOST_SEQUENCE, check_whole, checked, checked_but
+from jetspark.client.client import Client
+from jetspark.client.listing import Listing
+from jetspark.documents.requirements import check_feature
+from jetspark.documents.streams import External, Source, StreamInfo
 from jetspark.errors import (
+    BucketNotFoundError,
     ConfigError,
     KeyExistsError,
     KeyNotFoundError,
+    NameInUseError,
+    StreamNotFoundError,
+    UnsupportedByServerError,
     WrongLastSequenceError,
 )
-from jetspark.jetstream.publishing.headers import TimeToLive
+from jetspark.jetstream.context import JetStreamContext
+from jetspark.jetstream.publisher import TimeToLive
+from jetspark.jetstream.streams import known_as
 from jetspark.kinds import StreamSequence
-from jetspark.kv.election import Election, StateCallback
-from jetspark.kv.lock import LEASE, Lock
-from jetspark.kv.read_only import ReadOnlyBucket
-from jetspark.kv.stored import write_entry
-from jetspark.kv.watch import Wanted
-from jetspark.kv_rules import Operation
+from jetspark.kv.codecs import BucketEncoding, Entry, KeyCodec, Snapshot, ValueCodec
+from jetspark.kv.config import (
+    BUCKET_OPTIONS,
+    NEW_BUCKET,
+    BucketConfig,
+    BucketOptions,
+    BucketSettings,
+    BucketStatus,
+    Origin,
+    bucket_config,
+    is_bucket,
+    stream_options,
+)
+from jetspark.kv.lock import LEASE, Election, Lock, StateCallback
+from jetspark.kv.stored import bucket_info, read_entry, read_snapshot, write_entry
+from jetspark.kv.watch import (
+    HEARTBEAT,
+    RESYNC,
+    ChangeCallback,
+    EntryCallback,
+    LiveBucket,
+    Wanted,
+    Watcher,
+)
+from jetspark.kv_rules import STREAM_PREFIX, Operation, check_bucket
 from jetspark.payloads import Payload, payload_bytes
-from jetspark.timestamps import Seconds, duration_to_ns
+from jetspark.subjects import check_name, subjects_overlap
+from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
+
+# -------------------------------------------------------------------------------------------------
+# Reading a bucket: get keys; list, watch and mirror them (ADR-8).
+#
+# Contract: a bucket is cheap, holds no state of the server's and needs no closing. Keys are
+# checked before anything is sent. Reads are direct gets where the bucket allows them, answered by
+# any replica or mirror, which may lag behind the last write by a moment; `leader=True` reads from
+# the leader, which has every acknowledged write. Keys of the calls for many entries are filters: *
+# stands for one token, a last > for the rest; several filters need server 2.10. These calls end
+# with the last entry that the bucket had at their start.
+
+
+@checked_but("get", "get_value")
+class ReadOnlyBucket:
+    """A Key-Value bucket that can only be read, as returned by `Bucket.read_only`.
+
+    Every call raises as those of `Bucket`. The user of the connection needs no permission to write.
+    """
+
+    def __init__(self, js: JetStreamContext, encoding: BucketEncoding) -> None:
+        self._js = js
+        self._encoding = encoding
+
+    @property
+    def name(self) -> str:
+        """The bucket's name."""
+        return self._encoding.name
+
+    @property
+    def client(self) -> Client:
+        """The connection that it uses."""
+        return self._js.client
+
+    @property
+    def stream(self) -> str:
+        """The name of its stream."""
+        return self._encoding.stream
+
+    def with_codecs(
+        self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
+    ) -> Self:
+        """The same bucket, with keys and values encoded when written and decoded when read.
+
+        `keys`, `values`: codecs of `jetspark.kv` or your own (ADR-54); None: unchanged.
+        """
+        return type(self)(self._js, self._encoding.with_codecs(keys, values))
+
+    async def status(self) -> BucketStatus:
+        """Configuration and state. Raises BucketNotFoundError, and as every API call."""
+        return BucketStatus(await bucket_info(self._js, self._encoding))
+
+    # -- reading -------------------------------------------------------------------------------
+
+    async def get(self, key: str, revision: int | None = None, *, leader: bool = False) -> Entry:
+        """The latest entry of a key, or the one with this revision.
+
+        `leader`: read from the leader, which has every acknowledged write. Raises
+        KeyNotFoundError, also for a deleted key, ConfigError for an impossible revision, and as
+        every call of a bucket (see `Bucket`).
+        """
+        if revision is not None:
+            check_whole("revision", revision, most=MOST_SEQUENCE)
+        return await read_entry(self._js, self._encoding, key, revision, leader=leader)
+
+    async def get_value(
+        self, key: str, revision: int | None = None, *, leader: bool = False
+    ) -> bytes:
+        """The value of `get`. Raises as `get`."""
+        return (await self.get(key, revision, leader=leader)).value
+
+    async def get_many(self, keys: str | Iterable[str], *, leader: bool = False) -> Snapshot:
+        """The entries of many keys, all as they were at one revision of the bucket.
+
+        `keys`: keys or filters; one without a value is left out. `leader`: not before the last
+        write that was acknowledged when it was called. `revision` of the result is 0 when no key
+        has an entry and `leader` is not set: a server does not tell it then. At most 1,024 keys and
+        32 MiB: otherwise DirectGetError. Needs server 2.11, and a bucket with direct gets. Raises
+        RequestTimeoutError when other writers never paused long enough, UnsupportedByServerError,
+        and as every call of a bucket (see `Bucket`).
+        """
+        subjects = list(dict.fromkeys(self._encoding.filters(keys)))
+        return await read_snapshot(self._js, self._encoding, subjects, leader=leader)
+
+    # -- many entries --------------------------------------------------------------------------
+
+    def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
+        """The keys that have a value, all or those that match.
+
+        Keys are not collected: a bucket of any size can be listed. Raises ConfigError for filters
+        that overlap, UnsupportedByServerError; while iterating, as every call of a bucket (see
+        `Bucket`).
+        """
+        wanted = Wanted(self._subjects(keys), meta_only=True, ignore_deletes=True)
+        return Listing(partial(self._keys, wanted))
+
+    async def _keys(self, wanted: Wanted) -> AsyncIterator[str]:
+        async for entry in self._initial_data(wanted):
+            yield entry.key
+
+    def history(self, keys: str | Iterable[str] = ">") -> Listing[Entry]:
+        """All entries of a key, or of the keys that match, oldest first. Raises as `keys`."""
+        wanted = Wanted(self._subjects(keys), include_history=True)
+        return Listing(partial(self._initial_data, wanted))
+
+    async def _initial_data(self, wanted: Wanted) -> AsyncIterator[Entry]:
+        async with Watcher(self._js, self._encoding, wanted) as watcher:
+            async for entry in watcher:
+                if entry is None:
+                    return
+                yield entry
+
+    def watch(
+        self,
+        keys: str | Iterable[str] = ">",
+        *,
+        include_history: bool = False,
+        meta_only: bool = False,
+        ignore_deletes: bool = False,
+        updates_only: bool = False,
+        resume_from: StreamSequence | None = None,
+        heartbeat: Seconds = HEARTBEAT,
+        callback: EntryCallback | None = None,
+    ) -> Watcher:
+        """Current entries, then None once, then every change: iterate, or give a callback.
+
+        The current entries are the last one of each key, deleted ones too. `include_history`: all
+        entries. `updates_only`: none, only changes. `resume_from`: all from this revision on.
+        `meta_only`: without values. `ignore_deletes`: without deletions. `heartbeat`: seconds
+        between the server's heartbeats, 0.5 to 15; when none comes for twice as long, the consumer
+        is recreated. How it goes on and ends: see `jetspark.kv.watch`. Raises BadNameError,
+        ConfigError, UnsupportedByServerError; taking entries raises as every call of a bucket
+        (see `Bucket`).
+        """
+        if [include_history, updates_only, resume_from is not None].count(True) > 1:
+            raise ConfigError("Give one of include_history, updates_only and resume_from.")
+        heartbeat = in_seconds(heartbeat)
+        if not 0.5 <= heartbeat <= 15:  # at most half of a pull request's 30 s
+            raise ConfigError("heartbeat must be from 0.5 to 15 seconds.")
+        wanted = Wanted(
+            self._subjects(keys),
+            include_history=include_history,
+            meta_only=meta_only,
+            ignore_deletes=ignore_deletes,
+            updates_only=updates_only,
+            resume_from=resume_from,
+            heartbeat=heartbeat,
+        )
+        return Watcher(self._js, self._encoding, wanted, callback)
+
+    def live(
+        self,
+        keys: str | Iterable[str] = ">",
+        *,
+        on_change: ChangeCallback | None = None,
+        resync: Seconds = RESYNC,
+    ) -> LiveBucket:
+        """A mapping of the bucket's keys and values that follows every change, in an `async with`.
+
+        `on_change` is called with each entry, the current ones too. `resync`: seconds between two
+        checks for entries that the bucket has removed itself. How it goes on and ends: see
+        `jetspark.kv.watch`. Raises BadNameError, ConfigError, UnsupportedByServerError; entering it
+        raises as every call of a bucket (see `Bucket`).
+        """
+        resync = in_seconds(resync)
+        if not resync > 0:
+            raise ConfigError("resync must be more than 0 seconds.")
+        wanted = Wanted(self._subjects(keys))
+        return LiveBucket(self._js, self._encoding, wanted, on_change, resync)
+
+    def _subjects(self, keys: str | Iterable[str]) -> list[str]:
+        subjects = self._encoding.filters(keys)
+        if len(subjects) > 1:
+            check_feature("several filters", (2, 10), self._js.server_info)
+        for one, other in combinations(subjects, 2):
+            if subjects_overlap(one, other):
+                raise ConfigError(
+                    f"The filters for {one!r} and {other!r} overlap: give only one of them."
+                )
+        return subjects
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
 
 MARKER_AGE: Final = timedelta(minutes=30)
 _CREATE_TRIES = 10
@@ -189,3 +405,215 @@ class Bucket(ReadOnlyBucket):
         return await write_entry(
             self._js, self._encoding, key, value, last=last, operation=operation, ttl=ttl
         )
+
+
+# -------------------------------------------------------------------------------------------------
+# Buckets: create, change, bind, empty, delete, list; aggregates and mirrors (ADR-8, ADR-57).
+#
+# Contract: options are the fields of BucketConfig, given as one, as keyword arguments, or as both,
+# where keyword arguments win. Names and options are checked before anything is sent.
+
+
+@checked
+class BucketCalls:
+    """The calls of JetStream for Key-Value buckets."""
+
+    @property
+    def _js(self) -> JetStreamContext:
+        """What buckets are built on."""
+        raise NotImplementedError
+
+    async def create_bucket(
+        self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
+    ) -> Bucket:
+        """Create a bucket, or bind to it when it exists with the same configuration.
+
+        Options are the fields of BucketConfig. Raises NameInUseError when it exists with another
+        configuration, ConfigError, UnsupportedByServerError, and as every API call (see
+        `JetStream`).
+        """
+        wanted = bucket_config(config, options)
+        info = await self._make_bucket(check_bucket(name), wanted, _where(name, wanted))
+        return self._bound(info)
+
+    async def update_bucket(
+        self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
+    ) -> Bucket:
+        """Change a bucket; options not given keep their values.
+
+        Raises BucketNotFoundError, ConfigError, UnsupportedByServerError, and as every API call
+        (see `JetStream`).
+        """
+        wanted = bucket_config(config, options)
+        if wanted.mirror_name is not None:
+            raise ConfigError("A bucket that exists cannot become a mirror.")
+        await self._check_markers(wanted)
+        stream = (await self._bucket_info(name)).name
+        try:
+            info = await self._js.update_stream(name=stream, **stream_options(wanted))
+        except StreamNotFoundError:
+            raise BucketNotFoundError(name) from None
+        return self._bound(info)
+
+    async def create_or_update_bucket(
+        self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
+    ) -> Bucket:
+        """Update a bucket, or create it. Raises as `update_bucket` and `create_bucket`."""
+        wanted = bucket_config(config, options)
+        if wanted.mirror_name is None:
+            try:
+                return await self.update_bucket(name, wanted)
+            except BucketNotFoundError:
+                pass
+        try:
+            return await self.create_bucket(name, wanted)
+        except NameInUseError as error:
+            try:
+                return await self.update_bucket(name, wanted)  # created in between
+            except BucketNotFoundError:
+                raise error from None  # another stream has its name
+
+    async def create_bucket_aggregate(
+        self,
+        name: str,
+        origins: Iterable[Origin | Source],
+        config: BucketConfig | None = None,
+        /,
+        *,
+        writable: bool = True,
+        **options: Unpack[BucketSettings],
+    ) -> Bucket:
+        """Create a bucket that also takes the entries of other buckets (server 2.10).
+
+        `origins`: buckets, here or in other domains and accounts. A Source with subject transforms
+        is used as it is, so any stream may be an origin. `writable`: whether the aggregate takes
+        writes of its own. Options are the fields of BucketConfig without mirror_name. Raises as
+        `create_bucket`.
+        """
+        wanted = bucket_config(config, options)
+        sources = [_source(origin, check_bucket(name)) for origin in origins]
+        if not sources:
+            raise ConfigError("An aggregate needs at least one origin.")
+        _no_mirror(wanted)
+        where: dict[str, Any] = {"sources": sources}
+        if writable:
+            # Entries from an origin can be removed here one by one.
+            where.update(subjects=[f"$KV.{name}.>"], deny_delete=False)
+        return self._bound(await self._make_bucket(name, wanted, where))
+
+    async def create_bucket_mirror(
+        self,
+        name: str,
+        origin: Origin,
+        config: BucketConfig | None = None,
+        /,
+        **options: Unpack[BucketSettings],
+    ) -> StreamInfo:
+        """Create a mirror of a bucket, which answers its direct gets, nearer to some readers.
+
+        It is a stream of this name and not a bucket: it cannot be bound, and `delete_stream`
+        deletes it. Options are the fields of BucketConfig without mirror_name. Filters of keys
+        need server 2.10. Raises as `create_bucket`.
+        """
+        wanted = bucket_config(config, options)
+        _no_mirror(wanted)
+        check_name("stream", name)
+        if name.startswith(STREAM_PREFIX):
+            raise ConfigError(f'The name of a mirror cannot begin with "{STREAM_PREFIX}".')
+        where = {"mirror": origin.mirror(), "mirror_direct": True}
+        return await self._make_bucket(name, wanted, where, stream=name)
+
+    async def bucket(self, name: str) -> Bucket:
+        """Bind to an existing bucket.
+
+        Raises BucketNotFoundError, and as every API call (see `JetStream`).
+        """
+        return self._bound(await self._bucket_info(name))
+
+    async def delete_bucket(self, name: str) -> None:
+        """Delete a bucket and its entries. Raises as `bucket`."""
+        try:
+            await self._js.delete_stream((await self._bucket_info(name)).name)
+        except StreamNotFoundError:
+            raise BucketNotFoundError(name) from None
+
+    async def empty_bucket(self, name: str) -> int:
+        """Delete all entries, but not the bucket; returns how many there were.
+
+        Revisions continue. Watchers are not told. Raises as `bucket`.
+        """
+        try:
+            return await self._js.purge_stream((await self._bucket_info(name)).name)
+        except StreamNotFoundError:
+            raise BucketNotFoundError(name) from None
+
+    def bucket_names(self) -> Listing[str]:
+        """The names of all buckets. Iterating raises as every API call (see `JetStream`)."""
+        return Listing(self._bucket_names)
+
+    async def _bucket_names(self) -> AsyncIterator[str]:
+        # Read-only aggregates and mirrors have no subjects: a list by subject would miss them.
+        async for name in self._js.stream_names():
+            if name.startswith(STREAM_PREFIX):
+                yield name.removeprefix(STREAM_PREFIX)
+
+    def buckets(self) -> Listing[BucketStatus]:
+        """The statuses of all buckets. Iterating raises as every API call (see `JetStream`)."""
+        return Listing(self._buckets)
+
+    async def _buckets(self) -> AsyncIterator[BucketStatus]:
+        async for info in self._js.streams():
+            if info.name.startswith(STREAM_PREFIX) and is_bucket(info.config):
+                yield BucketStatus(info)
+
+    async def _bucket_info(self, name: str) -> StreamInfo:
+        """Of the bucket's stream. Raises BucketNotFoundError, also for a stream that is none."""
+        with suppress(StreamNotFoundError):
+            info = await self._js.stream_info(STREAM_PREFIX + check_bucket(name))
+            if is_bucket(info.config):
+                return info
+        raise BucketNotFoundError(name)
+
+    def _bound(self, info: StreamInfo) -> Bucket:
+        return Bucket(self._js, BucketEncoding(info.config, self._js.api_prefix))
+
+    async def _make_bucket(
+        self, name: str, wanted: BucketConfig, where: dict[str, Any], *, stream: str | None = None
+    ) -> StreamInfo:
+        await self._check_markers(wanted)
+        options = {**NEW_BUCKET, **stream_options(wanted), **where}
+        try:
+            return await self._js.create_stream(name=stream or STREAM_PREFIX + name, **options)
+        except NameInUseError as error:
+            raise known_as(error, f'Bucket "{name}"', BUCKET_OPTIONS) from None
+
+    async def _check_markers(self, wanted: BucketConfig) -> None:
+        """Asks the server that answers: behind a domain it is not the connected one."""
+        if wanted.limit_marker_ttl is None:
+            return
+        stats = (await self._js.account_info()).api
+        if stats is None or stats.level < 1:
+            info = self._js.client.server_info
+            version = "older" if info is None else info.version
+            raise UnsupportedByServerError("limit_marker_ttl", "2.11", version)
+
+
+def _where(name: str, wanted: BucketConfig) -> dict[str, Any]:
+    if wanted.mirror_name is None:
+        return {"subjects": [f"$KV.{name}.>"]}
+    external = None if wanted.mirror_domain is None else External.of_domain(wanted.mirror_domain)
+    mirror = Source(name=STREAM_PREFIX + wanted.mirror_name, external=external)
+    return {"mirror": mirror, "mirror_direct": True}
+
+
+def _source(origin: Origin | Source, bucket: str) -> Source:
+    if isinstance(origin, Origin):
+        return origin.source_of(bucket)
+    if not origin.subject_transforms:
+        raise ConfigError("A Source needs subject_transforms; for a bucket, use Origin.")
+    return origin
+
+
+def _no_mirror(wanted: BucketConfig) -> None:
+    if wanted.mirror_name is not None:
+        raise ConfigError("mirror_name goes with create_bucket only.")

@@ -12,20 +12,22 @@ from datetime import timedelta
 from typing import Any, Final
 
 from jetspark.arguments import check_fields
-from jetspark.errors import ConfigError
-from jetspark.jetstream.documents import (
+from jetspark.documents.configuration import config_to_wire
+from jetspark.documents.document import Span, check_names, from_wire
+from jetspark.documents.streams import (
     External,
     Republish,
     Source,
     StreamConfig,
+    StreamState,
     SubjectTransform,
 )
-from jetspark.jetstream.documents.configuration import config_to_wire
-from jetspark.jetstream.documents.document import Span, check_names, from_wire
-from jetspark.jetstream.streams.backing import (
+from jetspark.errors import ConfigError
+from jetspark.jetstream.backing import (
     STREAM_FIELDS,
     BackedConfig,
     BackedOptions,
+    BackedStatus,
     backed_options_of,
     check_backed,
     stream_options_of,
@@ -222,3 +224,65 @@ def domain_of(source: Source) -> str | None:
     """The domain in the API prefix of an external source."""
     tokens = source.external.api.split(".") if source.external is not None else []
     return tokens[1] if len(tokens) == 3 and (tokens[0], tokens[2]) == ("$JS", "API") else None
+
+
+# -------------------------------------------------------------------------------------------------
+# The status of a bucket: its configuration and state at a moment.
+
+
+class BucketStatus(BackedStatus):
+    """A bucket's configuration and state: a view of its stream's information, `stream_info`."""
+
+    __slots__ = ()
+
+    _PREFIX = STREAM_PREFIX
+
+    @property
+    def config(self) -> BucketConfig:
+        """Its options, as `create_bucket` takes them."""
+        return config_of(self.stream_info.config)
+
+    @property
+    def values(self) -> int:
+        """The number of entries, with history and delete markers."""
+        return self.stream_info.state.messages
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all entries."""
+        return self.stream_info.state.bytes
+
+    @property
+    def history(self) -> int:
+        """Entries kept of each key."""
+        return self.stream_info.config.max_msgs_per_subject or 1
+
+    @property
+    def limit_marker_ttl(self) -> timedelta:
+        """How long markers of limits stay; 0: there are none."""
+        return self.stream_info.config.subject_delete_marker_ttl or timedelta(0)
+
+    @property
+    def mirror_name(self) -> str | None:
+        """The bucket that it mirrors."""
+        mirror = self.stream_info.config.mirror
+        return None if mirror is None else mirror.name.removeprefix(STREAM_PREFIX)
+
+    @property
+    def mirror_domain(self) -> str | None:
+        """The JetStream domain of that bucket."""
+        mirror = self.stream_info.config.mirror
+        return None if mirror is None else domain_of(mirror)
+
+    @property
+    def stream_config(self) -> StreamConfig:
+        """The stream's configuration."""
+        return self.stream_info.config
+
+    @property
+    def stream_state(self) -> StreamState:
+        """The stream's state."""
+        return self.stream_info.state
+
+    def __repr__(self) -> str:
+        return f"BucketStatus({self.bucket!r}, values={self.values}, bytes={self.bytes})"

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Final
 
 from jetspark.arguments import check_flag
+from jetspark.documents.streams import StoredMsg, StreamInfo
 from jetspark.err_codes import MESSAGE_TOO_LARGE, TTL_DISABLED
 from jetspark.errors import (
     APIError,
@@ -18,11 +19,9 @@ from jetspark.errors import (
     StreamNotFoundError,
 )
 from jetspark.jetstream.context import JetStreamContext
-from jetspark.jetstream.documents import StoredMsg, StreamInfo
-from jetspark.jetstream.publishing.headers import TimeToLive
-from jetspark.jetstream.stored.direct_get import TOGETHER, LastMsgs
-from jetspark.kv.encoding import BucketEncoding
-from jetspark.kv.entries import Entry, Snapshot
+from jetspark.jetstream.publisher import TimeToLive
+from jetspark.jetstream.stored import TOGETHER, LastMsgs
+from jetspark.kv.codecs import BucketEncoding, Entry, Snapshot
 from jetspark.kv_rules import OPERATION, Operation
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds

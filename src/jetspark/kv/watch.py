@@ -1,6 +1,6 @@
 """Watching a bucket: its current entries, None once, then every change (ADR-8).
 
-Contract: that of `jetspark.jetstream.ordered.watching`, and
+Contract: that of `jetspark.jetstream.watching`, and
 - With a callback there is a task, which starts at once and calls it for one entry after the other;
   an exception of it is reported, and the next entry follows. An error that ends the watch is
   reported.
@@ -11,27 +11,42 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    Mapping,
+    ValuesView,
+)
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
-from jetspark.client.background import background
-from jetspark.client.callbacks import Callback, check_no_callback
-from jetspark.client.leaving import cancelled
+import msgspec
+
+from jetspark.client.callbacks import Callback, background, check_no_callback
+from jetspark.client.subscription import cancelled
 from jetspark.errors import (
     BucketNotFoundError,
     CodecError,
+    ConfigError,
+    ConnectionClosedError,
     JetsparkError,
     RequestTimeoutError,
+    user_error,
 )
 from jetspark.jetstream.message import JsMsg, MessageFrame
-from jetspark.jetstream.ordered.watching import Watching
-from jetspark.kv.entries import Entry, operation_of_message
+from jetspark.jetstream.watching import Watching
+from jetspark.kv.codecs import Entry, operation_of_message
 from jetspark.kv_rules import Operation
 from jetspark.timestamps import Seconds, in_seconds
 
 if TYPE_CHECKING:
     from jetspark.jetstream.context import JetStreamContext
-    from jetspark.kv.encoding import BucketEncoding
+    from jetspark.kv.codecs import BucketEncoding
 
 PULL_AHEAD = 5000
 """Entries buffered or requested ahead."""
@@ -199,3 +214,216 @@ def _unreadable(bucket: str, error: CodecError | UnicodeDecodeError) -> CodecErr
     if isinstance(error, CodecError):
         return error
     return CodecError(f"A key of bucket {bucket!r} is not UTF-8: {error}.")
+
+
+# -------------------------------------------------------------------------------------------------
+# A bucket as a mapping in this process, kept up to date.
+#
+# Contract
+# - Entering it returns when all current entries are here; from then on one task follows every
+#   change.
+#   Reading is local and may be done from any thread. While the link is down the mapping does not
+#   change; afterwards it catches up.
+# - Entries removed without a marker (a bucket that was emptied, values past the bucket's ttl) are
+#   noticed within RESYNC seconds; `on_change` gets them as a PURGE of that revision.
+# - A key whose value no codec can decode is not in the mapping; reading it raises the CodecError.
+# - When it cannot follow any more (the bucket was deleted, the connection closed for good),
+#   reading
+#   raises that error. Before and after the block, when it does not follow, reading is a
+#   ConfigError.
+
+
+RESYNC = 5.0
+"""Seconds between two checks for entries that the bucket has removed itself."""
+
+ChangeCallback: TypeAlias = Callable[[Entry], Awaitable[None] | None]
+
+
+class LiveBucket(Mapping[str, bytes]):
+    """What `Bucket.live` returns: once entered, it is read like a dict of keys and values."""
+
+    def __init__(
+        self,
+        js: JetStreamContext,
+        encoding: BucketEncoding,
+        wanted: Wanted,
+        on_change: ChangeCallback | None,
+        resync: float,
+    ) -> None:
+        self._js = js
+        self._encoding = encoding
+        self._wanted = wanted
+        what = f"The callback of a live mapping on bucket {encoding.name!r}"
+        self._on_change = None if on_change is None else Callback(on_change, what, js.client.report)
+        self._resync = resync
+        # By revision, oldest first. Single operations of a dict are safe between threads.
+        self._entries: dict[str, Entry] = {}
+        self._unreadable: dict[str, JetsparkError] = {}
+        self._error: JetsparkError | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._first_seq = 0
+        self._open = self._left = False
+
+    @property
+    def error(self) -> JetsparkError | None:
+        """Why it cannot follow any more; None while it can."""
+        return self._error
+
+    # -- reading: from any thread --------------------------------------------------------------
+
+    def _current(self) -> dict[str, Entry]:
+        if self._error is not None:
+            raise self._error
+        if not self._open:
+            raise ConfigError(
+                "The live bucket is not open: read it inside its with block, where snapshot() "
+                "gives a copy to keep."
+            )
+        return self._entries
+
+    def __getitem__(self, key: str) -> bytes:
+        return self.entry(key).value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._current()))
+
+    def __len__(self) -> int:
+        return len(self._current())
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._current()
+
+    def entry(self, key: str) -> Entry:
+        """The entry of a key. Raises KeyError, CodecError, and `error` (see there)."""
+        entries = self._current()
+        try:
+            return entries[key]
+        except KeyError:
+            if (unreadable := self._unreadable.get(key)) is not None:
+                raise unreadable from None
+            raise
+
+    def entries(self) -> dict[str, Entry]:
+        """All entries as of this moment. Raises `error`."""
+        return self._current().copy()
+
+    def snapshot(self) -> dict[str, bytes]:
+        """All values as of this moment. Raises `error`."""
+        return {key: entry.value for key, entry in self.entries().items()}
+
+    def items(self) -> ItemsView[str, bytes]:
+        """The items of a `snapshot`, which does not change meanwhile."""
+        return self.snapshot().items()
+
+    def values(self) -> ValuesView[bytes]:
+        """The values of a `snapshot`."""
+        return self.snapshot().values()
+
+    # -- following -----------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        if self._tasks:
+            raise ConfigError("A live bucket can be entered only once.")
+        loop = self._js.client.loop
+        watcher = Watcher(self._js, self._encoding, self._wanted, unreadable=self._lose)
+        self._open = True  # from the first call of `on_change` on, which may read it
+        started: asyncio.Future[None] = loop.create_future()
+        name = f"jetspark-live-{self._encoding.name}"
+        self._tasks = [loop.create_task(self._follow(watcher, started), name=name)]
+        try:
+            await started
+        except BaseException:
+            await self._end()
+            raise
+        stands_still = partial(self._stands_still, report=True)
+        what = f"Following bucket {self._encoding.name!r}"
+        self._tasks.append(background(self._look(), what, stands_still, name=f"{name}-resync"))
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._end()
+
+    async def _end(self) -> None:
+        self._left = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        self._open = False
+
+    async def _follow(self, watcher: Watcher, started: asyncio.Future[None]) -> None:
+        try:
+            async with watcher:
+                async for entry in watcher:
+                    if entry is None:
+                        started.set_result(None)
+                        continue
+                    self._set(entry)
+                    await self._tell(entry)
+            self._error = ConnectionClosedError()
+        except BaseException as error:
+            if not self._left:
+                self._stands_still(error, report=started.done())
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            if self._error is not None and not started.done():
+                started.set_exception(self._error)
+
+    def _stands_still(self, error: BaseException, *, report: bool) -> None:
+        if not isinstance(error, JetsparkError):
+            error = user_error(f"Following bucket {self._encoding.name!r}", error)
+        self._error = error
+        if report:
+            self._js.client.report(error)
+
+    def _lose(self, key: str, error: JetsparkError) -> None:
+        self._entries.pop(key, None)
+        self._unreadable[key] = error
+
+    def _set(self, entry: Entry) -> None:
+        if self._unreadable:
+            self._unreadable.pop(entry.key, None)
+        # Appended, so that the entries stay in the order of their revisions.
+        self._entries.pop(entry.key, None)
+        if entry.operation is Operation.PUT:
+            self._entries[entry.key] = entry
+
+    async def _tell(self, entry: Entry) -> None:
+        if self._on_change is not None and (rest := self._on_change.call(entry)) is not None:
+            await rest
+
+    async def _look(self) -> None:
+        """Limits and purges remove messages from the head of a stream."""
+        while True:
+            await asyncio.sleep(self._resync)
+            try:
+                info = await self._js.stream_info(self._encoding.stream)
+            except JetsparkError:
+                continue  # no leader, no link; or no bucket, which `_follow` notices
+            await self._forget_before(info.state.first_seq)
+
+    async def _forget_before(self, first_seq: int) -> None:
+        if first_seq <= self._first_seq:
+            return
+        self._first_seq = first_seq
+        gone = []
+        for entry in self._entries.values():
+            if entry.revision >= first_seq:
+                break
+            gone.append(entry)
+        for entry in gone:
+            if self._entries.get(entry.key) is not entry:
+                continue  # written meanwhile
+            del self._entries[entry.key]
+            if self._on_change is not None:
+                purged = msgspec.structs.replace(entry, value=b"", operation=Operation.PURGE)
+                await self._tell(purged)
+
+    def __repr__(self) -> str:
+        state = "" if self._open and self._error is None else ", not followed"
+        return f"LiveBucket({self._encoding.name!r}, {len(self._entries)} keys{state})"

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.fs
+import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import (
     CommitFailedError,
@@ -24,10 +28,7 @@ from deltalake.schema import Field, Schema
 from deltalake.transaction import AddAction
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.lakehouse.changes import Changes
 from jetspark.lakehouse.conditions import to_sql
-from jetspark.lakehouse.delta_claim import claim
-from jetspark.lakehouse.delta_statistics import statistics
 from jetspark.lakehouse.maintenance import (
     Compaction,
     TableFacts,
@@ -36,14 +37,215 @@ from jetspark.lakehouse.maintenance import (
     provable,
     remove_all,
 )
-from jetspark.lakehouse.new_files import Layout, NewFile
-from jetspark.lakehouse.partitions import partition_value
-from jetspark.lakehouse.scans import Piece, pieces_of
+from jetspark.lakehouse.new_files import Layout, NewFile, partition_value
 from jetspark.lakehouse.schemas import nullable, plain
-from jetspark.lakehouse.table import Numbers, TableName
+from jetspark.lakehouse.table import Changes, Numbers, Piece, Table, TableName, pieces_of
 
 if TYPE_CHECKING:
-    import pyarrow.dataset  # imports pandas, and writers need neither
+    import pyarrow.dataset
+
+# -------------------------------------------------------------------------------------------------
+# Statistics of a Parquet file as Delta's log keeps them, so that readers can skip the file.
+#
+# Delta protocol, "Per-file Statistics": the number of rows, and for each column the minimum, the
+# maximum and the number of nulls. A string may be truncated as long as it remains a bound.
+
+
+_COLUMNS = 32
+"""Delta's default of delta.dataSkippingNumIndexedCols: the first columns have statistics."""
+_TEXT = 32
+_LAST = "\U0010ffff"
+_EXACT_DIGITS = 15
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+
+
+def statistics(
+    metadata: pq.FileMetaData, columns: Iterable[str], with_nan: Container[str] = ()
+) -> str:
+    """The statistics of a file as JSON; `columns`: the table's, in its order; `with_nan`: those
+    with NaN in them. A bound is left out only where there is none: deltalake's own scan takes a
+    file whose bound is missing for one without matching rows."""
+    indexed = set(list(columns)[:_COLUMNS])
+    found = {
+        name: one
+        for name, one in _flat_columns(metadata).items()
+        if name in indexed  # nested columns have none
+    }
+    nulls, least, greatest = {}, {}, {}
+    for name, index in found.items():
+        parts = [
+            metadata.row_group(group).column(index).statistics
+            for group in range(metadata.num_row_groups)
+        ]
+        if any(part is None for part in parts):
+            continue
+        if all(part.has_null_count for part in parts):
+            nulls[name] = sum(part.null_count for part in parts)
+        bounds = [part for part in parts if part.has_min_max]
+        # A row group with only nulls has no bounds, and does not change the others'.
+        if not bounds or any(not part.has_min_max and part.num_values for part in parts):
+            continue
+        low, high = _bounds(bounds)
+        if low is not None:
+            least[name] = low
+        # For Spark NaN is greater than every number, so no number is above it.
+        if high is not None and name not in with_nan:
+            greatest[name] = high
+    return _ENCODER.encode(
+        {
+            "numRecords": metadata.num_rows,
+            "minValues": least,
+            "maxValues": greatest,
+            "nullCount": nulls,
+        }
+    ).decode()
+
+
+def _bounds(parts: Sequence[pq.Statistics]) -> tuple[Any, Any]:
+    """None for a bound that Python or JSON cannot hold, such as a date after the year 9999."""
+    try:
+        low, high = min(part.min for part in parts), max(part.max for part in parts)
+    except (OverflowError, ValueError):
+        return None, None
+    return _low(low), _high(high)
+
+
+def _flat_columns(metadata: pq.FileMetaData) -> dict[str, int]:
+    schema = metadata.schema
+    return {
+        schema.column(index).name: index
+        for index in range(len(schema))
+        if schema.column(index).path == schema.column(index).name
+    }
+
+
+def _low(value: Any) -> Any:
+    match value:
+        case datetime():
+            return _instant(value)
+        case str():
+            return value[:_TEXT]
+        case Decimal():
+            return _rounded(value, ROUND_FLOOR)
+    return _plain(value)
+
+
+def _high(value: Any) -> Any:
+    match value:
+        case datetime():
+            try:  # to milliseconds, rounded up so that it remains a bound
+                return _instant(value + timedelta(microseconds=-value.microsecond % 1000))
+            except OverflowError:  # readers add the millisecond that the protocol lets be cut off
+                return _instant(value)
+        case str() if len(value) > _TEXT:
+            return value[:_TEXT] + _LAST  # greater than every string with this prefix
+        case str():
+            return value
+        case Decimal():
+            return _rounded(value, ROUND_CEILING)
+    return _plain(value)
+
+
+def _rounded(value: Decimal, rounding: str) -> Decimal:
+    """To digits that a double holds, since readers may parse it as one; unless the column's type
+    may be too small for the rounded number."""
+    rounded = Context(prec=_EXACT_DIGITS, rounding=rounding).plus(value)
+    return value if rounded.adjusted() > value.adjusted() else Decimal(f"{rounded:f}")
+
+
+def _instant(value: datetime) -> str:
+    # Not strftime, which writes the year 1 as "1" on Linux: readers leave such a file out.
+    text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    return text if value.tzinfo is None else f"{text}Z"
+
+
+def _plain(value: Any) -> Any:
+    """As JSON; None for types that have no bounds."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case date():
+            return value.isoformat()
+        case bool() | int():
+            return value
+        case _:
+            return None
+
+
+# -------------------------------------------------------------------------------------------------
+# One rewriter of a Delta table at a time.
+#
+# deltalake (1.6) lets two compactions of the same files both commit, and an overwrite beside a
+# compaction: each row is then there twice. Writing numbers, it does see conflicts, so a number
+# says until when a rewriter has the table; it is renewed while the work goes on, and runs out
+# after a kill.
+
+
+CLAIM = "jetspark.rewriting"
+SECONDS = 180
+_RENEWED = 60.0
+
+
+@contextmanager
+def claim(table: Table, other: Table, name: str) -> Iterator[None]:
+    """Nobody else rewrites the table meanwhile; `other`: the same table, to renew the claim with.
+
+    Raises CommitConflict when somebody has it, TableError when the claim was lost on the way.
+    """
+    table.refresh()
+    until = table.number(CLAIM) or 0
+    if until > time.time():
+        moment = datetime.fromtimestamp(until, UTC)
+        raise CommitConflict(
+            f"{name} is being compacted or overwritten by another program; if that was killed, try "
+            f"again after {moment:%H:%M:%S} UTC."
+        )
+    held = _Held(other)
+    table.append((), {CLAIM: held.until})
+    table.refresh()
+    held.start()
+    try:
+        yield
+    finally:
+        held.end()
+        table.refresh()
+        if table.number(CLAIM) != held.until:
+            raise TableError(
+                f"{name}: this took longer than its claim on the table, which another program has "
+                "taken: compare the number of rows before and after."
+            )
+        table.append((), {CLAIM: 0})
+        table.refresh()
+
+
+class _Held(threading.Thread):
+    """Renews a claim."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(daemon=True)
+        self._table = table
+        self._over = threading.Event()
+        self.until = int(time.time()) + SECONDS
+
+    def run(self) -> None:
+        while not self._over.wait(_RENEWED):
+            until = int(time.time()) + SECONDS
+            try:
+                self._table.refresh()
+                if self._table.number(CLAIM) != self.until:
+                    return
+                self._table.append((), {CLAIM: until})
+            except CommitConflict:
+                return
+            self.until = until
+
+    def end(self) -> None:
+        """When this returns nothing is renewed any more."""
+        self._over.set()
+        self.join()
+
+
+# imports pandas, and writers need neither
 
 _DELETED = "jetspark_deleted"
 _KEPT_BY_WRITERS = ("delta.invariants", "delta.generationExpression", "delta.identity")
@@ -225,7 +427,7 @@ class OpenDelta:
     def _wanted(self, prune: str | None) -> str | None:
         if prune is None:
             return None
-        from jetspark.lakehouse.condition_text import parse  # a parser of SQL takes time to import
+        from jetspark.lakehouse.conditions import parse  # a parser of SQL takes time to import
 
         return to_sql(parse(prune, self.schema))
 

@@ -12,12 +12,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NoSuchNamespaceError,
-    NoSuchTableError,
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.expressions import (
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    IsNaN,
+    LessThan,
+    LessThanOrEqual,
+    NotEqualTo,
+    NotNull,
+    Or,
+    Reference,
 )
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import IsNull as Null
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import (
     ArrowScan,
@@ -43,29 +54,54 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.transforms import IdentityTransform
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.lakehouse.changes import PLACE, Changes
-from jetspark.lakehouse.conditions import All, Comparison
-from jetspark.lakehouse.iceberg_conditions import to_iceberg
+from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
 from jetspark.lakehouse.iceberg_folder import catalog_of
-from jetspark.lakehouse.iceberg_maintenance import (
-    compact,
-    line_of,
-    manifests_of,
-    old_snapshots,
-    stage,
-    vacuumed,
-)
 from jetspark.lakehouse.maintenance import (
     Compaction,
     TableFacts,
     Vacuum,
     check_retention,
+    compact,
+    line_of,
+    manifests_of,
+    old_snapshots,
     remove_all,
+    stage,
+    vacuumed,
 )
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile
-from jetspark.lakehouse.scans import Piece, pieces_of
 from jetspark.lakehouse.schemas import nullable, plain, small
-from jetspark.lakehouse.table import Numbers, TableName
+from jetspark.lakehouse.table import PLACE, Changes, Numbers, Piece, TableName, pieces_of
+
+# -------------------------------------------------------------------------------------------------
+# Conditions by which files are left out, in PyIceberg's form.
+
+
+_COMPARISONS: dict[str, Any] = {
+    "=": EqualTo, "!=": NotEqualTo, "<": LessThan, "<=": LessThanOrEqual, ">": GreaterThan,
+    ">=": GreaterThanOrEqual,
+}  # fmt: skip
+
+
+def to_iceberg(condition: Condition) -> BooleanExpression:
+    """For a scan of PyIceberg."""
+    match condition:
+        case Comparison():
+            found: BooleanExpression = _COMPARISONS[condition.operator](
+                Reference(condition.column), condition.value
+            )
+            # NaN is greater than every number in Spark, and above no file's bounds.
+            if pa.types.is_floating(condition.type) and condition.operator in (">", ">=", "!="):
+                return Or(found, IsNaN(term=Reference(condition.column)))
+            return found
+        case IsNull():
+            column = Reference(condition.column)
+            return NotNull(term=column) if condition.negated else Null(term=column)
+        case All() | Some():
+            first, *more = map(to_iceberg, condition.parts)
+            # Of all parts at once a tree is built that is not deep; its readers are recursive.
+            return (And if isinstance(condition, All) else Or)(first, *more) if more else first
+
 
 _MERGED_BYTES = 128 * 1024 * 1024
 _NUMBER = "jetspark.number."
@@ -234,7 +270,7 @@ class OpenIceberg:
     def _wanted(self, prune: str | None) -> BooleanExpression:
         if prune is None:
             return AlwaysTrue()
-        from jetspark.lakehouse.condition_text import parse  # a parser of SQL takes time to import
+        from jetspark.lakehouse.conditions import parse  # a parser of SQL takes time to import
 
         return to_iceberg(parse(prune, self.schema))
 

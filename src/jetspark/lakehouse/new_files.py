@@ -11,15 +11,127 @@ import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from jetspark.errors import ConfigError
-from jetspark.lakehouse.partitions import folders, value_of
-from jetspark.lakehouse.texts import valid_text
+from jetspark.errors import ConfigError, shown
+
+# -------------------------------------------------------------------------------------------------
+# Text columns whose bytes are UTF-8, as Parquet demands: other readers refuse a file otherwise.
+
+
+def valid_text(column: pa.Array) -> pa.Array:
+    """The column, with U+FFFD in place of bytes that are not UTF-8 (Spark lets them pass)."""
+    if not _has_text(column.type):
+        return column
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = column.cast(_as_bytes(column.type))
+        return pa.array([_decoded(one, column.type) for one in raw.to_pylist()], column.type)
+    return column
+
+
+def _has_text(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_text(kind.field(index).type) for index in range(kind.num_fields))
+    return bool(pa.types.is_string(kind))
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([one.with_type(_as_bytes(one.type)) for one in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_as_bytes(kind.key_type), _as_bytes(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_as_bytes(kind.value_type)))
+    return kind
+
+
+def _decoded(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_string(kind):
+        return value.decode(errors="replace")
+    if pa.types.is_struct(kind):
+        return {one.name: _decoded(value[one.name], one.type) for one in kind}
+    if pa.types.is_map(kind):
+        return [(_decoded(a, kind.key_type), _decoded(b, kind.item_type)) for a, b in value]
+    if pa.types.is_list(kind):
+        return [_decoded(one, kind.value_type) for one in value]
+    return value
+
+
+# -------------------------------------------------------------------------------------------------
+# Values of partition columns as strings and as folder names.
+
+
+_LONGEST = 255
+"""Bytes of a file's name on most file systems."""
+_OF_PATHS = re.compile(r"[/=#?]")
+"""What has a meaning in a path or a URI. The rest of a column's name stays as it is, since Polars
+compares it with the folder's undecoded; a value it decodes."""
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def partition_value(value: Any) -> str | None:
+    """A value as it is written to Delta's log (Delta protocol, "Partition Value Serialization")."""
+    match value:
+        case None | "":
+            return None
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            instant = value.astimezone(UTC) if value.tzinfo is not None else value
+            # Not strftime, which does not pad years before 1000 on Linux.
+            return instant.replace(tzinfo=None).isoformat(" ", "microseconds")
+        case date():
+            return value.isoformat()
+        case float():
+            return repr(value)
+        case _:
+            return str(value)
+
+
+def value_of(name: str, found: pa.Scalar) -> Any:
+    """The value in Python. Raises ConfigError for a date that Python does not have."""
+    try:
+        return found.as_py()
+    except (OverflowError, ValueError):
+        raise ConfigError(
+            f"partitionBy: {name!r} has a value outside the years 1 to 9999: partition by another "
+            "column, or leave such rows out."
+        ) from None
+
+
+def folders(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    """The folders of a partition in Hive's naming, since some readers take the values from it.
+
+    Raises ConfigError for a value that is too long for a folder's name.
+    """
+    found = ""
+    for name, text in zip(names, map(partition_value, values), strict=True):
+        folder = f"{_OF_PATHS.sub(_quoted, name)}={_NULL if text is None else quote(text, safe='')}"
+        if len(folder.encode()) > _LONGEST:
+            raise ConfigError(
+                f"partitionBy: {name!r} has a value of {len(text or '')} characters, too long for "
+                f"the name of a folder ({shown(text)}): partition by less of it, such as "
+                f"{name}_begin=left({name}, 20)."
+            )
+        found += f"{folder}/"
+    return found
+
+
+def _quoted(found: re.Match[str]) -> str:
+    return quote(found[0], safe="")
+
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Arrow memory of a row group at most, in bytes."""

@@ -7,17 +7,68 @@ query's last batch is one of them, so a repeated batch is recognised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from jetspark.lakehouse.changes import Changes
 from jetspark.lakehouse.maintenance import Maintained
 from jetspark.lakehouse.new_files import Layout, NewFile, Storage
-from jetspark.lakehouse.scans import Piece
+
+# -------------------------------------------------------------------------------------------------
+# What a batch of upserts does to a table: a row for each key, to be merged. Pure.
+
+
+PLACE = "jetspark_place"
+"""Of a row among others; a column that no table has."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The last row of each key."""
+
+    rows: pa.Table
+    deleted: pa.ChunkedArray
+    """For each row whether its key is to be removed."""
+    keys: tuple[str, ...]
+    sequence_by: str | None
+
+    @property
+    def columns(self) -> list[str]:
+        """Keys, and what orders their rows."""
+        order = () if self.sequence_by is None else (self.sequence_by,)
+        return list(dict.fromkeys((*self.keys, *order)))
+
+    def among(self, there: pa.Table, *more: str) -> pa.Table:
+        """The rows of a table that have one of these keys, with these columns in the types that
+        they have here; `more`: further ones."""
+        kinds = pa.schema([self.rows.field(name) for name in self.columns])
+        kinds = pa.schema([*kinds, *(there.field(name) for name in more)])
+        keys = list(self.keys)
+        return (
+            there.select(kinds.names)
+            .cast(kinds)
+            .join(self.rows.select(keys), keys, join_type="left semi")
+        )
+
+    def not_before(self, there: pa.Table) -> Changes:
+        """Without those that are older than the rows with their keys in the table."""
+        if self.sequence_by is None or not there.num_rows:
+            return self
+        own = self.rows.select(self.columns)
+        own = own.append_column(PLACE, pa.array(range(own.num_rows)))
+        if self.sequence_by in self.keys:
+            return self
+        newest = there.group_by(list(self.keys)).aggregate([(self.sequence_by, "max")])
+        both = own.join(newest, list(self.keys))
+        newer = pc.greater_equal(both[self.sequence_by], both[f"{self.sequence_by}_max"])
+        places = both.filter(pc.fill_null(newer, True))[PLACE]
+        return Changes(
+            self.rows.take(places), self.deleted.take(places), self.keys, self.sequence_by
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,3 +181,40 @@ class Table(Maintained, Protocol):
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, which are null in existing rows. Raises CommitConflict."""
         ...
+
+
+# -------------------------------------------------------------------------------------------------
+# The files of a table to read, planned by its library and divided into pieces for tasks.
+
+
+PIECE_BYTES = 128 * 1024 * 1024
+"""Size of the files in one piece, in bytes; a larger file is a piece of its own."""
+FILE_COST = 4 * 1024 * 1024
+"""Added to the size of each file for the time to open it, in bytes."""
+_T = TypeVar("_T")
+
+
+class Piece(Protocol):
+    """Some files of one version of a table; sent to executors, so it must be picklable."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Their rows."""
+        ...
+
+
+def pieces_of(
+    files: Iterable[_T], size: Callable[[_T], int], at_least: int = 1
+) -> Iterator[Sequence[_T]]:
+    """Files in groups of about the same size; at least `at_least` if there are as many files."""
+    ordered = sorted(files, key=size, reverse=True)
+    if not ordered:
+        return
+    total = sum(size(one) + FILE_COST for one in ordered)
+    count = min(len(ordered), max(at_least, -(-total // PIECE_BYTES)))
+    groups: list[list[_T]] = [[] for _ in range(count)]
+    weights = [0] * count
+    for one in ordered:
+        lightest = min(range(count), key=weights.__getitem__)
+        groups[lightest].append(one)
+        weights[lightest] += size(one) + FILE_COST
+    yield from groups

@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.changes import PLACE, Changes
 from jetspark.lakehouse.new_files import Layout, NewFile, Storage
 from jetspark.lakehouse.schemas import is_nested
-from jetspark.lakehouse.table import Numbers, Table
+from jetspark.lakehouse.table import PLACE, Changes, Numbers, Table
 
 _TEXT = r"'(?:[^']|'')*'"
 _CONDITION = re.compile(

@@ -3,12 +3,15 @@
 `JetStream.create_object_store` creates one, `JetStream.object_store` binds to one.
 """
 
-from jetspark.objects.calls import ObjectStoreCalls
-from jetspark.objects.config import ObjectStoreConfig
-from jetspark.objects.info import ObjectInfo, ObjectLink, ObjectOptions, ObjectStoreStatus
-from jetspark.objects.reader import ObjectReader
-from jetspark.objects.store import ObjectStore
-from jetspark.objects.watch import ObjectWatcher
+from jetspark.objects.info import (
+    ObjectInfo,
+    ObjectLink,
+    ObjectOptions,
+    ObjectStoreConfig,
+    ObjectStoreStatus,
+)
+from jetspark.objects.reader import ObjectReader, ObjectWatcher
+from jetspark.objects.store import ObjectStore, ObjectStoreCalls
 
 __all__ = [
     "ObjectInfo",

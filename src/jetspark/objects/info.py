@@ -2,14 +2,167 @@
 
 from __future__ import annotations
 
-from jetspark.errors import DocumentError
-from jetspark.jetstream.documents import StoredMsg
-from jetspark.jetstream.documents.configuration import json_of
-from jetspark.jetstream.documents.document import Document, Moment, from_wire, to_wire
-from jetspark.jetstream.streams.backing import BackedStatus
-from jetspark.objects.config import ObjectStoreConfig, config_of
-from jetspark.objects.names import STREAM_PREFIX
+import base64
+import binascii
+import re
+import secrets
+import string
+from collections.abc import Mapping
+from typing import Any, Final
+
+from jetspark.documents.configuration import config_to_wire, json_of
+from jetspark.documents.document import Document, Moment, check_names, from_wire, to_wire
+from jetspark.documents.streams import StoredMsg, StreamConfig
+from jetspark.errors import BadNameError, ConfigError, DocumentError
+from jetspark.jetstream.backing import (
+    BackedConfig,
+    BackedOptions,
+    BackedStatus,
+    backed_options_of,
+    check_backed,
+    stream_options_of,
+)
 from jetspark.wire.documents import decode_document
+
+# -------------------------------------------------------------------------------------------------
+# Names of stores and objects, their subjects and ids (ADR-20). Pure.
+
+
+STREAM_PREFIX: Final = "OBJ_"
+"""The stream of a store has this before the store's name."""
+
+LONGEST_NAME: Final = 2048
+"""Most bytes of an object's name: it is part of a subject, whose length servers limit."""
+
+_STORE = re.compile(r"[-_a-zA-Z0-9]+")
+_ID_LETTERS: Final = string.digits + string.ascii_letters
+
+
+def check_store(name: str) -> str:
+    """The name itself. Raises BadNameError."""
+    if not isinstance(name, str):
+        raise BadNameError("object store", name, f"it is a str, not {type(name).__name__}")
+    if _STORE.fullmatch(name) is None:
+        raise BadNameError("object store", name, "only letters, digits, - and _ are allowed")
+    return name
+
+
+def info_subject(store: str, name: str) -> str:
+    """The subject of an object's info. Raises BadNameError."""
+    if not isinstance(name, str):
+        raise BadNameError("object", name, f"it is a str, not {type(name).__name__}")
+    try:
+        raw = name.encode()
+    except UnicodeEncodeError:
+        raise BadNameError("object", name, "it has a lone surrogate") from None
+    if not raw:
+        raise BadNameError("object", name, "it is empty")
+    if len(raw) > LONGEST_NAME:
+        raise BadNameError("object", name, f"it has more than {LONGEST_NAME} bytes")
+    return f"$O.{store}.M.{base64.urlsafe_b64encode(raw).decode()}"
+
+
+def latin_info_subject(store: str, name: str) -> str | None:
+    """The subject that the JavaScript client uses, which encodes names as Latin-1; None: the same.
+
+    It cannot write names with characters outside Latin-1.
+    """
+    if name.isascii():
+        return None
+    try:
+        raw = name.encode("latin-1")
+    except UnicodeEncodeError:
+        return None
+    return f"$O.{store}.M.{base64.urlsafe_b64encode(raw).decode()}"
+
+
+def all_infos(store: str) -> str:
+    """The subjects of the infos of all objects."""
+    return f"$O.{store}.M.>"
+
+
+def chunk_subject(store: str, nuid: str) -> str:
+    """The subject of an object's chunks."""
+    return f"$O.{store}.C.{nuid}"
+
+
+def new_nuid() -> str:
+    """A new unique id."""
+    return "".join(secrets.choice(_ID_LETTERS) for _ in range(22))
+
+
+# -------------------------------------------------------------------------------------------------
+# The digest of an object's content (ADR-20). Pure.
+
+
+_ALGORITHM: Final = "SHA-256"
+
+
+def digest_text(sha256: bytes) -> str:
+    """A digest in the form of ADR-20."""
+    return f"{_ALGORITHM}={base64.urlsafe_b64encode(sha256).decode()}"
+
+
+def is_digest(text: str, sha256: bytes) -> bool:
+    """Whether a digest in any client's form is this one."""
+    algorithm, _, value = text.partition("=")
+    value = value.rstrip("=")
+    try:
+        said = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
+    except (binascii.Error, ValueError):
+        return False
+    return algorithm.upper() == _ALGORITHM and said == sha256
+
+
+# -------------------------------------------------------------------------------------------------
+# The stream configuration of an object store (ADR-20).
+#
+# Contract: pure. ConfigError says what cannot work, before anything is sent. Only given options
+# are set, so that an update keeps the rest; `new_store` adds what makes a stream a store.
+
+
+class ObjectStoreConfig(BackedConfig, frozen=True, kw_only=True):
+    """An object store's configuration. None: not given (the default, or unchanged)."""
+
+    max_bytes: int | None = None
+    """Most bytes of the store, which refuses objects when full; -1 (the default): no limit."""
+
+
+class ObjectStoreOptions(BackedOptions, total=False):
+    """The fields of ObjectStoreConfig as options, for type checkers."""
+
+    max_bytes: int | None
+
+
+def store_config(config: ObjectStoreConfig | None, options: Mapping[str, Any]) -> ObjectStoreConfig:
+    """A caller's arguments as one checked configuration. Raises ConfigError."""
+    check_names(ObjectStoreConfig, options)
+    wanted = from_wire(ObjectStoreConfig, config_to_wire(ObjectStoreConfig, config, options))
+    check_backed(wanted)
+    if wanted.max_bytes is not None and wanted.max_bytes < 1 and wanted.max_bytes != -1:
+        raise ConfigError("max_bytes must be at least 1, or -1 for no limit.")
+    return wanted
+
+
+def stream_options(wanted: ObjectStoreConfig) -> dict[str, Any]:
+    """The stream's options with the same meaning."""
+    return stream_options_of(wanted, max_bytes=wanted.max_bytes)
+
+
+def new_store(name: str, wanted: ObjectStoreConfig) -> dict[str, Any]:
+    """The options of the stream of a new store."""
+    return {
+        "subjects": [f"$O.{name}.C.>", f"$O.{name}.M.>"],
+        "discard": "new",
+        "allow_rollup_hdrs": True,
+        "allow_direct": True,
+        **stream_options(wanted),
+    }
+
+
+def config_of(stream: StreamConfig) -> ObjectStoreConfig:
+    """The store's configuration, read from its stream."""
+    return ObjectStoreConfig(max_bytes=stream.max_bytes, **backed_options_of(stream))
 
 
 class ObjectLink(Document, frozen=True, kw_only=True):

@@ -15,21 +15,461 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+import inspect
+import os
+import secrets
+import stat
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from jetspark.arguments import path_of
+from jetspark.client.callbacks import in_thread
+from jetspark.err_codes import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND
 from jetspark.errors import (
+    BadPayloadError,
+    ConfigError,
     ConnectionClosedError,
     DigestMismatchError,
     JetsparkError,
+    JetStreamError,
     MessageNotFoundError,
     ObjectDamagedError,
+    ObjectNotFoundError,
+    ObjectStoreNotFoundError,
     StreamNotFoundError,
+    WrongLastSequenceError,
+    shown,
 )
+from jetspark.files import beginning
 from jetspark.jetstream import JsMsg, OrderedMessages
-from jetspark.objects.digest import is_digest
-from jetspark.objects.info import ObjectInfo
-from jetspark.objects.meta import MetaStore, no_store
-from jetspark.objects.names import chunk_subject
+from jetspark.jetstream.context import JetStreamContext
+from jetspark.jetstream.message import MessageFrame
+from jetspark.jetstream.watching import Watching
+from jetspark.objects.info import (
+    STREAM_PREFIX,
+    ObjectInfo,
+    ObjectLink,
+    ObjectOptions,
+    all_infos,
+    check_store,
+    chunk_subject,
+    info_of,
+    info_of_stored,
+    info_subject,
+    is_digest,
+    latin_info_subject,
+    new_nuid,
+    to_stored,
+)
+from jetspark.payloads import Payload, byte_view, has_buffer
+from jetspark.timestamps import ns_to_datetime
+from jetspark.transient import FULL, is_transient_for_client
+
+# -------------------------------------------------------------------------------------------------
+# The stored infos of a store's objects (its meta messages): read, and replaced atomically.
+#
+# Contract: infos are read from the stream's leader, which has every acknowledged write. A write
+# depends on the subject's last sequence: one of several writers wins, and the others decide again
+# from what it wrote. So a writer knows exactly which object it replaced, and removes that one's
+# chunks. When an ack is lost, the write is retried with the same Nats-Msg-Id, which stores it
+# once.
+
+
+_ROLLUP = {"Nats-Rollup": "sub"}
+
+
+class StoredMeta(NamedTuple):
+    """The stored info of a name; without one, sequence 0."""
+
+    info: ObjectInfo | None
+    seq: int
+    data: bytes
+    subject: str
+    """Its subject, also when nothing is stored."""
+
+
+class MetaStore:
+    """The infos of one store."""
+
+    __slots__ = ("js", "store", "stream")
+
+    def __init__(self, js: JetStreamContext, store: str) -> None:
+        self.js = js
+        self.store = store
+        self.stream = STREAM_PREFIX + store
+
+    async def find(self, name: str) -> StoredMeta:
+        """The current info of a name, a delete marker too; transient errors are retried.
+
+        Raises BadNameError, ObjectStoreNotFoundError, and as every API call.
+        """
+        retry = TransferRetry()
+        while True:
+            try:
+                return await self._look(name)
+            except JetsparkError as error:
+                await retry.wait(error)
+
+    async def _look(self, name: str) -> StoredMeta:
+        """One attempt of `find`.
+
+        An object that the JavaScript client put under its own encoding of the name is found there,
+        and so replaced there.
+        """
+        found = await self._at(info_subject(self.store, name))
+        if found.info is not None and not found.info.deleted:
+            return found
+        subject = latin_info_subject(self.store, name)
+        if subject is None:
+            return found
+        theirs = await self._at(subject)
+        # What is Latin-1 for one name may be UTF-8 for another.
+        if theirs.info is None or theirs.info.name != name:
+            return found
+        if theirs.info.deleted:
+            return found._replace(info=found.info or theirs.info)
+        return theirs
+
+    async def _at(self, subject: str) -> StoredMeta:
+        try:
+            stored = await self.js.get_msg(self.stream, last_by_subject=subject, direct=False)
+        except MessageNotFoundError:
+            return StoredMeta(None, 0, b"", subject)
+        except StreamNotFoundError:
+            raise no_store(self.store) from None
+        return StoredMeta(info_of_stored(stored), stored.seq, stored.data, subject)
+
+    async def replace(
+        self, name: str, decide: Callable[[ObjectInfo | None], ObjectInfo]
+    ) -> tuple[ObjectInfo, ObjectInfo | None]:
+        """Store the info that `decide` makes from the current one; returns both.
+
+        `decide` may be called again, and its errors are raised. Raises ObjectStoreNotFoundError,
+        and what `publish` raises once it is not transient.
+        """
+        message_id = new_nuid()
+        retry = TransferRetry()
+        unsure: list[tuple[ObjectInfo, ObjectInfo | None]] = []
+        while True:
+            tried = False
+            try:
+                found = await self._look(name)
+                if unsure and found.data == to_stored(unsure[-1][0]):
+                    return unsure[-1]
+                new = decide(found.info)
+                tried = True
+                ack = await self.js.publish(
+                    found.subject,
+                    to_stored(new),
+                    headers=_ROLLUP,
+                    msg_id=message_id,
+                    expect_last_subject_seq=found.seq,
+                )
+            except WrongLastSequenceError:
+                retry.progress()  # another writer was first
+            except JetsparkError as error:
+                if tried:
+                    unsure.append((new, found.info))
+                await retry.wait(error)
+            else:
+                if ack.duplicate:
+                    # Stored by an earlier attempt. If there were several, it is unknown what it
+                    # replaced.
+                    return unsure[0] if len(unsure) == 1 else (new, None)
+                return new.replace(mtime=datetime.now(UTC)), found.info
+
+    async def remove_chunks(self, nuid: str) -> bool:
+        """Purge the chunks of an object that does not exist any more; False: some are left.
+
+        Errors are reported, not raised.
+        """
+        subject = chunk_subject(self.store, nuid)
+        retry = TransferRetry()
+        try:
+            while True:
+                try:
+                    await self.js.purge_stream(self.stream, filter=subject)
+                    return True
+                except StreamNotFoundError:
+                    return True
+                except JetsparkError as error:
+                    await retry.wait(error)
+        except JetsparkError as error:
+            self.js.client.report(error)
+            return False
+
+
+def no_store(name: str) -> ObjectStoreNotFoundError:
+    """The error for a store that does not exist."""
+    return ObjectStoreNotFoundError(
+        404, STREAM_NOT_FOUND, "object store not found", f'Object store "{name}" not found.'
+    )
+
+
+def object_not_found(store: str, name: str, why: str | None = None) -> ObjectNotFoundError:
+    """The error for an object that does not exist; `why`: where its link leads instead."""
+    what = f'Object "{name}" not found in store "{store}".'
+    if why is not None:
+        what = f'"{name}" in store "{store}" {why}.'
+    return ObjectNotFoundError(404, MESSAGE_NOT_FOUND, "object not found", what)
+
+
+# -------------------------------------------------------------------------------------------------
+# Links (ADR-20): names that lead to an object of this or another store, or to a whole store.
+
+
+_MOST_LINKS: Final = 8
+"""Links followed from one to the next; this client makes none that leads to a link."""
+
+
+def link_to(target: ObjectInfo) -> ObjectLink:
+    """A link to an object. Raises ConfigError for a target that is deleted or a link."""
+    if not isinstance(target, ObjectInfo):
+        raise ConfigError(f"target must be the info of an object, not {shown(target)}.")
+    if target.deleted:
+        raise ConfigError("A link cannot lead to a deleted object.")
+    if target.link is not None:
+        raise ConfigError("A link cannot lead to a link.")
+    return ObjectLink(bucket=target.bucket, name=target.name)
+
+
+def info_of_link(store: str, name: str, link: ObjectLink) -> ObjectInfo:
+    """What is stored for a new link. Raises ConfigError for one that leads to itself."""
+    if link.bucket == store and link.name in (None, "", name):
+        what = "the store that it is in" if not link.name else "itself"
+        raise ConfigError(f"Link {name!r} cannot lead to {what}.")
+    return ObjectInfo(name=name, bucket=store, nuid=new_nuid(), options=ObjectOptions(link=link))
+
+
+async def resolve(meta: MetaStore, name: str) -> tuple[MetaStore, ObjectInfo]:
+    """The object that a name or its link leads to, and its store. Raises ObjectNotFoundError."""
+    store, wanted = meta, name
+    for _ in range(_MOST_LINKS):
+        info = (await store.find(wanted)).info
+        if info is None or info.deleted:
+            if store is meta and wanted == name:
+                raise object_not_found(meta.store, name)
+            why = f'leads to "{wanted}" in store "{store.store}", which is not there'
+            raise object_not_found(meta.store, name, why)
+        if info.link is None:
+            return store, info
+        if not info.link.name:
+            raise object_not_found(
+                meta.store, name, f'leads to the whole store "{info.link.bucket}"'
+            )
+        store, wanted = MetaStore(meta.js, check_store(info.link.bucket)), info.link.name
+    raise object_not_found(meta.store, name, "leads from link to link")
+
+
+# -------------------------------------------------------------------------------------------------
+# Retrying the steps of a transfer while the server is away, until nothing gets on any more.
+
+
+WAIT: Final = 0.25
+"""Seconds between two attempts."""
+
+LONGEST: Final = 30.0
+"""Seconds without progress after which a transfer fails."""
+
+
+class TransferRetry:
+    """One for each transfer: `await retry.wait(error)` between two attempts."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def progress(self) -> None:
+        """An attempt has succeeded: restart the time."""
+        self._since = None
+
+    async def wait(self, error: JetsparkError) -> None:
+        """Raises the error when it is not transient, or LONGEST has passed without progress."""
+        now = asyncio.get_running_loop().time()
+        if self._since is None:
+            self._since = now
+        # A server without storage refuses at once: the caller should hear of it.
+        if not is_transient_for_client(error, but=FULL) or now - self._since > LONGEST:
+            raise error
+        await asyncio.sleep(WAIT)
+
+
+# -------------------------------------------------------------------------------------------------
+# The content of objects: read from bytes, files and iterables, written to files.
+#
+# Contract: files are read and written in threads, BLOCK bytes at a time. A given file object stays
+# open, at the position where reading or writing ended. A path is written under a temporary name
+# and renamed when it is complete, so that nobody finds half a file. Raises ConfigError for
+# anything that is not a source of bytes and for a path that cannot be opened, OSError while files
+# are read or written.
+
+
+BLOCK = 1024 * 1024
+
+Bytes: TypeAlias = Payload
+
+
+@runtime_checkable
+class Readable(Protocol):
+    """A binary file object, or one that is read like it, such as asyncio.StreamReader."""
+
+    def read(self, size: int, /) -> Any:
+        """Up to `size` bytes; none at the end."""
+
+
+class Writable(Protocol):
+    """A binary file object open for writing."""
+
+    def write(self, data: bytes, /) -> object:
+        """Write all bytes."""
+
+
+ObjectData: TypeAlias = Bytes | os.PathLike[str] | Readable | Iterable[Bytes] | AsyncIterable[Bytes]
+ObjectTarget: TypeAlias = str | os.PathLike[str] | Writable
+
+
+async def blocks(data: ObjectData) -> AsyncGenerator[bytes]:
+    """The bytes of any source. Raises BadPayloadError, and what reading the source raises."""
+    if isinstance(data, AsyncIterable) and not isinstance(data, Readable):
+        async for piece in data:
+            for block in pieces(piece):
+                yield block
+    elif isinstance(data, Readable) and inspect.iscoroutinefunction(data.read):
+        while piece := await data.read(BLOCK):
+            for block in pieces(piece):
+                yield block
+    else:
+        source = sync_blocks(data)
+        try:
+            while (ready := await in_thread(_next, source)) is not None:
+                yield ready
+        finally:
+            # After a cancellation a thread may still be reading; the generator ends with it.
+            with suppress(ValueError):
+                await in_thread(source.close)
+
+
+def _next(source: Iterator[bytes]) -> bytes | None:
+    return next(source, None)  # StopIteration cannot pass through a future
+
+
+def sync_blocks(data: Any) -> Generator[bytes]:
+    """`blocks` of a source that needs no event loop."""
+    if not isinstance(data, Readable) and has_buffer(data):
+        yield from pieces(data)
+    elif isinstance(data, os.PathLike):
+        with _opened(data) as file:
+            yield from sync_blocks(file)
+    elif isinstance(data, Readable):
+        while block := data.read(BLOCK):
+            yield from pieces(block)
+    else:
+        for piece in data:
+            yield from pieces(piece)
+
+
+def _opened(path: os.PathLike[str]) -> BinaryIO:
+    try:
+        return path_of("data", path).open("rb")
+    except OSError as error:
+        raise ConfigError(f"Cannot read {path}: {error.strerror or error}.") from error
+
+
+def check_data(data: object, *, awaitable: bool = True) -> None:
+    """Raises ConfigError for anything that is not a source of bytes."""
+    if isinstance(data, str):
+        raise ConfigError("Give a path as a pathlib.Path, and text as bytes: text.encode().")
+    if isinstance(data, Readable):
+        fits = awaitable or not inspect.iscoroutinefunction(data.read)
+    elif isinstance(data, AsyncIterable):
+        fits = awaitable
+    else:
+        fits = has_buffer(data) or (
+            isinstance(data, Iterable | os.PathLike) and not isinstance(data, Mapping)
+        )
+    if not fits:
+        raise ConfigError(f"{type(data).__name__} is not a source of bytes for an object.")
+
+
+def pieces(block: Bytes) -> Iterator[bytes]:
+    """Bytes as they are; other buffers copied piece by piece, as they may change meanwhile.
+
+    Raises BadPayloadError.
+    """
+    if type(block) is bytes:
+        yield block
+        return
+    if isinstance(block, str):
+        raise BadPayloadError(block, "open it in binary mode, or encode it")
+    with byte_view(block) as view:
+        for begin in range(0, len(view), BLOCK):
+            yield bytes(view[begin : begin + BLOCK])
+
+
+def check_writable(target: object) -> None:
+    """Raises ConfigError for anything that is neither a path nor a writable file."""
+    if not callable(getattr(target, "write", None)):
+        raise ConfigError(f"{type(target).__name__} is neither a path nor a writable file.")
+
+
+def write_all(file: Writable, lot: Iterable[bytes]) -> None:
+    """Write them one after the other."""
+    for chunk in lot:
+        file.write(chunk)
+
+
+class NewFile:
+    """A file that gets its name when it is complete: `keep` or `drop` it.
+
+    One that is there is replaced and keeps its mode; a symlink to it stays.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = path_of("target", path)
+        if not self._path.name or self._path.is_dir():
+            raise ConfigError(f"target must be the path of a file, not {str(path)!r}.")
+        try:
+            self._path = Path(os.path.realpath(self._path))
+            mode = self._path.stat().st_mode if self._path.exists() else None
+            if not (mode is None or stat.S_ISREG(mode)):  # replaced, a FIFO or device would be lost
+                raise ConfigError(
+                    f"{path} is no regular file: open it, and give the open file as target."
+                )
+            name = f"{beginning(self._path.name)}.{secrets.token_hex(4)}.part"
+            self._part = self._path.with_name(name)
+            opener = partial(os.open, mode=0o666 if mode is None else 0o600)
+            self._file = open(self._part, "xb", opener=opener)  # noqa: SIM115 - keep and drop
+            if mode is not None:
+                self._part.chmod(stat.S_IMODE(mode))
+        except OSError as error:
+            raise ConfigError(f"Cannot write {self._path}: {error.strerror or error}.") from error
+        self.write = self._file.write
+
+    def keep(self) -> None:
+        """Give it its name, replacing an existing file."""
+        self._file.close()
+        self._part.replace(self._path)
+
+    def drop(self) -> None:
+        """Remove it."""
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
 
 PULL_AHEAD = 8 * 1024 * 1024
 """Bytes of chunks buffered or requested ahead."""
@@ -187,3 +627,40 @@ class ObjectReader:
 
     def __repr__(self) -> str:
         return f"ObjectReader({self._info.bucket!r}, {self._info.name!r}, {self._size} bytes read)"
+
+
+# -------------------------------------------------------------------------------------------------
+# Watching a store: the infos of its objects, None once, then every change (ADR-20).
+#
+# Contract: that of `jetspark.jetstream.watching`. An info that cannot be read is reported
+# (log, last_error, error callback) and left out.
+
+
+class ObjectWatcher(Watching[ObjectInfo]):
+    """What `ObjectStore.watch` returns: iterate it."""
+
+    def __init__(self, meta: MetaStore, *, ignore_deletes: bool, updates_only: bool) -> None:
+        super().__init__(
+            meta.js,
+            meta.store,
+            meta.stream,
+            [all_infos(meta.store)],
+            updates_only=updates_only,
+        )
+        self._ignore_deletes = ignore_deletes
+
+    def _gone(self) -> JetsparkError:
+        return no_store(self._name)
+
+    def __aiter__(self) -> AsyncIterator[ObjectInfo | None]:
+        return self._loop()
+
+    def _entries(self, frames: Iterable[MessageFrame]) -> None:
+        for frame, _, time_ns, _ in self._fresh(frames):
+            try:
+                info = info_of(frame.payload, ns_to_datetime(time_ns))
+            except JetStreamError as error:
+                self._js.client.report(error)
+                continue
+            if not (info.deleted and self._ignore_deletes):
+                self._ready.append(info)

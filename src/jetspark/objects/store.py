@@ -13,37 +13,56 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar, Unpack
 
 from jetspark.arguments import check_whole, checked
-from jetspark.client.background import in_thread
+from jetspark.client.callbacks import in_thread
+from jetspark.client.listing import Listing
 from jetspark.errors import (
     ConfigError,
+    NameInUseError,
     ObjectDamagedError,
     ObjectExistsError,
     ObjectNotFoundError,
     StreamNotFoundError,
     shown,
 )
+from jetspark.jetstream.backing import STREAM_FIELDS, takes_in
 from jetspark.jetstream.context import JetStreamContext
-from jetspark.jetstream.listing import Listing
-from jetspark.objects.content import (
+from jetspark.jetstream.streams import known_as
+from jetspark.objects.info import (
+    STREAM_PREFIX,
+    ObjectInfo,
+    ObjectLink,
+    ObjectOptions,
+    ObjectStoreConfig,
+    ObjectStoreOptions,
+    ObjectStoreStatus,
+    check_store,
+    info_subject,
+    new_nuid,
+    new_store,
+    store_config,
+    stream_options,
+)
+from jetspark.objects.reader import (
+    MetaStore,
     NewFile,
     ObjectData,
+    ObjectReader,
     ObjectTarget,
+    ObjectWatcher,
     Writable,
     blocks,
     check_data,
+    info_of_link,
+    link_to,
+    no_store,
+    object_not_found,
+    resolve,
     write_all,
 )
-from jetspark.objects.info import ObjectInfo, ObjectLink, ObjectOptions, ObjectStoreStatus
-from jetspark.objects.links import info_of_link, link_to, resolve
-from jetspark.objects.meta import MetaStore, no_store, object_not_found
-from jetspark.objects.names import check_store, info_subject, new_nuid
-from jetspark.objects.orphans import ORPHAN_AGE, purge_orphans
-from jetspark.objects.reader import ObjectReader
-from jetspark.objects.watch import ObjectWatcher
-from jetspark.objects.writer import ObjectWriter
+from jetspark.objects.writer import ORPHAN_AGE, ObjectWriter, purge_orphans
 from jetspark.timestamps import Seconds
 
 CHUNK_SIZE: Final = 128 * 1024
@@ -380,3 +399,102 @@ async def _save(path: str | os.PathLike[str], reader: ObjectReader) -> ObjectInf
         await in_thread(file.drop)
         raise
     return reader.info
+
+
+# -------------------------------------------------------------------------------------------------
+# Object stores: create, change, bind, delete, list (ADR-20).
+#
+# Contract: options are the fields of ObjectStoreConfig, given as one, as keyword arguments, or as
+# both, where keyword arguments win. Names and options are checked before anything is sent.
+
+
+@checked
+class ObjectStoreCalls:
+    """The calls of JetStream for object stores."""
+
+    @property
+    def _js(self) -> JetStreamContext:
+        """What stores are built on."""
+        raise NotImplementedError
+
+    async def create_object_store(
+        self,
+        name: str,
+        config: ObjectStoreConfig | None = None,
+        /,
+        **options: Unpack[ObjectStoreOptions],
+    ) -> ObjectStore:
+        """Create an object store, or bind to it when it exists with the same configuration.
+
+        Options are the fields of ObjectStoreConfig. Raises NameInUseError when it exists with
+        another configuration, ConfigError, UnsupportedByServerError, and as every API call (see
+        `JetStream`).
+        """
+        wanted = store_config(config, options)
+        stream = STREAM_PREFIX + check_store(name)
+        try:
+            await self._js.create_stream(name=stream, **new_store(name, wanted))
+        except NameInUseError as error:
+            raise known_as(error, f'Object store "{name}"', STREAM_FIELDS) from None
+        return ObjectStore(self._js, name)
+
+    async def update_object_store(
+        self,
+        name: str,
+        config: ObjectStoreConfig | None = None,
+        /,
+        **options: Unpack[ObjectStoreOptions],
+    ) -> ObjectStore:
+        """Change an object store; options not given keep their values.
+
+        Raises ObjectStoreNotFoundError, ConfigError, UnsupportedByServerError, and as every API
+        call (see `JetStream`).
+        """
+        wanted = store_config(config, options)
+        try:
+            stream = await self._store_stream(name)
+            await self._js.update_stream(name=stream, **stream_options(wanted))
+        except StreamNotFoundError:
+            raise no_store(name) from None
+        return ObjectStore(self._js, name)
+
+    async def object_store(self, name: str) -> ObjectStore:
+        """Bind to an existing object store.
+
+        Raises ObjectStoreNotFoundError, and as every API call (see `JetStream`).
+        """
+        await self._store_stream(name)
+        return ObjectStore(self._js, name)
+
+    async def delete_object_store(self, name: str) -> None:
+        """Delete an object store and its objects. Raises as `object_store`."""
+        try:
+            await self._js.delete_stream(await self._store_stream(name))
+        except StreamNotFoundError:
+            raise no_store(name) from None
+
+    async def _store_stream(self, name: str) -> str:
+        """Its stream. Raises ObjectStoreNotFoundError, also for a stream that is none."""
+        stream = STREAM_PREFIX + check_store(name)
+        with suppress(StreamNotFoundError):
+            if takes_in((await self._js.stream_info(stream)).config, f"$O.{name}.M.>"):
+                return stream
+        raise no_store(name)
+
+    def object_store_names(self) -> Listing[str]:
+        """The names of all object stores. Iterating raises as every API call (see `JetStream`)."""
+        return Listing(self._object_store_names)
+
+    async def _object_store_names(self) -> AsyncIterator[str]:
+        async for name in self._js.stream_names("$O.*.>"):
+            if name.startswith(STREAM_PREFIX):
+                yield name.removeprefix(STREAM_PREFIX)
+
+    def object_stores(self) -> Listing[ObjectStoreStatus]:
+        """The statuses of all stores. Iterating raises as every API call (see `JetStream`)."""
+        return Listing(self._object_stores)
+
+    async def _object_stores(self) -> AsyncIterator[ObjectStoreStatus]:
+        async for info in self._js.streams("$O.*.>"):
+            if info.name.startswith(STREAM_PREFIX):
+                yield ObjectStoreStatus(info)

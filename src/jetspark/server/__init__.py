@@ -12,7 +12,6 @@ Importing this package starts nothing and looks for nothing.
 """
 
 from jetspark.server.binary import find_server, server_version
-from jetspark.server.nats_server import NatsServer
-from jetspark.server.ports import free_port
+from jetspark.server.nats_server import NatsServer, free_port
 
 __all__ = ["NatsServer", "find_server", "free_port", "server_version"]

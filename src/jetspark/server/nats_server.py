@@ -9,28 +9,416 @@ milliseconds, and may be called from any thread, from one at a time.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import errno
 import os
+import re
 import secrets
 import shutil
 import signal
+import socket
+import subprocess
+import sys
 import tempfile
+import threading
+import time
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from jetspark.arguments import checked_but
-from jetspark.errors import ConfigError, EmbeddedServerError
-from jetspark.server import readiness
+from jetspark.errors import ConfigError, DocumentError, EmbeddedServerError
 from jetspark.server.binary import find_server
-from jetspark.server.ports import free_port
-from jetspark.server.process import ChildProcess
-from jetspark.server.store_lock import store_lock
+from jetspark.wire.documents import decode_document, decode_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
     from typing import Self
+
+# -------------------------------------------------------------------------------------------------
+# Free ports, and the ports that a running server has opened.
+
+
+# Below the ephemeral ports of outgoing connections (from 32768 on Linux, 49152 elsewhere). Any
+# client may take one of those while a server restarts, and a client that keeps connecting to one on
+# the loopback interface can even connect to itself.
+_RANGE = range(20_000, 32_000)
+_ATTEMPTS = 200
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A TCP port at `host` that is free at this moment.
+
+    Raises:
+        EmbeddedServerError: `host` is not an address of this machine, or no port is free.
+    """
+    try:
+        family = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
+        for _ in range(_ATTEMPTS):
+            port = secrets.choice(_RANGE)
+            if _is_free(host, port, family):
+                return port
+    except OSError as error:
+        raise EmbeddedServerError(f"Cannot listen on {host!r}: {error.strerror}.") from error
+    raise EmbeddedServerError(f"No free port found on {host!r}.")
+
+
+def _is_free(host: str, port: int, family: int) -> bool:
+    # Without SO_REUSEADDR: a port that is bound, but not listened on yet, is not free.
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False
+            raise
+    return True
+
+
+class _Ports(msgspec.Struct):
+    nats: list[str] = []
+
+
+def read_ports_file(folder: Path) -> list[str] | None:
+    """The client URLs in a server's ports file in `folder`; None while there is none."""
+    for file in folder.glob("*.ports"):
+        try:
+            urls = decode_json(file.read_bytes(), _Ports, "ports file").nats
+        except (OSError, DocumentError):
+            return None  # still being written
+        return urls or None
+    return None
+
+
+def best_url(urls: list[str]) -> str:
+    """The loopback URL if there is one, else the first."""
+    for url in urls:
+        if urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost"):
+            return url
+    return urls[0]
+
+
+# -------------------------------------------------------------------------------------------------
+# One child process that cannot outlive this one.
+#
+# Each child has a daemon thread that forks it and then waits for its end. That makes Linux's
+# parent-death signal reliable: the kernel sends it when the *thread* that forked ends, and this
+# one ends with the child or with the whole process, never before.
+#
+# - Linux: the child requests SIGKILL at the death of its parent, so even a SIGKILL of this process
+#   leaves no child behind. Elsewhere only an orderly exit of this process ends the child
+#   (`atexit`,
+#   in `nats_server`).
+# - The child has a session of its own: Ctrl-C in the terminal reaches this process only, which
+#   then stops the child itself.
+
+
+# Runs in a new interpreter that then executes the program (same process id), and not as a
+# preexec_fn, which may deadlock in a process with threads. The parent may have died before prctl
+# took effect, so getppid is checked. 1 is PR_SET_PDEATHSIG.
+_BECOME = """
+import os, signal, sys
+try:
+    import ctypes
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
+except (ImportError, AttributeError, OSError):
+    pass
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class ChildProcess:
+    """A program whose standard output and error are appended to the file `output`.
+
+    `inherited`: a file descriptor that it shares, and keeps.
+
+    Any thread may use it; it runs once.
+    """
+
+    def __init__(
+        self, arguments: Sequence[str | Path], output: Path, inherited: int | None = None
+    ) -> None:
+        self._arguments = [str(argument) for argument in arguments]
+        self._output = output
+        self._inherited = () if inherited is None else (inherited,)
+        self._owner = os.getpid()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._failure: BaseException | None = None
+        self._started = threading.Event()
+        self._exited = threading.Event()
+
+    def start(self) -> None:
+        """Runs the program; returns when it has a process id.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        threading.Thread(
+            target=self._keep, name=f"keeper of {self._arguments[0]}", daemon=True
+        ).start()
+        try:
+            self._started.wait()
+        except BaseException:  # Ctrl-C at this moment: the program must not be left behind
+            self._started.wait()
+            self.kill()
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    def _keep(self) -> None:
+        try:
+            with self._output.open("ab") as output:
+                self._process = subprocess.Popen(  # noqa: S603 - the binary the user chose
+                    _tied_to_parent(self._arguments),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=self._inherited,
+                )
+        except BaseException as error:  # raised by the thread that waits in __init__
+            self._failure = error
+            self._exited.set()
+        finally:
+            self._started.set()
+        if self._process is not None:
+            self._process.wait()
+            self._exited.set()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None  # noqa: S101
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """True while the process runs. In a fork of the process that started it: False."""
+        started = self._started.is_set() and not self._exited.is_set()
+        return started and os.getpid() == self._owner
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """The exit code, negative for a signal; None when it still runs after `timeout` seconds."""
+        if not self._exited.wait(timeout) or self._process is None:
+            return None
+        return self._process.returncode
+
+    def signal(self, number: int) -> None:
+        """Sends a signal; does nothing when the process has ended."""
+        if self._process is not None and self.running:
+            self._process.send_signal(number)
+
+    def pause(self) -> None:
+        """Suspends the process (SIGSTOP); returns when all its threads are stopped."""
+        self.signal(signal.SIGSTOP)
+        if hasattr(os, "waitid") and self.running:
+            try:
+                # WNOWAIT leaves the state to be seen again, so pausing twice does not hang.
+                os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+            except ChildProcessError:
+                pass  # it has just ended
+
+    def kill(self) -> None:
+        """Ends the process at once (SIGKILL) and waits until it is gone."""
+        if self._process is not None and self.running:
+            self._process.kill()
+            self._exited.wait()
+
+
+def _tied_to_parent(arguments: list[str]) -> list[str]:
+    if sys.platform != "linux" or not sys.executable:
+        return arguments
+    return [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *arguments]
+
+
+# -------------------------------------------------------------------------------------------------
+# Waits until a starting nats-server is ready, or finds out why it did not start.
+
+
+_LOOK_EVERY = (
+    0.003  # seconds between two checks of the ports file; the exit of the child ends the wait
+)
+_INFO_TIMEOUT = 0.5  # seconds
+_MAX_INFO = 1 << 20  # bytes
+
+ADDRESS_IN_USE = "address already in use"
+_LISTEN_ERROR = re.compile(r"listen tcp (?P<address>\S+): bind: (?P<why>[^\"\n]+)")
+_LOG_PREFIX = re.compile(r"^\[\d+\] \S+ \S+ \[(?P<level>\w+)\] ")
+
+
+def wait_until_ready(
+    child: ChildProcess, ports_folder: Path, log: Path, *, jetstream: bool, timeout: float
+) -> str:
+    """Returns the client URL when the server accepts clients (and JetStream is ready, if wanted).
+
+    The server writes its ports file after it has opened its listeners; its INFO line then shows
+    that it answers, and whether JetStream is enabled.
+
+    Raises:
+        EmbeddedServerError: the server ended, or is not ready after `timeout` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if child.wait(_LOOK_EVERY) is not None:
+            raise EmbeddedServerError(f"nats-server did not start: {failure_reason(log)}.")
+        urls = read_ports_file(ports_folder)
+        if urls and _answers(best_url(urls), log, jetstream=jetstream):
+            return best_url(urls)
+    raise EmbeddedServerError(
+        f"nats-server was not ready after {timeout:g} s; its log ends with: {failure_reason(log)}."
+    )
+
+
+def _answers(url: str, log: Path, *, jetstream: bool) -> bool:
+    parts = urlsplit(url)
+    assert parts.hostname is not None  # noqa: S101 - the server writes host and port
+    assert parts.port is not None  # noqa: S101
+    try:
+        info = read_info(parts.hostname, parts.port)
+    except TimeoutError:
+        # A server with `handshake_first` sends nothing before the TLS client hello.
+        return parts.scheme == "tls" and "Server is ready" in read_log(log)
+    except (OSError, DocumentError):
+        return False
+    return not jetstream or info.get("jetstream") is True
+
+
+def read_info(host: str, port: int) -> dict[str, object]:
+    """The INFO document that a server sends to a new client.
+
+    Raises:
+        OSError: no connection, or no INFO within half a second (TimeoutError).
+        DocumentError: the peer is not a NATS server.
+    """
+    received = b""
+    with socket.create_connection((host, port), timeout=_INFO_TIMEOUT) as link:
+        while b"\r\n" not in received and len(received) < _MAX_INFO:
+            if not (chunk := link.recv(65536)):
+                break
+            received += chunk
+    verb, _, document = received.partition(b"\r\n")[0].partition(b" ")
+    if verb != b"INFO":
+        raise DocumentError("INFO", "it is not of a NATS server")
+    return decode_document(document, "INFO")
+
+
+def read_log(log: Path) -> str:
+    """The text of the log file; empty when there is none."""
+    try:
+        return log.read_text("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def failure_reason(log: Path) -> str:
+    """The server's reason for its end, without time stamps and without a full stop."""
+    lines = [line for line in read_log(log).splitlines() if line.strip()]
+    line = next((found for found in map(_complaint, lines) if found), None)
+    if line is None:
+        line = _LOG_PREFIX.sub("", lines[-1]) if lines else "it said nothing"
+    if listen := _LISTEN_ERROR.search(line):
+        line = f"{listen['address']}: {listen['why']}"
+    return " ".join(line.split()).rstrip(".")
+
+
+def _complaint(line: str) -> str | None:
+    # Fatal errors are log lines; errors in the configuration or the arguments are plain text.
+    if prefix := _LOG_PREFIX.match(line):
+        return line[prefix.end() :] if prefix["level"] == "FTL" else None
+    for start in ("nats-server: ", "flag provided", "invalid value"):
+        if line.startswith(start):
+            return line.removeprefix("nats-server: ")
+    return None
+
+
+# -------------------------------------------------------------------------------------------------
+# One nats-server for one store.
+#
+# A nats-server does not notice that another one uses its store, and both then lose messages that
+# they have acknowledged. Contract: the lock is on a file in the folder, and held by the
+# nats-server process itself, which inherits it. So it is free exactly when that process has ended,
+# however it ended and whatever became of the process that started it. The file stays and says who
+# had it last.
+#
+# Not on Windows, nor on file systems without locks. A server that something else has started is
+# not noticed.
+
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+LOCK_FILE: Final = "jetspark-server.lock"
+
+_WAIT: Final = 1.0  # seconds for a server that is just ending
+_LOCK_EVERY: Final = 0.02
+
+
+class StoreLock:
+    """The lock of a store while its server starts."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self.descriptor = descriptor
+        """For the child process to inherit; None where there are no locks."""
+
+    def note(self, pid: int, url: str) -> None:
+        """Write who has it."""
+        if self.descriptor is not None:
+            with contextlib.suppress(OSError):  # as on a full disk
+                os.ftruncate(self.descriptor, 0)
+                os.pwrite(self.descriptor, f"pid {pid}, {url}\n".encode(), 0)
+
+
+@contextlib.contextmanager
+def store_lock(store: Path | None) -> Iterator[StoreLock]:
+    """Take the lock of a store; None: of no store. A child that inherits it keeps it.
+
+    Raises EmbeddedServerError when a server has it.
+    """
+    descriptor = None if store is None or fcntl is None else _opened(store)
+    try:
+        if store is not None and descriptor is not None:
+            _take(store, descriptor)
+        yield StoreLock(descriptor)
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _opened(store: Path) -> int | None:
+    try:
+        store.mkdir(parents=True, exist_ok=True)
+        return os.open(store / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError:
+        return None  # the server says what is wrong with the folder
+
+
+def _take(store: Path, descriptor: int) -> None:
+    deadline = time.monotonic() + _WAIT
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                holder = os.pread(descriptor, 1024, 0).decode("utf-8", "replace").strip()
+                raise EmbeddedServerError(
+                    f"{store} is in use by another nats-server ({holder or 'which is starting'}): "
+                    "stop that one, or choose another folder."
+                ) from None
+            time.sleep(_LOCK_EVERY)
+        except OSError:
+            return  # a file system without locks
+        else:
+            os.ftruncate(descriptor, 0)
+            return
+
 
 LOOPBACK = "127.0.0.1"
 _PORT_ATTEMPTS = 10
@@ -116,7 +504,7 @@ class NatsServer:
                 return self
             except EmbeddedServerError as error:
                 # Another process took the free port before the server did.
-                if attempt == attempts or readiness.ADDRESS_IN_USE not in str(error):
+                if attempt == attempts or ADDRESS_IN_USE not in str(error):
                     raise
         raise AssertionError("unreachable")
 
@@ -126,7 +514,7 @@ class NatsServer:
             child = ChildProcess(self._arguments(binary, port), self.log_file, lock.descriptor)
             try:
                 child.start()
-                self._url = readiness.wait_until_ready(
+                self._url = wait_until_ready(
                     child,
                     home / "ports",
                     self.log_file,
@@ -288,12 +676,12 @@ class NatsServer:
     @property
     def log(self) -> str:
         """The text of `log_file`; empty before the first start and after `close`."""
-        return "" if self._home is None else readiness.read_log(self.log_file)
+        return "" if self._home is None else read_log(self.log_file)
 
     @property
     def last_words(self) -> str:
         """Why the server ended: the fatal line of its log, or the last one."""
-        return readiness.failure_reason(self.log_file)
+        return failure_reason(self.log_file)
 
     def _running_child(self) -> ChildProcess:
         if self._child is None or not self._child.running:

@@ -3,22 +3,20 @@
 `Client.add_service` starts one, `Client.services` finds and calls those of others.
 """
 
+from jetspark.client.listing import Listing
 from jetspark.errors import ServiceError
-from jetspark.jetstream.listing import Listing
-from jetspark.services.calls import ServiceCalls
-from jetspark.services.discovery import Services
-from jetspark.services.documents import (
+from jetspark.services.discovery import ServiceLatency, Services
+from jetspark.services.endpoint import Request
+from jetspark.services.protocol import (
     EndpointInfo,
     EndpointStats,
     ServiceInfo,
     ServicePing,
     ServiceStats,
+    error_headers,
+    service_error,
 )
-from jetspark.services.endpoint_calls import Group
-from jetspark.services.latency import ServiceLatency
-from jetspark.services.protocol import error_headers, service_error
-from jetspark.services.request import Request
-from jetspark.services.service import Service
+from jetspark.services.service import Group, Service, ServiceCalls
 
 __all__ = [
     "EndpointInfo",

@@ -7,24 +7,26 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from jetspark.arguments import check_whole, checked_but
-from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client, request_and_read
+from jetspark.client.listing import Listing
 from jetspark.client.messages import Message, MessageView
-from jetspark.client.read_reply import request_and_read
-from jetspark.errors import JetsparkError, NoRespondersError, RequestTimeoutError
-from jetspark.jetstream.events.events import EventCallback, Events
-from jetspark.jetstream.listing import Listing
+from jetspark.documents.document import Moment, Span, from_wire
+from jetspark.documents.events import Caller, Event
+from jetspark.errors import JetsparkError, JetStreamError, NoRespondersError, RequestTimeoutError
+from jetspark.jetstream.events import EventCallback, Events
 from jetspark.payloads import Payload
-from jetspark.services.documents import ServiceInfo, ServicePing, ServiceStats
-from jetspark.services.latency import parse_latency
 from jetspark.services.protocol import (
     VERB_OF,
+    ServiceInfo,
+    ServicePing,
+    ServiceStats,
     decode_answer,
     service_error,
     verb_subject,
 )
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import Seconds
-from jetspark.wire.documents import decode_json, encode_document
+from jetspark.wire.documents import decode_document, decode_json, encode_document
 from jetspark.wire.headers import HeadersLike
 
 TIMEOUT: Final = 2.0
@@ -201,3 +203,44 @@ def json_payload(value: Any) -> bytes:
 def json_answer(subject: str, reply: MessageView, type: Any) -> Any:
     """The JSON of an answer as a type. Raises DocumentError."""
     return decode_json(reply.data, type, f"answer from {subject!r}")
+
+
+# -------------------------------------------------------------------------------------------------
+# How long the requests of an exported service took, as the server measures it (ADR-3). Pure.
+#
+# A server measures a sample of the requests that come through an account's export with `latency`,
+# and publishes each measurement in that account, on the subject that the export names.
+
+
+LATENCY_TYPE: Final = "io.nats.server.metric.v1.service_latency"
+
+
+class ServiceLatency(Event, frozen=True, kw_only=True):
+    """One request to a service of the account, measured."""
+
+    status: int
+    """200; 400: it was no request, 408: not answered in time, 503: the service is not there."""
+    description: str | None = None
+    """What was wrong, if the status is not 200."""
+    requestor: Caller | None = None
+    """The requester; its `rtt` only, unless its account shares more (`share` of the import)."""
+    responder: Caller | None = None
+    """The client that answered."""
+    header: dict[str, list[str]] | None = None
+    """The headers for whose sake it was measured, with sampling by headers."""
+    start: Moment | None = None
+    """When the requester sent it, by the server's clock and the round-trip time."""
+    service: Span | None = None
+    """In the service."""
+    system: Span | None = None
+    """In servers and between them."""
+    total: Span | None = None
+    """From the requester and back."""
+
+
+def parse_latency(data: bytes) -> ServiceLatency:
+    """The measurement in a payload. Raises JetStreamError when it is none."""
+    raw = decode_document(data, "event")
+    if (said := raw.get("type")) != LATENCY_TYPE:
+        raise JetStreamError(f"The event is no service latency, but of type {said!r}.")
+    return from_wire(ServiceLatency, raw)

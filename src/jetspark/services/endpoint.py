@@ -16,22 +16,240 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sized
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
+from jetspark.client.callbacks import background
 from jetspark.client.client import PENDING_BYTES_LIMIT, Client
-from jetspark.errors import ConfigError, JetsparkError, ServiceError, shown, user_error
-from jetspark.jetstream.documents.document import Span
-from jetspark.jetstream.exact_times import Duration
-from jetspark.services.documents import EndpointInfo, EndpointStats
-from jetspark.services.protocol import one_line
-from jetspark.services.request import Answering, Request
-from jetspark.services.tally import Tally
-from jetspark.services.workers import Workers
+from jetspark.client.messages import MessageView
+from jetspark.client.publishing import Publishing
+from jetspark.documents.document import Duration, Span
+from jetspark.errors import (
+    ConfigError,
+    DocumentError,
+    JetsparkError,
+    ServiceError,
+    shown,
+    user_error,
+)
+from jetspark.payloads import Payload, payload_bytes
+from jetspark.services.protocol import EndpointInfo, EndpointStats, Tally, error_headers, one_line
+from jetspark.wire.documents import decode_json, encode_document
 from jetspark.wire.events import MessageFrame
+from jetspark.wire.headers import HeadersLike
+
+# -------------------------------------------------------------------------------------------------
+# A request to a service, and its answers.
+#
+# Contract: making one costs two references, as for every message. A handler may answer at any
+# time, also after it has returned, and several times: a requester that gathers many replies gets
+# them all, another one the first.
+
+
+T = TypeVar("T")
+
+
+class Answering:
+    """How the requests of an endpoint are answered, and where errors are counted."""
+
+    __slots__ = ("publishing", "report", "tally")
+
+    def __init__(
+        self, publishing: Publishing, report: Callable[[JetsparkError], None], tally: Tally
+    ) -> None:
+        self.publishing = publishing
+        self.report = report
+        self.tally = tally
+
+    async def room(self) -> None:
+        """Return when the connection takes more."""
+        if self.publishing.outbox.crowded:
+            await self.publishing.outbox.wait()
+
+    def send(self, reply: bytes | None, payload: Payload, headers: HeadersLike | None) -> None:
+        """One answer. Raises ConfigError when none is asked for, and as `Publishing.send`."""
+        if reply is None:
+            raise _no_reply()
+        self.publishing.answer(reply, payload, headers)
+
+    def send_error(
+        self,
+        reply: bytes | None,
+        code: int,
+        description: str,
+        payload: Payload = b"",
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """One answer that is an error, counted whether or not it can be sent. Raises as `send`,
+        and ConfigError for a code that is none, which does not count."""
+        all_headers = error_headers(code, description, headers)
+        try:
+            self.send(reply, payload, all_headers)
+        finally:
+            self.tally.failed(f"{code}:{one_line(description)}")
+
+
+class RequestView(MessageView):
+    """What a request says: its payload `data`, its `subject`, its `headers`, and JSON."""
+
+    __slots__ = ()
+
+    @overload
+    def json(self) -> Any: ...
+    @overload
+    def json(self, type: type[T]) -> T: ...
+    def json(self, type: Any = Any) -> Any:
+        """The payload as JSON, of this type: a msgspec.Struct, a dataclass, list[int] and so on.
+
+        Raises ServiceError with code 400, which is the answer if the handler lets it pass.
+        """
+        try:
+            return decode_json(self.data, type, "request")
+        except DocumentError as error:
+            raise ServiceError(400, f"The request cannot be read: {error.why}") from None
+
+
+class Request(RequestView):
+    """One request to an endpoint of a service.
+
+    Every answer raises ConfigError when the requester asks for none, ConnectionClosedError,
+    OutboundBufferError during an outage, MaxPayloadError, BadPayloadError, BadHeaderError.
+    """
+
+    __slots__ = ()
+
+    _client: Answering
+
+    async def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
+        """Send an answer; waits while the link accepts no more (see `Request`)."""
+        publishing = self._client.publishing
+        if publishing.outbox.crowded:
+            payload = payload_bytes(payload)  # a copy: the caller may change it meanwhile
+            await publishing.outbox.wait()
+        if (reply := self._frame.reply) is None:
+            raise _no_reply()
+        publishing.answer(reply, payload, headers)
+
+    async def respond_json(self, value: Any, headers: HeadersLike | None = None) -> None:
+        """Answer with the JSON of anything that msgspec can encode (see `Request`).
+
+        Raises ConfigError for what it cannot, such as infinity.
+        """
+        await self.respond(encode_document(value), headers)
+
+    async def respond_error(
+        self,
+        code: int,
+        description: str,
+        payload: Payload = b"",
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """Answer with an error, which is counted (see `Request`).
+
+        `description`: one line for people; `payload` and `headers` may say more to programs.
+        Raising ServiceError in a handler does the same.
+        """
+        await self._client.room()
+        self._client.send_error(self._frame.reply, code, description, payload, headers)
+
+    def respond_nowait(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
+        """`respond` with this turn of the event loop: for handlers that are plain functions."""
+        self._client.send(self._frame.reply, payload, headers)
+
+
+def _no_reply() -> ConfigError:
+    return ConfigError("The request asks for no answer: it has no reply subject.")
+
+
+# -------------------------------------------------------------------------------------------------
+# Tasks that work off a queue: as many as have something to do, up to a limit, and no task for each
+# item.
+#
+# Contract: `call` when there may be something in the queue. One worker more then looks, unless one
+# was called that has not looked yet. A worker looks again when it has nothing more to do, and
+# waits to be called. One that was cancelled from outside, or by what it worked on, is replaced.
+
+
+class Workers:
+    """`work` takes from `queue` until it is empty. `name`: of the tasks."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        queue: Sized,
+        work: Callable[[], Coroutine[Any, Any, None]],
+        limit: int,
+        name: str,
+        on_error: Callable[[JetsparkError], None],
+    ) -> None:
+        self._loop = loop
+        self._queue = queue
+        self._work = work
+        self._limit = limit
+        self._name = name
+        self._on_error = on_error
+        self._idle: list[asyncio.Future[None]] = []
+        self._ended = False
+        self._cancelled = False
+        self.called = False
+        """Whether a worker was called that has not looked yet."""
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def call(self) -> None:
+        """There may be something to do."""
+        if self.called:
+            return
+        while self._idle:
+            waiting = self._idle.pop()
+            if not waiting.done():
+                waiting.set_result(None)
+                self.called = True
+                return
+        if len(self.tasks) < self._limit:
+            self.called = True
+            task = background(self._run(), self._name, self._on_error, name=self._name)
+            self.tasks.add(task)
+            task.add_done_callback(self._done)
+
+    async def _run(self) -> None:
+        while True:
+            self.called = False
+            await self._work()
+            if self._queue:
+                continue  # it came when a thread had seen the queue empty and was on its way back
+            if self._ended:
+                return
+            waiting = self._loop.create_future()
+            self._idle.append(waiting)
+            await waiting
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self.tasks.discard(task)
+        if not self._cancelled:
+            self.called = False  # perhaps it was this one, cancelled before it could look
+            if self._queue:
+                self.call()
+
+    def end(self) -> None:
+        """Each ends when it finds nothing more to do."""
+        self._ended = True
+        for waiting in self._idle:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._idle.clear()
+
+    def cancel(self) -> set[asyncio.Task[None]]:
+        """End them now, but for the calling task; returns those that were cancelled."""
+        self.end()
+        self._cancelled = True
+        cancelled = self.tasks - {asyncio.current_task()}
+        for task in cancelled:
+            task.cancel()
+        return cancelled
+
 
 MAX_PENDING: Final = 65_536
 

@@ -8,18 +8,176 @@ nanoseconds.
 
 from __future__ import annotations
 
+import re
 import secrets
 import string
+import threading
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from jetspark.arguments import check_whole
-from jetspark.errors import ConfigError, DocumentError, JetsparkError, ServiceError
-from jetspark.jetstream.documents.document import Document, from_wire, to_wire
-from jetspark.services.documents import ServiceInfo, ServicePing, ServiceStats
-from jetspark.services.rules import check_service_name
+from jetspark.documents.document import Document, Moment, Span, from_wire, to_wire
+from jetspark.errors import (
+    BadNameError,
+    ConfigError,
+    DocumentError,
+    JetsparkError,
+    ServiceError,
+    shown,
+)
+from jetspark.subjects import check_queue, check_subscribe_subject
 from jetspark.wire.documents import decode_document, encode_document
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.service_api import DEFAULT_PREFIX, Verb, verb_subjects
+
+# -------------------------------------------------------------------------------------------------
+# What the parts of a service may be called (ADR-32). Pure.
+#
+# Every rule raises ConfigError with one sentence, before anything is sent.
+
+
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
+# Semantic versions 2.0.0: identifiers that are numbers have no leading zeros.
+_NUMBER = r"(?:0|[1-9][0-9]*)"
+_PRE_RELEASE = rf"(?:{_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+_VERSION = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}"
+    rf"(?:-{_PRE_RELEASE}(?:\.{_PRE_RELEASE})*)?"
+    r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
+)
+_RESERVED: Final = "_nats"
+
+
+def check_service_name(kind: str, name: str) -> str:
+    """The name of a service or an endpoint, or BadNameError. `kind` is for the message."""
+    if not isinstance(name, str):
+        raise BadNameError(kind, name, f"it is a str, not {type(name).__name__}")
+    if not _NAME.fullmatch(name):
+        raise BadNameError(kind, name, "letters, digits, - and _ make a name, at least one of them")
+    return name
+
+
+def check_version(version: str) -> str:
+    """The version, or ConfigError unless it is a semantic one."""
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        raise ConfigError(
+            f'version is a semantic version such as "1.2.0" or "2.0.0-rc.1", not {shown(version)}.'
+        )
+    return version
+
+
+def checked_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """A copy, which nobody changes any more. Raises ConfigError for a key that ADR-33 refuses."""
+    for key in metadata or ():
+        if not key:
+            raise ConfigError("A key of the metadata is empty.")
+        if key.startswith(_RESERVED):
+            raise ConfigError(
+                f'The key {shown(key)} of the metadata begins with "{_RESERVED}", '
+                "which is reserved for the server."
+            )
+    return dict(metadata or {})
+
+
+def check_queue_group(queue_group: str) -> str:
+    """The name of a queue group, or BadQueueError; "" stands for none."""
+    check_queue(queue_group)
+    return queue_group
+
+
+def joined(prefix: str, subject: str) -> str:
+    """A group's prefix, which may be empty, and what comes after it."""
+    return f"{prefix}.{subject}" if prefix and subject else prefix or subject
+
+
+def check_group(prefix: str, name: str) -> str:
+    """The prefix of the group `name` in the group `prefix`. Raises BadSubjectError, ConfigError."""
+    if name:
+        check_subscribe_subject(name)
+        if ">" in name.split("."):
+            raise ConfigError(f"The group {shown(name)} is a prefix, so it cannot contain '>'.")
+    return joined(prefix, name)
+
+
+def check_endpoint_subject(prefix: str, subject: str) -> str:
+    """The whole subject of an endpoint in the group `prefix`. Raises BadSubjectError."""
+    check_subscribe_subject(subject)
+    return joined(prefix, subject)
+
+
+# -------------------------------------------------------------------------------------------------
+# What services say of themselves: the answers to PING, INFO and STATS (ADR-32). Pure.
+#
+# Field names are those of the wire; fields that this version does not know are in `extra`.
+
+
+class ServicePing(Document, frozen=True, kw_only=True):
+    """One instance of a service."""
+
+    name: str
+    """Of the service, shared by its instances."""
+    id: str
+    """Of this instance."""
+    version: str
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    type: str = ""
+    rtt: Span | None = None
+    """How long this answer to a ping took, measured here. It is not on the wire."""
+
+
+class EndpointInfo(Document, frozen=True, kw_only=True):
+    """An endpoint of a service."""
+
+    name: str
+    subject: str
+    """What it listens on, the prefix of its group included."""
+    queue_group: str = ""
+    """Empty: every instance gets each request."""
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class ServiceInfo(Document, frozen=True, kw_only=True):
+    """One instance of a service with its endpoints."""
+
+    name: str
+    id: str
+    version: str
+    description: str = ""
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    endpoints: list[EndpointInfo] = msgspec.field(default_factory=list)
+    type: str = ""
+
+
+class EndpointStats(Document, frozen=True, kw_only=True):
+    """What an endpoint has done since its service began, or was reset."""
+
+    name: str
+    subject: str
+    queue_group: str = ""
+    num_requests: int = 0
+    num_errors: int = 0
+    """Requests whose handler raised, and errors that handlers have answered with."""
+    last_error: str = ""
+    processing_time: Span | None = None
+    """In the handler, of all requests together."""
+    average_processing_time: Span | None = None
+    data: Any = None
+    """What the service's `stats_handler` adds."""
+
+
+class ServiceStats(Document, frozen=True, kw_only=True):
+    """The statistics of one instance of a service."""
+
+    name: str
+    id: str
+    version: str
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    started: Moment | None = None
+    endpoints: list[EndpointStats] = msgspec.field(default_factory=list)
+    type: str = ""
+
 
 DEFAULT_QUEUE_GROUP: Final = "q"
 
@@ -134,3 +292,70 @@ def service_error(headers: Headers | None, data: bytes = b"") -> ServiceError | 
         return None
     number = int(code) if code is not None and code.isascii() and code.isdecimal() else 0
     return ServiceError(number, description or "", data)
+
+
+# -------------------------------------------------------------------------------------------------
+# What an endpoint has done, counted. Pure.
+
+
+class Tally:
+    """Counts of one endpoint, from one thread."""
+
+    __slots__ = ("errors", "last_error", "ns", "requests", "taken")
+
+    def __init__(self) -> None:
+        self.taken = 0
+        """Bytes of the requests that have left the queue."""
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin the statistics again."""
+        self.requests = 0
+        self.errors = 0
+        self.last_error = ""
+        self.ns = 0
+        """In the handler, nanoseconds."""
+
+    def begun(self, size: int) -> None:
+        """A request more, taken from the queue."""
+        self.requests += 1
+        self.taken += size
+
+    def failed(self, description: str) -> None:
+        """An error more."""
+        self.errors += 1
+        self.last_error = description
+
+    def handled(self, ns: int) -> None:
+        """A handler has ended."""
+        self.ns += ns
+
+
+class SharedTally(Tally):
+    """The same from several threads."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        super().__init__()
+
+    def reset(self) -> None:
+        with self._lock:
+            super().reset()
+
+    # Written out again: a call of the base is half of the time.
+
+    def begun(self, size: int) -> None:
+        with self._lock:
+            self.requests += 1
+            self.taken += size
+
+    def failed(self, description: str) -> None:
+        with self._lock:
+            self.errors += 1
+            self.last_error = description
+
+    def handled(self, ns: int) -> None:
+        with self._lock:
+            self.ns += ns

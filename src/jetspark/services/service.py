@@ -2,29 +2,457 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from copy import copy
 from datetime import UTC, datetime
+from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast
 
-from jetspark.arguments import checked_but
-from jetspark.client.client import Client
-from jetspark.errors import ConfigError, user_error
-from jetspark.services.documents import EndpointStats, ServiceInfo, ServicePing, ServiceStats
-from jetspark.services.endpoint import Endpoint, EndpointOptions, Handling
-from jetspark.services.endpoint_calls import EndpointCalls
-from jetspark.services.protocol import encode_answer, new_id
-from jetspark.services.rules import (
+from jetspark.arguments import check_whole, checked, checked_but
+from jetspark.client.callbacks import background
+from jetspark.client.client import Client, seconds_of
+from jetspark.client.requests import Listener
+from jetspark.client.subscription import closed_on_purpose
+from jetspark.errors import (
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    RequestTimeoutError,
+    user_error,
+)
+from jetspark.services.discovery import Services
+from jetspark.services.endpoint import (
+    FAILED,
+    MAX_PENDING,
+    Endpoint,
+    EndpointOptions,
+    Handler,
+    Handling,
+    handling_here,
+    shown_error,
+)
+from jetspark.services.protocol import (
+    DEFAULT_QUEUE_GROUP,
+    EndpointStats,
+    ServiceInfo,
+    ServicePing,
+    ServiceStats,
+    check_endpoint_subject,
+    check_group,
     check_queue_group,
     check_service_name,
     check_version,
     checked_metadata,
+    encode_answer,
+    error_headers,
+    new_id,
 )
-from jetspark.services.running import Running
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import encode_document
-from jetspark.wire.service_api import Verb, verb_subjects
+from jetspark.wire.events import MessageFrame
+from jetspark.wire.service_api import DEFAULT_PREFIX, Verb, verb_subjects
+
+# -------------------------------------------------------------------------------------------------
+# The calls of a service and of its groups that add endpoints and groups.
+
+
+HandlerT = TypeVar("HandlerT", bound=Handler)
+AnyT = TypeVar("AnyT")
+
+
+class EndpointOwner(Protocol):
+    """The service that the endpoints are for."""
+
+    async def add(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> None:
+        """Add an endpoint and await that the server knows of it."""
+
+    def add_nowait(
+        self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]
+    ) -> None:
+        """The same without waiting."""
+
+
+@checked
+class EndpointCalls:
+    """Mixed into services and groups, whose prefix and queue group endpoints get."""
+
+    _prefix: str
+    _queue_group: str
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the subjects of endpoints that are added here."""
+        return self._prefix
+
+    @property
+    def queue_group(self) -> str:
+        """Theirs, unless they say otherwise; "" for none."""
+        return self._queue_group
+
+    @property
+    def owner(self) -> EndpointOwner:
+        """The service."""
+        raise NotImplementedError
+
+    async def add_endpoint(
+        self,
+        name: str,
+        handler: Handler,
+        *,
+        subject: str | None = None,
+        queue_group: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        concurrency: int = 1,
+        max_pending: int = MAX_PENDING,
+    ) -> None:
+        """Answer requests with a handler (plain or async); returns when the server knows of it.
+
+        `subject`: what it listens on, below the group's; default: the name. It may have wildcards.
+        `queue_group`: one instance of each group gets a request; default: that of the group or
+        service, "" for none, so that every instance gets each request. `concurrency`: requests
+        that are handled at once; by default one after the other. `max_pending`: requests that may
+        wait; further ones are answered with error 503.
+
+        Raises ConfigError, also for a second endpoint of the service with this subject and queue
+        group, BadNameError, BadSubjectError, BadQueueError; PermissionsError when the server
+        refuses the subject, RequestTimeoutError, ConnectionClosedError.
+        """
+        options = self.endpoint_options(
+            name, subject, queue_group, metadata, concurrency, max_pending
+        )
+        await self.owner.add(options, handling_here(handler))
+
+    def endpoint(
+        self,
+        name: str | None = None,
+        *,
+        subject: str | None = None,
+        queue_group: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        concurrency: int = 1,
+        max_pending: int = MAX_PENDING,
+    ) -> Callable[[HandlerT], HandlerT]:
+        """`add_endpoint` as a decorator, without waiting: `@service.endpoint()`.
+
+        `name`: default is the function's. When the server refuses the subject, the service stops:
+        see `Service.wait_stopped`. Raises as `add_endpoint`.
+        """
+        owner = self.owner
+
+        def add(options: EndpointOptions, handler: Handler) -> None:
+            owner.add_nowait(options, handling_here(handler))
+
+        return self.decorator(add, name, subject, queue_group, metadata, concurrency, max_pending)
+
+    def add_group(self, name: str, *, queue_group: str | None = None) -> Group:
+        """A group: what is added to it has `name` before its subject.
+
+        `name`: one or more tokens, or "" for no prefix. `queue_group`: the default of its
+        endpoints; None for that of the group or service above, "" for none. Raises BadSubjectError,
+        ConfigError, BadQueueError.
+        """
+        prefix = check_group(self._prefix, name)
+        return Group(self.owner, prefix, self._queue_group_of(queue_group))
+
+    # -- for both clients --------------------------------------------------------------------------
+
+    def endpoint_options(
+        self,
+        name: str,
+        subject: str | None,
+        queue_group: str | None,
+        metadata: Mapping[str, str] | None,
+        concurrency: int,
+        max_pending: int,
+    ) -> EndpointOptions:
+        """The checked options of an endpoint in this group."""
+        check_service_name("endpoint", name)
+        check_whole("concurrency", concurrency)
+        check_whole("max_pending", max_pending)
+        return EndpointOptions(
+            name=name,
+            subject=check_endpoint_subject(self._prefix, name if subject is None else subject),
+            queue_group=self._queue_group_of(queue_group),
+            concurrency=concurrency,
+            max_pending=max_pending,
+            metadata=checked_metadata(metadata),
+        )
+
+    def decorator(
+        self,
+        add: Callable[[EndpointOptions, Any], None],
+        name: str | None,
+        subject: str | None,
+        queue_group: str | None,
+        metadata: Mapping[str, str] | None,
+        concurrency: int,
+        max_pending: int,
+    ) -> Callable[[AnyT], AnyT]:
+        """Gives `add` what it decorates, and returns it."""
+
+        def decorate(handler: AnyT) -> AnyT:
+            called = name if name is not None else getattr(handler, "__name__", "")
+            options = self.endpoint_options(
+                called, subject, queue_group, metadata, concurrency, max_pending
+            )
+            add(options, handler)
+            return handler
+
+        return decorate
+
+    def _queue_group_of(self, queue_group: str | None) -> str:
+        return self._queue_group if queue_group is None else check_queue_group(queue_group)
+
+
+class Group(EndpointCalls):
+    """A prefix that endpoints of a service share; made by `add_group`."""
+
+    def __init__(self, service: EndpointOwner, prefix: str, queue_group: str) -> None:
+        self._owner = service
+        self._prefix = prefix
+        self._queue_group = queue_group
+
+    @property
+    def owner(self) -> EndpointOwner:
+        return self._owner
+
+    def __repr__(self) -> str:
+        return f"Group({self._prefix!r})"
+
+
+# -------------------------------------------------------------------------------------------------
+# The life of a service on its connection: what it listens to, and how it ends.
+#
+# Contract
+# - It ends by `stop`, by the client's drain or close, when the connection is lost for good, and
+#   when
+#   the server refuses one of its subjects later than the call that asked for it.
+# - `stop` lets no more requests come, takes all that are on their way, and lets the handlers
+#   finish.
+#   What is not finished in time is answered with an error.
+# - While the link is lost the service lives on: its subscriptions are made again with the next
+#   link.
+
+
+_CLEANING_UP: Final = 1.0
+"""Seconds that cancelled handlers have to end."""
+
+
+class Running:
+    """`what`: the service, for a sentence."""
+
+    def __init__(self, client: Client, what: str) -> None:
+        self.client = client
+        self.what = what
+        self.endpoints: list[Endpoint] = []
+        self.ended = False
+        self._error: JetsparkError | None = None
+        self._listeners: list[Listener] = []
+        self._confirmed = False
+        self._stopped = asyncio.Event()
+        self._stopping: asyncio.Task[None] | None = None
+        self._failing: asyncio.Task[None] | None = None
+        self._release = client.adopt(self)
+
+    def __repr__(self) -> str:
+        return self.what
+
+    # -- listening -------------------------------------------------------------------------------
+
+    async def begin(self, answers: Mapping[str, Callable[[], bytes]]) -> None:
+        """Answer on these subjects; returns when the server knows them.
+
+        Without a link at once: the next one begins with them. Raises what the server refuses them
+        with, BadSubjectError, RequestTimeoutError, ConnectionClosedError; it has ended then.
+        """
+        try:
+            for subject, answer in answers.items():
+                on_frame = partial(self._answer, subject, answer)
+                listener = self.client.listen(subject, on_frame, on_end=self._lost)
+                self._listeners.append(listener)
+            await self._known()
+            if self._error is not None:
+                raise self._error
+        except BaseException:
+            self._end(None)
+            raise
+        self._confirmed = True
+
+    def _answer(self, subject: str, answer: Callable[[], bytes], frame: MessageFrame) -> None:
+        """In the read loop."""
+        if (reply := frame.reply) is None:
+            return
+        publishing = self.client.publishing
+        try:
+            publishing.answer(reply, answer(), None)
+        except JetsparkError as error:
+            self.client.report(user_error(f"Answering on {subject!r}", error))
+            with suppress(JetsparkError):  # reported above
+                publishing.answer(reply, b"", error_headers(FAILED, shown_error(error)))
+
+    def add(self, endpoint: Endpoint, *, confirming: bool = False) -> Listener:
+        """Listen for its requests. Raises as `Client.listen`.
+
+        `confirming`: somebody awaits `confirm_endpoint`, and gets the error when it is refused.
+        """
+        options = endpoint.options
+        listener = self.client.listen(
+            options.subject,
+            endpoint.on_frame,
+            queue=options.queue_group or None,
+            on_run=endpoint.on_run,
+            on_end=partial(self._refused, endpoint, confirming),
+        )
+        self._listeners.append(listener)
+        self.endpoints.append(endpoint)
+        return listener
+
+    async def confirm_endpoint(self, endpoint: Endpoint, listener: Listener) -> None:
+        """Return when the server knows it. Raises as `begin`; the service goes on without it."""
+        try:
+            await self._known()
+            if endpoint.error is not None:
+                raise endpoint.error
+        except BaseException:
+            listener.close()
+            self._listeners.remove(listener)
+            self.endpoints.remove(endpoint)
+            endpoint.give_up()
+            endpoint.close()
+            raise
+
+    async def _known(self) -> None:
+        if self.client.is_connected:
+            with suppress(ConnectionClosedError):  # perhaps only the link was lost
+                await self.client.rtt()
+        self.client.require_open()
+
+    def _refused(self, endpoint: Endpoint, confirming: bool, error: JetsparkError | None) -> None:
+        """An endpoint gets no more."""
+        if isinstance(error, ConnectionClosedError) or not confirming:
+            self._lost(error)
+        elif endpoint.error is None:
+            endpoint.error = error
+
+    def _lost(self, error: JetsparkError | None) -> None:
+        """One of the subjects is gone: so is the service."""
+        if self.ended or self._error is not None:
+            return
+        if isinstance(error, ConnectionClosedError):
+            self._error = None if closed_on_purpose(error) else error
+            for endpoint in self.endpoints:
+                endpoint.frames.clear()
+            self._end(self._error)
+        else:
+            self._error = error
+            if self._confirmed:
+                self._failing = background(
+                    self.stop(None), f"Stopping {self.what}", self.client.report
+                )
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    async def wait(self) -> None:
+        """Return when it has ended by `stop`, or raise what ended it."""
+        await self._stopped.wait()
+        if self._error is not None:
+            raise copy(self._error)
+
+    async def stop(self, timeout: Seconds | None) -> None:
+        """As `Service.stop`."""
+        seconds = seconds_of(timeout, self.client.options)
+        if self.ended:
+            return
+        if self._stopping is None:
+            self._stopping = self.client.loop.create_task(self._stop(seconds))
+            self._stopping.add_done_callback(_seen)
+        if self.left_by(asyncio.current_task()):
+            return
+        # A caller that is cancelled does not keep the others from waiting for it.
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self, timeout: float) -> None:
+        loop = self.client.loop
+        deadline = loop.time() + timeout
+        try:
+            for listener in self._listeners:
+                listener.stop()
+            try:
+                if self.client.is_connected:
+                    await self.client.rtt(timeout)
+            except (ConnectionClosedError, RequestTimeoutError):
+                pass  # nothing comes over a link that is lost
+            for listener in self._listeners:
+                listener.close()
+            for endpoint in self.endpoints:
+                endpoint.end()
+            while (tasks := self._tasks()) and (left := deadline - loop.time()) > 0:
+                await asyncio.wait(tasks, timeout=left)
+            if unfinished := sum(endpoint.give_up() for endpoint in self.endpoints):
+                if tasks:
+                    await asyncio.wait(tasks, timeout=_CLEANING_UP)
+                raise RequestTimeoutError(
+                    f"{unfinished} requests of {self.what} were not finished within {timeout:g} s: "
+                    "they were answered with errors 503 (not begun) and 500 (begun)."
+                )
+        finally:
+            self._end(self._error)
+
+    def _tasks(self) -> set[asyncio.Task[None]]:
+        return {task for endpoint in self.endpoints for task in endpoint.workers.tasks}
+
+    def _end(self, error: JetsparkError | None) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        self._error = error
+        for listener in self._listeners:
+            listener.close()
+        for endpoint in self.endpoints:
+            endpoint.end()
+            endpoint.close()
+        self._stopped.set()
+        # Handlers that still run are cancelled when the client is closed.
+        for task in self._tasks():
+            task.add_done_callback(lambda _: self._leave())
+        self._leave()
+
+    def _leave(self) -> None:
+        if not self._tasks():
+            self._release()
+
+    # -- called by the client --------------------------------------------------------------------
+
+    async def drain(self, timeout: Seconds | None = None) -> None:
+        """The client drains."""
+        await self.stop(timeout)
+
+    def left_by(self, task: asyncio.Task[object] | None) -> bool:
+        """Whether this task is in one of its handlers."""
+        return any(task in endpoint.workers.tasks for endpoint in self.endpoints)
+
+    def abandon(self) -> asyncio.Task[None] | None:
+        """The client has closed the connection."""
+        tasks: set[asyncio.Task[None]] = set()
+        for endpoint in self.endpoints:
+            tasks |= endpoint.abandon()
+        self._end(self._error)
+        return self.client.loop.create_task(_all_of(tasks)) if tasks else None
+
+
+async def _all_of(tasks: set[asyncio.Task[None]]) -> None:
+    await asyncio.wait(tasks)
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    """An error of stopping is for who waits for it; perhaps nobody does."""
+    if not task.cancelled():
+        task.exception()
+
 
 STOP_TIMEOUT: Final = 30.0
 
@@ -217,3 +645,61 @@ class Service(EndpointCalls):
 
     def __repr__(self) -> str:
         return f"Service({self._name!r}, {self._version!r}, id={self._id!r})"
+
+
+# -------------------------------------------------------------------------------------------------
+# The calls of a client for services.
+
+
+@checked
+class ServiceCalls:
+    """Mixed into the client."""
+
+    async def add_service(
+        self,
+        name: str,
+        version: str,
+        *,
+        description: str = "",
+        metadata: Mapping[str, str] | None = None,
+        queue_group: str = DEFAULT_QUEUE_GROUP,
+        stats_handler: StatsHandler | None = None,
+    ) -> Service:
+        """Start an instance of a service, which others find; then add endpoints to it.
+
+        `name`: of letters, digits, - and _, shared by all instances. `version`: a semantic one.
+        `queue_group`: of its endpoints, unless they say otherwise; "" for none. `stats_handler`: a
+        plain function, called with the EndpointStats of each endpoint when its statistics are asked
+        for; what it returns is their `data`, anything that JSON has a form for.
+
+        Raises BadNameError, ConfigError, BadQueueError; PermissionsError when the server refuses
+        the subjects below $SRV, RequestTimeoutError, ConnectionClosedError.
+        """
+        client = cast("Client", self)
+        return await start_service(
+            client, name, version, description, metadata, queue_group, stats_handler
+        )
+
+    def services(self, *, prefix: str = DEFAULT_PREFIX) -> Services:
+        """Find services, look at them, and call them.
+
+        `prefix`: where the services of another account are imported to. Nothing is sent. Raises
+        BadSubjectError.
+        """
+        return Services(cast("Client", self), prefix)
+
+
+@checked
+async def start_service(
+    client: Client,
+    name: str,
+    version: str,
+    description: str,
+    metadata: Mapping[str, str] | None,
+    queue_group: str,
+    stats_handler: StatsHandler | None,
+) -> Service:
+    """As `ServiceCalls.add_service`, for both clients."""
+    service = Service(client, name, version, description, metadata, queue_group, stats_handler)
+    await service.begin()
+    return service

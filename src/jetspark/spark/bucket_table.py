@@ -11,13 +11,12 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.bulk.proof import proven
+from jetspark.bulk.leaders import proven
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_files, wrote_as
-from jetspark.lakehouse.changes import Changes
 from jetspark.lakehouse.formats import find_table
-from jetspark.lakehouse.table import Table
+from jetspark.lakehouse.table import Changes, Table
 from jetspark.lakehouse.upserts import Upsert
 from jetspark.spark.checkpoints import local_path, read_checkpoint
 from jetspark.spark.lakehouse.options import LakehouseOptions

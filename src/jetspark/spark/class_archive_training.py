@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.functions import col, from_json
 
-from jetspark.spark import jvm
+from jetspark.spark import session
 
 _ROWS = 1000
 _EXIT_SECONDS = 300.0
@@ -98,8 +98,8 @@ def end_with_parent(file: Path, folder: Path) -> None:
     A JVM that sees its Python end would still write it.
     """
     os.read(0, 1)  # not sys.stdin: its lock would stop an orderly end
-    if jvm.started is not None:
-        jvm.kill(jvm.started)
+    if session.started is not None:
+        session.kill(session.started)
     file.unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
@@ -108,7 +108,7 @@ def end_with_parent(file: Path, folder: Path) -> None:
 def main(file: Path, lock: int) -> None:
     from jetspark.spark.session import close_session, local_session
 
-    jvm.inherited = (lock,)
+    session.inherited = (lock,)
     with TemporaryDirectory(prefix="jetspark-training-") as name:
         folder = Path(name)
         threading.Thread(target=end_with_parent, args=(file, folder), daemon=True).start()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
-from jetspark.errors import JetsparkError, PipelineError
+from jetspark.errors import ConfigError, JetsparkError, PipelineError
+from jetspark.spark.options import with_names_of_spark
 
 _OURS = re.compile(r"^(?:Caused by: )?jetspark\.errors\.(\w+): (.*)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
@@ -95,3 +98,32 @@ def _explained(sentence: str, error: BaseException) -> PipelineError:
     explained = PipelineError(sentence)
     explained.__cause__ = error
     return explained
+
+
+# -------------------------------------------------------------------------------------------------
+# Errors for Spark's users: one sentence without a traceback, with the names of Spark's options.
+#
+# For an exception of a Python data source Spark shows the whole traceback, so that the useful
+# sentence is the last of thirty lines. The methods that Spark calls on the driver therefore raise
+# a JetsparkError without traceback and cause. Any other exception is a bug and keeps both.
+
+
+Self = TypeVar("Self")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def without_traceback(
+    method: Callable[Concatenate[Self, P], T],
+) -> Callable[Concatenate[Self, P], T]:
+    """Decorator for such a method."""
+
+    @wraps(method)
+    def call(self: Self, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except JetsparkError as error:
+            said = with_names_of_spark(error) if isinstance(error, ConfigError) else error
+        raise said.with_traceback(None) from None
+
+    return call

@@ -20,13 +20,10 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from jetspark.arguments import path_of
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import Format, check_library, format_of
-from jetspark.lakehouse.places import in_catalog
+from jetspark.lakehouse.formats import Format, check_library, format_of, in_catalog
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path, with_quick_checkpoint
-from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
-from jetspark.spark.formats import register_formats
 from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
 from jetspark.spark.lag import lag_of
 from jetspark.spark.lakehouse.options import (
@@ -39,6 +36,8 @@ from jetspark.spark.lakehouse.options import (
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_columns, check_fit
 from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.schema import check_fields
+from jetspark.spark.source import register_formats
 from jetspark.spark.starting import begun
 
 _DAY = "day"

@@ -1,7 +1,7 @@
 """JSON payloads as columns; text that is no object is kept in a separate column.
 
 Spark's parser decides what a payload means. Where that is plain, the source parses it while it
-reads, for a tenth of the CPU (`bulk.json_fields`).
+reads, for a tenth of the CPU (`bulk.arrow`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from jetspark.bulk.json_fields import TYPES
+from jetspark.bulk.arrow import TYPES
 from jetspark.errors import ConfigError
-from jetspark.spark.ddl import ambiguous, check_fields, column_collated
 from jetspark.spark.failures import explain
+from jetspark.spark.schema import ambiguous, check_fields, column_collated
 
 CORRUPT = "_corrupt_record"
 KEPT = ("stream", "subject", "seq", "timestamp", "headers")

@@ -6,22 +6,376 @@ names, so ours are matched without case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 from jetspark.bulk.arrow import BUCKET_COLUMNS, COLUMNS
 from jetspark.bulk.ranges import ReadLimits
-from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConfigError
+from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.connection.proxy import parse_proxy
+from jetspark.connection.urls import parse_urls
+from jetspark.errors import ConfigError, DocumentError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.spark import option_values as values
-from jetspark.spark import positions
-from jetspark.spark.connection_options import CONNECTION, connection_options
-from jetspark.spark.ddl import ambiguous
-from jetspark.spark.option_names import named
-from jetspark.spark.positions import Position, Positions
+from jetspark.spark.schema import ambiguous
 from jetspark.subjects import check_name, nearest_name
+from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
+from jetspark.wire.documents import decode_document
+
+# -------------------------------------------------------------------------------------------------
+# The connection options of format("jetstream").
+#
+# They are read on the driver and used on the executors. Texts are sent with the plan's readers,
+# and are in no repr. Files (`credsFile`, `nkeySeedFile`, `tls…File`, `tlsCaDir`) must exist on
+# every machine under the same path, and are read at each connect. Spark shows the options of a
+# write in its plans, and masks those whose names contain secret, password, token or credential:
+# all options for secrets have such names, and URLs with secrets are refused. A context of the
+# `nats` command and the NATS_… variables exist on the driver only: the credentials files that they
+# name are read there, and their contents are sent.
+
+
+def _servers(name: str, value: str) -> str:
+    for url in parse_urls(value):
+        if url.user is not None or url.token is not None:
+            raise ConfigError(
+                f"Option {name!r} holds a user or token: give them in the options 'user' and "
+                "'password', or 'token', which Spark does not show."
+            )
+    return value
+
+
+def _proxy(name: str, value: str) -> str:
+    if parse_proxy(value).user is not None:
+        raise ConfigError(
+            f"Option {name!r} holds a user: name the proxy in a context of the nats command, whose "
+            "secrets Spark does not show."
+        )
+    return value
+
+
+CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "servers": ("servers", _servers),
+    "context": ("context", values.text),
+    "user": ("user", values.text),
+    "password": ("password", values.text),
+    "token": ("token", values.text),
+    "credsFile": ("creds_file", values.text),
+    "credentials": ("creds", values.text),
+    "nkeySeedFile": ("nkey_seed_file", values.text),
+    "nkeySecret": ("nkey_seed", values.text),
+    "jwtToken": ("jwt", values.text),
+    "proxy": ("proxy", _proxy),
+    "tls": ("tls", values.truth),
+    "tlsFirst": ("tls_first", values.truth),
+    "tlsCaFile": ("tls_ca_file", values.text),
+    "tlsCaDir": ("tls_ca_dir", values.text),
+    "tlsCertFile": ("tls_cert_file", values.text),
+    "tlsKeyFile": ("tls_key_file", values.text),
+    "tlsKeyPassword": ("tls_key_password", values.text),
+    "tlsHostname": ("tls_hostname", values.text),
+    "connectTimeout": ("connect_timeout", values.seconds),
+    "inboxPrefix": ("inbox_prefix", values.subject),
+    "jetstreamDomain": ("jetstream_domain", lambda name, value: check_name("domain", value)),
+    "jetstreamApiPrefix": ("jetstream_api_prefix", values.api_prefix),
+}
+"""By the name in Spark: the name in ConnectOptions, and the parser of the text."""
+
+MASKED = {
+    "creds": "credentials",
+    "nkeyseed": "nkeySecret",
+    "nkey_seed": "nkeySecret",
+    "jwt": "jwtToken",
+}
+"""The client's names, folded, that Spark would show in plans, and the masked ones to use."""
+
+CALLABLES = {
+    "sign": "executors cannot call it; use credentials, credsFile, or jwtToken with nkeySecret",
+    "nkey": "executors cannot call sign; use nkeySecret or nkeySeedFile",
+    "dialer": "it cannot be sent to executors; use proxy",
+    "sslcontext": "it cannot be sent to executors; use the tls… options",
+    "ssl_context": "it cannot be sent to executors; use the tls… options",
+}
+"""Options of the client, folded, that Spark cannot have: the reason, and what to use."""
+
+
+_HERE = {target: name for name, (target, _) in CONNECTION.items() if target != name}
+# Not in quotation marks, which contain what the user wrote.
+_CLIENT_NAME = re.compile(rf"(?<!['\"\w])(?:{'|'.join(_HERE)})(?!['\"\w])")
+
+
+def with_names_of_spark(error: ConfigError) -> ConfigError:
+    """The client's error with the names of the options in Spark."""
+    said = str(error)
+    here = _CLIENT_NAME.sub(lambda found: _HERE[found[0]], said)
+    return error if here == said else ConfigError(here)
+
+
+def connection_options(given: dict[str, Any]) -> ConnectOptions:
+    """ConnectOptions from their fields and `context`. Raises ConfigError."""
+    if {"jetstream_domain", "jetstream_api_prefix"} <= given.keys():
+        raise ConfigError("Give either 'jetstreamDomain' or 'jetstreamApiPrefix', not both.")
+    try:
+        options = make_options(**given)
+        named_here = {"creds_file", "nkey_seed_file"} & given.keys()
+        return options if named_here else options.with_contents()
+    except ConfigError as error:
+        raise with_names_of_spark(error) from None
+
+
+# -------------------------------------------------------------------------------------------------
+# Matches the options that Spark passes with those of the format.
+
+
+# A catalog table's own properties, which Spark passes in addition to the options.
+_OF_CATALOG = frozenset(
+    {"provider", "owner", "location", "comment", "collation", "external", "is_managed_location"}
+)
+_OPTION_OF_TABLE = "option."  # how a table keeps the options it was created with
+_OF_KAFKA = {
+    "kafka.bootstrap.servers": "'servers' here",
+    "subscribe": "'stream' or 'streams' here",
+    "subscribepattern": "'streamPattern' here",
+    "topic": "'subject' here",
+    "includeheaders": "'columns' here: headers are there unless it leaves them out",
+    "kafkaconsumer.polltimeoutms": "'readTimeout' here, in seconds",
+    "fetchoffset.numretries": "covered by 'readTimeout' here",
+    "fetchoffset.retryintervalms": "covered by 'readTimeout' here",
+    "assign": "not needed here: streams have no partitions to choose from",
+    "groupidprefix": "not needed here: there are no consumer groups",
+    "kafka.group.id": "not needed here: there are no consumer groups",
+}
+"""Options of Spark's Kafka connector, folded, that have another name here or none."""
+_OF_TABLES = {
+    "path": "is for files: load() without one, and the option 'stream', or 'backup' for a folder",
+    "timestampasof": "is for tables with versions: 'endingTimestamp' here",
+    "versionasof": "is for tables with versions: 'endingOffsets' here",
+}
+"""Options of Spark's other sources, folded, and what they are for."""
+
+
+def named(
+    options: Mapping[str, str],
+    known: Iterable[str],
+    *,
+    elsewhere: Mapping[str, str],
+    of_spark: frozenset[str] = frozenset(),
+) -> Iterator[tuple[str, str]]:
+    """(name as it is known, text) of each option; Spark folds the case of names.
+
+    `elsewhere`: names that are known in another place, with that place; `of_spark`: names, folded,
+    that Spark itself adds. Raises ConfigError for an unknown name, with the nearest known one.
+    """
+    by_folded = {name.casefold(): name for name in known}
+    places = {name.casefold(): (name, place) for name, place in elsewhere.items()}
+    for given, value in _without_catalog(options):
+        folded = given.casefold()
+        if folded in by_folded:
+            yield by_folded[folded], value
+        elif folded not in of_spark:
+            raise ConfigError(_unknown(given, list(by_folded.values()), places))
+
+
+def _without_catalog(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The user's options; those given with the read come last, so they override the table's."""
+    for given, value in options.items():
+        if given.casefold().startswith(_OPTION_OF_TABLE):
+            yield given[len(_OPTION_OF_TABLE) :], value
+    for given, value in options.items():
+        folded = given.casefold()
+        if folded not in _OF_CATALOG and not folded.startswith(_OPTION_OF_TABLE):
+            yield given, value
+
+
+def _unknown(given: str, known: list[str], places: Mapping[str, tuple[str, str]]) -> str:
+    folded = given.casefold()
+    if folded in CALLABLES:
+        return f"Option {given!r} is for the client only: {CALLABLES[folded]}."
+    if folded in MASKED:
+        return f"Option {given!r} is called {MASKED[folded]!r} here, a name that Spark masks."
+    if folded in places:
+        name, place = places[folded]
+        return f"Option {name!r} is for {place}."
+    if folded in _OF_KAFKA:
+        return f"Option {given!r} of Spark's Kafka connector is {_OF_KAFKA[folded]}."
+    if folded in _OF_TABLES:
+        return f"Option {given!r} {_OF_TABLES[folded]}."
+    if folded.startswith("kafka."):
+        return f"Option {given!r} is for Kafka; docs/kafka-options.md has the options here."
+    near = nearest_name(given, known)
+    if near is not None:
+        return f"Unknown option {given!r} for format jetstream; did you mean {near!r}?"
+    return f"Unknown option {given!r} for format jetstream; known: {', '.join(known)}."
+
+
+# -------------------------------------------------------------------------------------------------
+# The options for where reading begins and ends: one position for all streams, or one for each.
+#
+# The names are the Kafka connector's: startingOffsets, startingTimestamp,
+# startingOffsetsByTimestamp, and the same three for the end. Only one of each three may be given.
+
+
+Position: TypeAlias = Literal["earliest", "latest"] | int
+"""The earliest stored message, after the latest, or a sequence."""
+
+_NS_PER_MS = 1_000_000
+_FIRST_MS = 10**11  # in March 1973; seconds are below it until the year 5138
+_LIKELY_NS = (10**18, 4 * 10**18)  # 2001 to 2096
+_LAST_MS = 253_402_300_799_999  # the end of the year 9999, after which times have no text form
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first message stored at or after a time, nanoseconds since the epoch."""
+
+    ns: int
+
+
+Wanted: TypeAlias = Position | AtTime
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """`everywhere` for all streams, or `each` by the stream's name; from the option `option`."""
+
+    option: str
+    everywhere: Wanted | None = None
+    each: Mapping[str, Wanted] = field(default_factory=dict)
+
+    def check(self, streams: Iterable[str]) -> None:
+        """Raise ConfigError if positions are given by stream, but not for exactly these streams."""
+        if self.everywhere is not None:
+            return
+        streams = list(streams)
+        for stream in streams:
+            if stream not in self.each:
+                raise ConfigError(
+                    f"Option {self.option!r} names {', '.join(self.each)}, but not {stream!r}: "
+                    "give a position for each stream."
+                )
+        for stream in self.each:
+            if stream not in streams:
+                near = nearest_name(stream, streams)
+                hint = f"did you mean {near!r}?" if near else f"read is {', '.join(streams)}."
+                raise ConfigError(
+                    f"Option {self.option!r} names the stream {stream!r}, which is not read; {hint}"
+                )
+
+    def of(self, stream: str) -> Wanted:
+        """The position for one stream, after `check`."""
+        return self.each[stream] if self.everywhere is None else self.everywhere
+
+    def all(self) -> list[Wanted]:
+        """All given positions."""
+        return list(self.each.values()) if self.everywhere is None else [self.everywhere]
+
+
+def offsets(name: str, value: str) -> Positions:
+    """earliest, latest, a sequence, or a JSON object of these by stream."""
+    return _parse(name, value, _position, "earliest, latest or a sequence number of at least 1")
+
+
+def times(name: str, value: str) -> Positions:
+    """A time, or a JSON object of times by stream."""
+    expected = "a time (2026-01-31T12:00:00Z) or milliseconds since 1970"
+    return _parse(name, value, partial(_time, name), expected)
+
+
+def _parse(name: str, value: str, one: Callable[[Any], Wanted | None], expected: str) -> Positions:
+    bare = value.strip()
+    if not bare.startswith("{"):
+        wanted = one(bare)
+        if wanted is None:
+            raise ConfigError(
+                f"Option {name!r} must be {expected}, or JSON of these by stream, not {value!r}."
+            )
+        return Positions(name, wanted)
+    try:
+        document = decode_document(bare, name)
+    except DocumentError as error:
+        raise ConfigError(
+            f'Option {name!r} must be JSON such as {{"ORDERS": …}}: {error.why}.'
+        ) from None
+    each = {stream: one(given) for stream, given in document.items()}
+    for stream, wanted in each.items():
+        if wanted is None:
+            raise ConfigError(
+                f"Option {name!r} must be {expected} for {stream!r}, "
+                f"not {msgspec.json.encode(document[stream]).decode()}."
+            )
+    if not each:
+        raise ConfigError(f"Option {name!r} names no stream.")
+    return Positions(name, None, {k: v for k, v in each.items() if v is not None})
+
+
+def _position(value: Any) -> Position | None:
+    folded = str(value).strip().casefold()
+    if folded == "earliest":
+        return "earliest"
+    if folded == "latest":
+        return "latest"
+    return int(folded) if folded.isdecimal() and int(folded) >= 1 else None
+
+
+def _time(name: str, value: Any) -> AtTime | None:
+    bare = str(value).strip()
+    if bare.isdecimal():
+        if 0 < int(bare) < _FIRST_MS:  # 0 is written for "from the beginning"
+            raise ConfigError(
+                f"Option {name!r} is in milliseconds since 1970, and {bare} of them end before "
+                "any stream began: multiply seconds by 1000."
+            )
+        return AtTime(int(bare) * _NS_PER_MS) if int(bare) <= _LAST_MS else None
+    try:
+        return AtTime(parse_isotime(bare))
+    except ValueError:
+        return None
+
+
+def if_time(option: str, number: int) -> str:
+    """The end of a sentence about a sequence that is too high, if it looks like a time."""
+    for unit in (NANOSECONDS, _NS_PER_MS):
+        if _LIKELY_NS[0] <= number * unit < _LIKELY_NS[1]:
+            name, text = option.replace("Offsets", "Timestamp"), format_isotime(number * unit)
+            return f"; if you mean a time, give option {name!r} {text}"
+    return ""
+
+
+def one_of(given: Mapping[str, Positions], default: Position) -> Positions:
+    """The option that was given, or the default. Raises ConfigError for several."""
+    if len(given) > 1:
+        raise ConfigError(f"Give only one of the options {', '.join(map(repr, given))}.")
+    return next(iter(given.values()), Positions("", default))
+
+
+def resolve(
+    wanted: Wanted,
+    stream: str,
+    sequence_at: Callable[[str, int], int | None],
+    *,
+    none_is_latest: bool,
+) -> Position:
+    """A position without times; `sequence_at(stream, ns)` is None when all messages are older.
+
+    Raises ConfigError for that, unless it means the end of the stream.
+    """
+    if not isinstance(wanted, AtTime):
+        return wanted
+    found = sequence_at(stream, wanted.ns)
+    if found is not None:
+        return found
+    if none_is_latest:
+        return "latest"
+    raise ConfigError(
+        f"Stream {stream!r} has no message at or after {format_isotime(wanted.ns)}; set "
+        "startingOffsetsByTimestampStrategy to latest to begin behind its last one."
+    )
+
 
 DEFAULT_RECORDS_PER_PARTITION = 250_000
 DEFAULT_TRIGGER_DELAY = 15 * 60.0
@@ -75,14 +429,14 @@ _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "presentValues": ("present_values", values.truth),
 }
 _STARTING: dict[str, Callable[[str, str], Positions]] = {
-    "startingOffsets": positions.offsets,
-    "startingTimestamp": positions.times,
-    "startingOffsetsByTimestamp": positions.times,
+    "startingOffsets": offsets,
+    "startingTimestamp": times,
+    "startingOffsetsByTimestamp": times,
 }
 _ENDING: dict[str, Callable[[str, str], Positions]] = {
-    "endingOffsets": positions.offsets,
-    "endingTimestamp": positions.times,
-    "endingOffsetsByTimestamp": positions.times,
+    "endingOffsets": offsets,
+    "endingTimestamp": times,
+    "endingOffsetsByTimestamp": times,
 }
 _SELECTION = ("stream", "streams", "streamPattern", "bucket", "backup")
 _OF_BUCKETS = ("keys", "history", "presentValues")
@@ -108,7 +462,7 @@ _FOR_WRITING = (
 class SourceOptions:
     """The source's options; docs/guide-spark.md explains each."""
 
-    connection: ConnectOptions = field(repr=False)
+    connection: ConnectOptions = dataclasses.field(repr=False)
     given: frozenset[str] = frozenset()
     """Names of the options that were given."""
     streams: tuple[str, ...] = ()
@@ -118,8 +472,8 @@ class SourceOptions:
     columns: tuple[str, ...] = COLUMNS
     json_fields: tuple[tuple[str, str], ...] = ()
     """Names and types of further columns, out of JSON payloads."""
-    starting: Mapping[str, Positions] = field(default_factory=dict)
-    ending: Mapping[str, Positions] = field(default_factory=dict)
+    starting: Mapping[str, Positions] = dataclasses.field(default_factory=dict)
+    ending: Mapping[str, Positions] = dataclasses.field(default_factory=dict)
     strategy: str = "error"
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
@@ -174,7 +528,7 @@ class SourceOptions:
 
     def starting_positions(self, default: Position) -> Positions:
         """Where to begin. Raises ConfigError if several options give it."""
-        return positions.one_of(self.starting, default)
+        return one_of(self.starting, default)
 
     def streaming_start(self) -> Positions:
         """Where a streaming query begins: by default at the end, a sole reader at what waits.
@@ -185,7 +539,7 @@ class SourceOptions:
 
     def ending_positions(self) -> Positions:
         """Where to end. Raises ConfigError if several options give it."""
-        return positions.one_of(self.ending, "latest")
+        return one_of(self.ending, "latest")
 
     def for_batch(self) -> SourceOptions:
         """These options for spark.read; raises ConfigError for those of readStream only."""

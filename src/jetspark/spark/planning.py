@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from jetspark.bulk.facts import StreamFacts
-from jetspark.bulk.losses import Loss
-from jetspark.bulk.ranges import SequenceRange
+from jetspark.bulk.ranges import Loss, SequenceRange
+from jetspark.bulk.stream_api import StreamFacts
 from jetspark.err_codes import STREAM_NOT_FOUND
 from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError
 from jetspark.spark.offsets import StreamOffset
-from jetspark.spark.positions import Position, if_time
+from jetspark.spark.options import Position, if_time
 
 
 def head(facts: StreamFacts) -> int:

@@ -13,36 +13,68 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
-from jetspark.bulk.facts import StreamFacts
-from jetspark.bulk.json_fields import JsonFields
-from jetspark.bulk.leaders import Leaders
-from jetspark.bulk.many_streams import streams_of
-from jetspark.bulk.proof import leading, proven
+from jetspark.bulk.arrow import JsonFields
+from jetspark.bulk.leaders import Leaders, leading, proven, streams_of
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.retry import NOT_FOUND_SECONDS
 from jetspark.bulk.snapshot import read_snapshot
-from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import (
-    ConfigError,
-    StreamNotFoundError,
-    UnsupportedByServerError,
-)
+from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
 from jetspark.kv_rules import STREAM_PREFIX, Operation
 from jetspark.spark import planning
 from jetspark.spark.offsets import StreamOffset
-from jetspark.spark.options import SourceOptions
-from jetspark.spark.positions import AtTime, Position, Positions, resolve
-from jetspark.spark.sole_reading import (
-    SOLE_READER,
-    check_claims,
-    other_readers,
-)
-from jetspark.spark.subject_filters import check_subjects
-from jetspark.subjects import nearest_name
+from jetspark.spark.options import AtTime, Position, Positions, SourceOptions, resolve
+from jetspark.spark.sole_reading import SOLE_READER, check_claims, other_readers
+from jetspark.subjects import nearest_name, subjects_overlap
+
+# -------------------------------------------------------------------------------------------------
+# Checks the option `subjects`, once, when reading begins.
+#
+# The server reports no error for a subject that the stream cannot have: there would never be a
+# row.
+
 
 logger = logging.getLogger("jetspark.spark")
+
+
+def check_subjects(
+    options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]
+) -> None:
+    """Raise ConfigError for a subject that no stream has or can have; also as `proven`.
+
+    It is only a warning where other subjects may appear: in mirrors, streams with sources or
+    transforms, and streams that a pattern finds later.
+    """
+    try:
+        _check(options, api, facts)
+    except ConfigError:  # perhaps in the answer of a leader that was replaced
+        proven(api, facts, lambda api: _check(options, api, leading(api, facts)))
+
+
+def _check(options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]) -> None:
+    listened = [subject for stream in facts.values() for subject in stream.subjects]
+    for subject in options.subjects:
+        if any(subjects_overlap(subject, one) for one in listened):
+            continue
+        if any(api.next_sequence(name, 1, (subject,)) for name in facts):
+            continue  # stored when the stream had other subjects
+        streams = ", ".join(map(repr, facts))
+        if options.stream_pattern is not None or any(one.holds_others for one in facts.values()):
+            logger.warning(
+                "Option 'subjects': %s has no message under %r yet, and may never have one.",
+                streams,
+                subject,
+            )
+            continue
+        near = nearest_name(subject, listened)
+        hint = f"; did you mean {near!r}?" if near else "."
+        raise ConfigError(
+            f"Option 'subjects': no message under {subject!r} is in {streams}, nor can one come: "
+            f"it listens to {', '.join(listened) or 'nothing'}{hint}"
+        )
+
 
 _NAMED = 20  # streams in a message
 

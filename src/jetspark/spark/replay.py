@@ -16,11 +16,9 @@ from pyspark.sql import functions as F
 from jetspark.arguments import path_of
 from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import Format, format_of
-from jetspark.lakehouse.places import in_catalog
+from jetspark.lakehouse.formats import Format, format_of, in_catalog
 from jetspark.spark.checkpoints import local_path
 from jetspark.spark.failures import explain
-from jetspark.spark.formats import register_formats
 from jetspark.spark.json_payloads import CORRUPT, KEPT
 from jetspark.spark.lakehouse.options import (
     FILES,
@@ -29,6 +27,7 @@ from jetspark.spark.lakehouse.options import (
     parse_lakehouse_options,
 )
 from jetspark.spark.sink_options import parse_sink_options
+from jetspark.spark.source import register_formats
 from jetspark.subjects import nearest_name
 
 T = TypeVar("T")

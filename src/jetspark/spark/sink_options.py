@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, ledger_stream, marker_subjects
+from jetspark.bulk.leaders import Leaders, proven
+from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.spark import option_values as values
-from jetspark.spark.checkpoints import place
-from jetspark.spark.connection_options import CONNECTION, connection_options
-from jetspark.spark.option_names import named
-from jetspark.spark.options import READING_ONLY
-from jetspark.subjects import check_name, nearest_name
+from jetspark.spark.checkpoints import place, read_checkpoint
+from jetspark.spark.options import CONNECTION, READING_ONLY, connection_options, named
+from jetspark.subjects import check_name, nearest_name, subject_matches, subjects_overlap
 
 
 class Guarantee(StrEnum):
@@ -141,3 +143,232 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
             if name in given:
                 raise ConfigError(f"Option {name!r} is for guarantee exactly-once.")
     return SinkOptions(connection=connection_options(connection), checkpoint=checkpoint, **writing)
+
+
+# -------------------------------------------------------------------------------------------------
+# The driver's check of the target stream, before any row is written.
+
+
+_ROOM_FOR_PACKING = 8192
+
+
+@dataclass(frozen=True)
+class SinkTarget:
+    """What the tasks need to know about the stream; plain values, since they are sent to them."""
+
+    subjects: tuple[str, ...]
+    largest: int
+    """Maximum bytes of a message, including headers."""
+    keeps_markers: bool = False
+    """The stream allows a time to live for each message, so markers need not expire."""
+    missing: tuple[str, ...] = ()
+    """What must first be changed on the server, as sentences; empty once it is prepared."""
+
+    @property
+    def largest_staged(self) -> int:
+        """Maximum bytes of a message that can be staged."""
+        return self.largest - _ROOM_FOR_PACKING
+
+
+def look_at(options: SinkOptions) -> SinkTarget:
+    """Check the stream without changing it.
+
+    Raises StreamNotFoundError, UnsupportedByServerError, ConfigError for a stream with which the
+    guarantee is impossible, or which lacks something and may not be changed; and as `Leaders.ask`.
+    """
+
+    def question(api: StreamAPI) -> SinkTarget:
+        config = _suitable(options, api)
+        return _target(config, api, _missing(options, config, api))
+
+    return _leaders(options).ask(question)
+
+
+def prepare(options: SinkOptions) -> SinkTarget:
+    """As `look_at`; with exactly-once also adds what the stream lacks, and creates its ledger."""
+
+    def question(api: StreamAPI) -> tuple[dict[str, Any], SinkTarget]:
+        config = _suitable(options, api)
+        if changes := _changes(options, config):
+            config = api.update({**config, **changes})
+        return config, _target(config, api)
+
+    config, target = _leaders(options).ask(question)
+    if options.guarantee is Guarantee.EXACTLY_ONCE:
+        ledger = Ledger(options.connection, options.stream, "", timeout=options.publish_timeout)
+        ledger.make_stream(config.get("num_replicas", 1))
+    return target
+
+
+def check_new_writer(options: SinkOptions, checkpoint: str) -> None:
+    """Raises LedgerError when the query has no checkpoint in this folder of this machine, and
+    another one of its name has written; and as `Leaders.ask`."""
+    if options.guarantee is Guarantee.EXACTLY_ONCE and not options.adopt_ledger:
+        query = read_checkpoint(checkpoint).query
+        _writer(options, query or str(uuid.uuid4())).check_name()
+
+
+def register_name(options: SinkOptions, query: str | None) -> None:
+    """Record the name of an exactly-once query that continues; None: it is new. Raises as
+    `Leaders.ask`."""
+    if options.guarantee is Guarantee.EXACTLY_ONCE and query is not None:
+        _writer(options, query).register_name()
+
+
+def _writer(options: SinkOptions, query: str) -> ExactlyOnceWriter:
+    return ExactlyOnceWriter(
+        options.connection,
+        options.stream,
+        query,
+        name=options.name,
+        timeout=options.publish_timeout,
+    )
+
+
+def _leaders(options: SinkOptions) -> Leaders:
+    return Leaders(options.connection, options.publish_timeout, at_once_if_new=True)
+
+
+def _suitable(options: SinkOptions, api: StreamAPI) -> dict[str, Any]:
+    name = options.stream
+    config = api.config(name)
+    if not _is_suitable(options, config):
+        # A leader that was replaced may not know of a change.
+        config = proven(api, [name], lambda api: api.config(name))
+    _check(options, config)
+    if options.guarantee is Guarantee.EXACTLY_ONCE:
+        server = api.link.info
+        if not server.at_least(2, 12):
+            raise UnsupportedByServerError("Guarantee exactly-once", "2.12", server.version)
+    return config
+
+
+def _is_suitable(options: SinkOptions, config: dict[str, Any]) -> bool:
+    try:
+        _check(options, config)
+        return not _changes(options, config)
+    except ConfigError:
+        return False
+
+
+def _target(config: dict[str, Any], api: StreamAPI, missing: tuple[str, ...] = ()) -> SinkTarget:
+    return SinkTarget(
+        subjects=tuple(config.get("subjects") or ()),
+        largest=min(api.link.info.max_payload, _size(config, "max_msg_size")),
+        keeps_markers=bool(config.get("allow_msg_ttl")),
+        missing=missing,
+    )
+
+
+def _missing(options: SinkOptions, config: dict[str, Any], api: StreamAPI) -> tuple[str, ...]:
+    """The changes of `prepare`, for the user."""
+    if options.guarantee is not Guarantee.EXACTLY_ONCE:
+        return ()
+    found = []
+    if changes := _changes(options, config):
+        words = _sentence(changes, marker_subjects(options.stream))
+        found.append(f"change stream {options.stream}: {words}")
+    beside = ledger_stream(options.stream)
+    try:
+        api.stream(beside)
+    except StreamNotFoundError:
+        found.append(f"make stream {beside}, the ledger of exactly-once")
+    return tuple(found)
+
+
+def _size(config: dict[str, Any], name: str) -> int:
+    limit = int(config.get(name, -1))
+    return limit if limit >= 0 else 1 << 62
+
+
+def _check(options: SinkOptions, config: dict[str, Any]) -> None:
+    name = options.stream
+    if config.get("mirror"):
+        raise ConfigError(f"Stream {name!r} is a mirror: write to the stream that it mirrors.")
+    if config.get("sealed"):
+        raise ConfigError(f"Stream {name!r} is sealed: nothing can be written to it.")
+    if config.get("no_ack"):
+        raise ConfigError(
+            f"Stream {name!r} does not acknowledge (no_ack), so no guarantee is possible."
+        )
+    if options.bucket is not None and f"$KV.{options.bucket}.>" not in (
+        config.get("subjects") or ()
+    ):
+        raise ConfigError(f"Bucket {options.bucket!r} takes no writes of its own.")
+    subjects = config.get("subjects") or []
+    if options.subject is not None and not any(
+        subject_matches(one, options.subject) for one in subjects
+    ):
+        raise ConfigError(
+            f"Option 'subject': {options.subject!r} does not belong to the stream {name!r}, which "
+            f"listens to {', '.join(subjects) or 'nothing'}."
+        )
+    if options.guarantee is Guarantee.AT_LEAST_ONCE:
+        return
+    if config.get("retention") == "interest":
+        raise ConfigError(
+            f"Stream {name!r} has retention 'interest': it acknowledges messages and drops them "
+            f"while it has no consumer. Guarantee {options.guarantee} needs 'limits' or "
+            "'workqueue'."
+        )
+    if options.guarantee is Guarantee.EFFECTIVELY_ONCE and not config.get("duplicate_window"):
+        raise ConfigError(
+            f"Stream {name!r} has no duplicate_window, so it does not check message ids."
+        )
+
+
+def _changes(options: SinkOptions, config: dict[str, Any]) -> dict[str, Any]:
+    """Changes of the stream's configuration for exactly-once, which `look_at` reports and `prepare`
+    makes. Raises ConfigError, also if the user has not permitted them."""
+    if options.guarantee is not Guarantee.EXACTLY_ONCE:
+        return {}
+    if config.get("persist_mode") == "async":
+        raise ConfigError(
+            f"Stream {options.stream!r} acknowledges before it stores (persist_mode async), so "
+            "exactly-once is not possible."
+        )
+    markers = marker_subjects(options.stream)
+    _check_keeps(config, markers)
+    subjects = list(config.get("subjects") or [])
+    lacks: dict[str, Any] = {}
+    if not any(subjects_overlap(markers, one) for one in subjects):
+        lacks["subjects"] = [*subjects, markers]
+    for flag in ("allow_atomic", "allow_rollup_hdrs"):
+        if not config.get(flag):
+            lacks[flag] = True
+    if config.get("max_age") and not config.get("allow_msg_ttl"):
+        lacks["allow_msg_ttl"] = True
+    if lacks and not options.prepare_stream:
+        raise ConfigError(
+            f"Stream {options.stream!r} lacks what guarantee exactly-once needs: "
+            f"{_sentence(lacks, markers)}. Set the option 'prepareStream' to true to have it "
+            "changed, or change it yourself."
+        )
+    if lacks and not config.get("allow_msg_ttl"):
+        lacks["allow_msg_ttl"] = True  # markers outlive the rows
+    return lacks
+
+
+def _check_keeps(config: dict[str, Any], subjects: str) -> None:
+    """Raises ConfigError if a stream removes or renames by itself what exactly-once writes under
+    these subjects. (Against `max_age` a message can have a time to live of its own.)"""
+    name = config["name"]
+    for limit in ("max_msgs", "max_bytes"):
+        if config.get("discard") != "new" and config.get(limit, -1) > 0:
+            raise ConfigError(
+                f"Stream {name!r} removes its oldest messages when it has {limit} {config[limit]}: "
+                "a marker of guarantee exactly-once would be among them, and the query would stop. "
+                f"Remove {limit}, set discard to 'new', or choose another guarantee."
+            )
+    transform = config.get("subject_transform")
+    if transform and subjects_overlap(transform.get("src") or ">", subjects):
+        raise ConfigError(
+            f"Stream {name!r} stores {subjects} under other subjects (its subject_transform), "
+            "where guarantee exactly-once would not find its markers: restrict the transform to "
+            "your own subjects, or choose another guarantee."
+        )
+
+
+def _sentence(lacks: dict[str, Any], markers: str) -> str:
+    words = [f"the subject {markers}"] if "subjects" in lacks else []
+    return ", ".join(words + [flag for flag in lacks if flag != "subjects"])

@@ -32,11 +32,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from jetspark.bulk.facts import StreamFacts
-from jetspark.bulk.losses import Loss, left_out
-from jetspark.bulk.proof import proven
+from jetspark.bulk.leaders import proven
+from jetspark.bulk.ranges import Loss, left_out
 from jetspark.bulk.standing_consumer import StandingConsumer
-from jetspark.bulk.stream_api import StreamAPI
+from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.err_codes import (
     CONSUMER_EXISTS,
     CONSUMER_NAME_IN_USE,

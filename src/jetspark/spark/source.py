@@ -2,26 +2,185 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
+from jetspark.bulk.backup import Backup, Part, open_backup
 from jetspark.bulk.leaders import expect
-from jetspark.errors import ConfigError
-from jetspark.spark.backup import JetStreamBackupReader
-from jetspark.spark.batch import JetStreamBatchReader
-from jetspark.spark.bucket_rows import check_bucket_columns
-from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.rows import check_columns
+from jetspark.bulk.ranges import Loss, left_out
+from jetspark.errors import ConfigError, DataLossError
+from jetspark.spark import planning
+from jetspark.spark.failures import without_traceback
+from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
+from jetspark.spark.options import Position, Positions, SourceOptions, parse_options, resolve
+from jetspark.spark.reading import (
+    RangePartition,
+    backfilled,
+    leaders,
+    plan,
+    read_partition,
+    read_values,
+    resolve_positions,
+    snapshot,
+    streams_facts,
+    with_json,
+)
 from jetspark.spark.schema import check_schema, schema_of
-from jetspark.spark.short_errors import without_traceback
-from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
-from jetspark.spark.sink_target import SinkTarget, prepare
+from jetspark.spark.sink_options import (
+    Guarantee,
+    SinkOptions,
+    SinkTarget,
+    parse_sink_options,
+    prepare,
+)
+from jetspark.spark.sole_reading import check_claims
 from jetspark.spark.stream import JetStreamStreamReader
-from jetspark.spark.writer import JetStreamBatchWriter, JetStreamStreamWriter
+from jetspark.spark.writer import (
+    JetStreamBatchWriter,
+    JetStreamStreamWriter,
+    check_bucket_columns,
+    check_columns,
+)
+
+# -------------------------------------------------------------------------------------------------
+# spark.read.format("jetstream"): a DataFrame is a snapshot of the range it was planned with.
+
+
+class JetStreamBatchReader(DataSourceReader):
+    """Plans once for each DataFrame; a new one has to be loaded for later messages.
+
+    `pushFilters` is deliberately not overridden: on Spark 4.3 every read then fails while
+    `spark.sql.python.filterPushdown.enabled` is off, and plans are confused while it is on.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options.for_batch()
+
+    @without_traceback
+    def partitions(self) -> list[RangePartition]:
+        """Determine the range, on the driver, and divide it into partitions.
+
+        Raises as `streams_facts`, `check_claims` and `resolve_positions`.
+        """
+        options = self._options
+        facts = streams_facts(options, sure=True)
+        if options.sole_reader:
+            leaders(options).ask(lambda api: check_claims(api, options, facts))
+        if options.is_snapshot:
+            return [snapshot(options, one) for one in facts.values()]
+        start = resolve_positions(options, options.starting_positions("earliest"), facts, end=False)
+        end = resolve_positions(options, options.ending_positions(), facts, end=True)
+        return plan(
+            options,
+            [
+                backfilled(
+                    options,
+                    planning.fixed_range(facts[name], start[name], end[name], options.subjects),
+                )
+                for name in sorted(facts)
+            ],
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs on an executor."""
+        if self._options.is_snapshot:
+            return read_values(self._options, partition)
+        return read_partition(self._options, partition)
+
+
+# -------------------------------------------------------------------------------------------------
+# option("backup", folder) of spark.read: a backup's messages, without a server.
+
+
+logger = logging.getLogger("jetspark.spark")
+
+
+class BackupPartition(InputPartition):
+    """A part of a backup; plain values only, since it is sent to an executor."""
+
+    def __init__(self, backup: Backup, part: Part) -> None:
+        super().__init__(None)
+        self.backup, self.part = backup, part
+
+    def __repr__(self) -> str:
+        return f"BackupPartition({self.backup.stream} {self.part.start}..{self.part.end - 1})"
+
+
+class JetStreamBackupReader(DataSourceReader):
+    """The folder must be visible under the same path to driver and executors."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options.for_batch()
+
+    @without_traceback
+    def partitions(self) -> list[BackupPartition]:
+        """The range of the options in parts.
+
+        The driver reads the archive's index or, of a list of messages (server 2.15), the whole
+        archive if there is more than one part. Raises ConfigError, DataLossError, BackupError.
+        """
+        options = self._options
+        backup = open_backup(options.backup or "")
+        start = self._position(backup, options.starting_positions("earliest"), end=False)
+        end = self._position(backup, options.ending_positions(), end=True)
+        wanted = planning.fixed_range(backup.facts, start, end)
+        self._check_head(backup, wanted.start, start)
+        backup.check_subjects("Option 'subjects'", options.subjects)
+        backup.check_removed(fail=options.fail_on_data_loss)
+        share = -(-min(len(wanted), backup.messages) // options.min_partitions)
+        most = max(1, min(options.max_records_per_partition, share))
+        parts = backup.parts(wanted.start, wanted.end, most=most)
+        return [BackupPartition(replace(backup), part) for part in parts]
+
+    def _position(self, backup: Backup, positions: Positions, *, end: bool) -> Position:
+        positions.check([backup.stream])
+        return resolve(
+            positions.of(backup.stream),
+            backup.stream,
+            lambda _, ns: backup.sequence_at(ns),
+            none_is_latest=end or self._options.strategy == "latest",
+        )
+
+    def _check_head(self, backup: Backup, first: int, asked: Position) -> None:
+        facts = backup.facts
+        if not isinstance(asked, int) or first >= planning.head(facts):
+            return
+        if facts.keeps_last_per_subject:
+            return
+        message = (
+            f"The backup of stream {facts.name!r} begins at sequence {facts.first_seq}: "
+            f"{first} to {facts.first_seq - 1} had been removed."
+        )
+        if self._options.fail_on_data_loss:
+            hint = " Set failOnDataLoss to false to begin there."
+            raise DataLossError(facts.name, first, facts.first_seq - 1, message + hint)
+        left_out(logger, message, Loss(facts.name, message))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs on an executor; Spark sends a placeholder when nothing was planned."""
+        if not isinstance(partition, BackupPartition):
+            return iter(())
+        options = self._options
+        batches = partition.backup.read_part(
+            partition.part,
+            subjects=options.subjects,
+            columns=options.columns,
+            limits=options.limits(),
+        )
+        return with_json(options, batches)
 
 
 class JetStreamDataSource(DataSource):
@@ -124,3 +283,13 @@ def check_written(options: SinkOptions, schema: StructType) -> None:
             subject=options.subject,
             msg_id=options.guarantee is Guarantee.EFFECTIVELY_ONCE,
         )
+
+
+# -------------------------------------------------------------------------------------------------
+# The data sources of this package.
+
+
+def register_formats(spark: SparkSession) -> None:
+    """Also for a Spark whose executors find the package but whose driver does not search for it."""
+    for one in (JetStreamDataSource, DeltaDataSource, IcebergDataSource):
+        spark.dataSource.register(one)

@@ -10,13 +10,41 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.spark.failures import NO_WORKER
+from jetspark.spark.options import SourceOptions, parse_options
+
+# -------------------------------------------------------------------------------------------------
+# The streaming sources of a DataFrame, from Spark's plan.
+
+
+def streaming_sources(rows: DataFrame) -> Iterator[SourceOptions | str]:
+    """Each source in Spark's order: our options, or the name of a source of another format.
+
+    A source that is used twice is one (UNION), but two in a join with itself: equal leaves are read
+    once.
+    """
+    leaves = rows._jdf.queryExecution().analyzed().collectLeaves().distinct()
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
+        if not leaf.isStreaming():
+            continue
+        try:
+            name = str(leaf.sourceName())
+        except Py4JError:
+            name = str(leaf.getClass().getSimpleName())
+        if name == "jetstream":
+            yield parse_options(dict(leaf.extraOptions().asCaseSensitiveMap()))
+        else:
+            yield name
+
 
 logger = logging.getLogger("jetspark.spark")
 

@@ -8,11 +8,13 @@ keeps its messages one batch longer. `offsets` explains the offsets.
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -27,30 +29,125 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from jetspark.bulk.facts import StreamFacts, Witness
+from jetspark.bulk import links
 from jetspark.bulk.leaders import expect
-from jetspark.bulk.losses import Loss, left_out
-from jetspark.bulk.stream_api import StreamAPI
-from jetspark.errors import ConfigError, DataLossError, PermissionsError, StreamNotFoundError
+from jetspark.bulk.ranges import Loss, left_out
+from jetspark.bulk.standing_consumer import StandingConsumer
+from jetspark.bulk.stream_api import StreamAPI, StreamFacts, Witness
+from jetspark.errors import (
+    ConfigError,
+    DataLossError,
+    JetsparkError,
+    PermissionsError,
+    StreamNotFoundError,
+)
 from jetspark.spark import planning, sole_reading
-from jetspark.spark.collecting import without_collecting
-from jetspark.spark.copies import copies_found
-from jetspark.spark.offsets import StreamOffset, from_json, to_json, token_of
+from jetspark.spark.failures import without_traceback
+from jetspark.spark.offsets import StreamOffset, copies_found, from_json, to_json, token_of
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.progress_consumer import ProgressConsumer
 from jetspark.spark.reading import (
     RangePartition,
     backfilled,
     begin,
+    check_subjects,
     leaders,
     plan,
     read_partition,
     streams_facts,
 )
-from jetspark.spark.short_errors import without_traceback
-from jetspark.spark.subject_filters import check_subjects
+
+# -------------------------------------------------------------------------------------------------
+# Shows a query's progress to NATS tools: option `progressConsumer`.
+#
+# Each stream gets a durable pull consumer of that name, positioned after the last message of the
+# finished batches. So `nats consumer info`, `nats consumer report` and exporters show the
+# position, and the unread messages as unprocessed. No message is read through it, and nothing
+# depends on it, since only the checkpoint counts. If it cannot be moved, a warning is logged, and
+# the move is tried again a minute later. It stays when the query ends; `nats consumer rm` removes
+# it.
+#
+# A query that finds its consumer moved back leaves it to the other query that must have done it,
+# and that is behind.
+
 
 logger = logging.getLogger("jetspark.spark")
+
+DESCRIPTION = "jetspark: shows where a Spark query is; nobody reads from it"
+
+_CALL_SECONDS = 2.0  # what is only displayed must not delay a query
+_PAUSE_SECONDS = 60.0
+
+
+class ProgressConsumer:
+    """The progress consumers of one query, one in each stream; moved by the driver."""
+
+    def __init__(self, options: SourceOptions, name: str) -> None:
+        self._options = options
+        self._name = name
+        self._shown: dict[str, tuple[str, int]] = {}
+        self._not_before = -math.inf
+
+    def show(self, offsets: Mapping[str, StreamOffset]) -> None:
+        """Move them to the query's position. JetsparkError and OSError are only logged."""
+        new = {
+            stream: offset
+            for stream, offset in offsets.items()
+            if self._shown.get(stream) != (offset.created, offset.next)
+        }
+        if not new or time.monotonic() < self._not_before:
+            return
+        try:
+            with links.borrowed(self._options.connection) as link:
+                api = StreamAPI(link, timeout=_CALL_SECONDS)
+                for stream, offset in new.items():
+                    self._move(api, stream, offset.next)
+                    self._shown[stream] = (offset.created, offset.next)
+        except (JetsparkError, OSError) as error:
+            self._not_before = time.monotonic() + _PAUSE_SECONDS
+            logger.warning("The progress consumer %s was not moved: %s", self._name, error)
+
+    def _move(self, api: StreamAPI, stream: str, sequence: int) -> None:
+        consumer = StandingConsumer(
+            api, stream, self._name, option="progressConsumer", description=DESCRIPTION
+        )
+        position = consumer.position()
+        if position is not None and position < self._shown.get(stream, ("", 0))[1]:
+            self._not_before = math.inf
+            logger.warning(
+                "The progress consumer %s shows another query, which is behind this one. For each "
+                "to be shown, give each query a name of its own in the option 'progressConsumer'.",
+                self._name,
+            )
+        elif position is None:
+            consumer.make(sequence, self._options.subjects)
+        # Recreated the first time, since an earlier run may have had other subjects, and to move it
+        # back: a reset to before its start is refused.
+        elif stream in self._shown and position <= sequence and api.link.info.at_least(2, 14):
+            consumer.reset(sequence)
+        else:
+            consumer.delete()
+            consumer.make(sequence, self._options.subjects)
+
+
+# -------------------------------------------------------------------------------------------------
+# Planning without Python's cyclic garbage collector.
+#
+# For thousands of streams it makes thousands of small objects, which live to its end and have no
+# cycles. The collector would walk over all of them again and again: with 10,000 streams a quarter
+# of a trigger's time, with 1,000 a tenth.
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """For a block, or as a decorator of a method that Spark calls in a trigger."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
 
 _BEGIN_ANEW = (
     "This query would remove what came since then unread: begin a new one, with a new checkpoint; "

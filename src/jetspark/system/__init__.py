@@ -1,8 +1,6 @@
 """Servers and accounts, seen from the system account."""
 
 from jetspark.errors import SystemRequestError
-from jetspark.system.asking import ServerFilter
-from jetspark.system.calls import SystemCalls
 from jetspark.system.documents import (
     AccountInfo,
     AccountJsz,
@@ -25,7 +23,7 @@ from jetspark.system.documents import (
     Traffic,
     Varz,
 )
-from jetspark.system.system import System
+from jetspark.system.system import ServerFilter, System, SystemCalls
 
 __all__ = [
     "AccountInfo",

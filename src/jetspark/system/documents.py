@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from jetspark.jetstream.documents.document import Document, Moment, Span
+from jetspark.documents.document import Document, Moment, Span
 
 DataT_co = TypeVar("DataT_co", covariant=True)
 

@@ -4,7 +4,10 @@
 """
 
 from jetspark.tracing.calls import TraceCalls
-from jetspark.tracing.events import (
+from jetspark.tracing.tree import (
+    MessageTrace,
+    MissingServer,
+    TracedServer,
     TraceEgress,
     TraceEvent,
     TraceExport,
@@ -13,7 +16,6 @@ from jetspark.tracing.events import (
     TraceMapping,
     TraceStream,
 )
-from jetspark.tracing.tree import MessageTrace, MissingServer, TracedServer
 
 __all__ = [
     "MessageTrace",

@@ -6,7 +6,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Final, cast
 
 from jetspark.arguments import checked
-from jetspark.client.request_calls import seconds_of
+from jetspark.client.client import seconds_of
 from jetspark.errors import (
     ConfigError,
     JetsparkError,
@@ -16,8 +16,7 @@ from jetspark.errors import (
 )
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.timestamps import Seconds
-from jetspark.tracing.events import parse_report
-from jetspark.tracing.tree import MessageTrace, Reports
+from jetspark.tracing.tree import MessageTrace, Reports, parse_report
 from jetspark.wire.headers import Headers, HeadersLike
 
 if TYPE_CHECKING:

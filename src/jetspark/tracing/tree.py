@@ -6,21 +6,189 @@ The next server's report carries it. So it is known which reports are still to c
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
-from jetspark.tracing.drawing import Line, drawn, plain
-from jetspark.tracing.events import (
-    Report,
-    TraceEgress,
-    TraceEvent,
-    TraceExport,
-    TraceImport,
-    TraceIngress,
-    TraceMapping,
-    TraceStream,
-)
+import msgspec
+from msgspec import field
+
+from jetspark.errors import DocumentError, JetsparkError
+from jetspark.wire.documents import convert_document, decode_document
+
+# -------------------------------------------------------------------------------------------------
+# What one server reports of a traced message (ADR-41). Pure.
+
+
+_KINDS: Final = ("client", "route", "gateway", "system", "leaf node", "JetStream", "account")
+"""In the order of the server's numbers."""
+
+
+class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One step in a server; one of an unknown type is just this. `raw` has all fields."""
+
+    type: str
+    at: datetime = field(name="ts")
+    """By the clock of that server."""
+    error: str = ""
+    """Why it went no further; empty: it did."""
+    raw: dict[str, Any]
+
+
+class _OfConnection(TraceEvent, frozen=True, kw_only=True):
+    kind: int
+    connection_id: int = field(name="cid")
+    name: str = ""
+    """Of a client, or of the server at the other end."""
+
+    @property
+    def connection(self) -> str:
+        """client, route, gateway, leaf node, system, JetStream or account."""
+        return _KINDS[self.kind] if 0 <= self.kind < len(_KINDS) else f"connection {self.kind}"
+
+
+class TraceIngress(_OfConnection, frozen=True, kw_only=True):
+    """The message came into the server."""
+
+    account: str = field(name="acc")
+    subject: str = field(name="subj")
+
+
+class TraceMapping(TraceEvent, frozen=True, kw_only=True):
+    """A subject mapping of the account gave it another subject."""
+
+    to: str
+
+
+class TraceExport(TraceEvent, frozen=True, kw_only=True):
+    """It went into another account by a stream export."""
+
+    account: str = field(name="acc")
+    to: str
+
+
+class TraceImport(TraceEvent, frozen=True, kw_only=True):
+    """It went into another account by a service import."""
+
+    account: str = field(name="acc")
+    subject: str = field(name="from")
+    """The subject of the import."""
+    to: str
+
+
+class TraceStream(TraceEvent, frozen=True, kw_only=True):
+    """It reached a stream of JetStream, which stored it unless there is an error."""
+
+    stream: str
+    subject: str = ""
+    """As it is stored."""
+    no_interest: bool = field(name="nointerest", default=False)
+    """The stream keeps messages for consumers only, and none wants this one."""
+
+
+class TraceEgress(_OfConnection, frozen=True, kw_only=True):
+    """It left the server, to a client or to another server."""
+
+    hop: str = ""
+    """The id of the next server's report, such as "1.2"; empty: none comes."""
+    account: str = field(name="acc", default="")
+    """Of the receiver, if it is another one."""
+    subscription: str = field(name="sub", default="")
+    """Of a client."""
+    queue: str = ""
+
+    @property
+    def reports(self) -> bool:
+        """Whether a report of the server there is to come."""
+        return bool(self.hop) and not self.error
+
+
+_TYPES: Final[dict[str, type[TraceEvent]]] = {
+    "in": TraceIngress,
+    "sm": TraceMapping,
+    "se": TraceExport,
+    "si": TraceImport,
+    "js": TraceStream,
+    "eg": TraceEgress,
+}
+
+
+class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Which server reports."""
+
+    name: str
+    id: str
+    cluster: str = ""
+    domain: str = ""
+    """The JetStream domain."""
+    version: str = field(name="ver", default="")
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The report of one server. `raw`: the whole document."""
+
+    server: ServerFacts
+    hop: str
+    """Of this server; empty for the one that the client is connected to."""
+    events: tuple[TraceEvent, ...]
+    raw: dict[str, Any]
+
+
+def parse_report(data: bytes) -> Report:
+    """Raises JetsparkError for what is none."""
+    try:
+        raw = decode_document(data, "report")
+        events = tuple(_event(one) for one in raw.get("events") or ())
+        headers = (raw.get("request") or {}).get("header") or {}
+        hop = (headers.get("Nats-Trace-Hop") or [""])[0]
+        return Report(
+            server=convert_document(raw["server"], ServerFacts, "server"),
+            hop=str(hop),
+            events=events,
+            raw=raw,
+        )
+    except DocumentError as error:
+        raise JetsparkError(f"A server's report of a trace cannot be read: {error.why}.") from None
+    except (LookupError, TypeError, AttributeError) as error:
+        raise JetsparkError(f"A server's report of a trace cannot be read: {error}.") from None
+
+
+def _event(raw: dict[str, Any]) -> TraceEvent:
+    return convert_document({**raw, "raw": raw}, _TYPES.get(raw["type"], TraceEvent), "event")
+
+
+# -------------------------------------------------------------------------------------------------
+# Lines with others below them, drawn as a tree of text. Pure.
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line, and those below it. `wrong`: it tells of an error."""
+
+    text: str
+    below: list[Line] = dataclasses.field(default_factory=list)
+    wrong: bool = False
+
+
+def drawn(line: Line) -> Iterator[str]:
+    """The lines of the tree, without control characters."""
+    yield ("✗ " if line.wrong else "") + plain(line.text)
+    for place, one in enumerate(line.below):
+        last = place == len(line.below) - 1
+        first, *rest = drawn(one)
+        yield ("└─ " if last else "├─ ") + first
+        yield from (("   " if last else "│  ") + text for text in rest)
+
+
+def plain(text: str) -> str:
+    """The text with control characters as escapes: names are given by others."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode()
+        for c in text
+    )
+
 
 FIRST = ""
 """The hop of the server that the client is connected to."""
@@ -237,10 +405,10 @@ def _server(server: TracedServer) -> Line:
     facts += [f"domain {server.domain}"] if server.domain else []
     facts += [f"nats-server {server.version}"] if server.version else []
     head = f"{server.name} ({', '.join(facts)})" if facts else server.name
-    return Line(head, [_event(server, event) for event in server.events])
+    return Line(head, [_reported(server, event) for event in server.events])
 
 
-def _event(server: TracedServer, event: TraceEvent) -> Line:
+def _reported(server: TracedServer, event: TraceEvent) -> Line:
     text, below = event.type, []
     match event:
         case TraceIngress():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from jetspark.errors import BadHeaderError, shown
 from jetspark.kinds import checked_where_used
@@ -207,3 +207,20 @@ def parse_headers(block: bytes) -> tuple[Headers, Status | None]:
             raise BadHeaderError(f"malformed header line {line[:60]!r}")
         pairs.append((name, value.strip(" \t")))
     return headers, parse_status(first)
+
+
+# -------------------------------------------------------------------------------------------------
+# The headers of an atomic batch's messages (ADR-50), as bytes.
+
+
+BATCH_ID: Final = "Nats-Batch-Id"
+
+MARKS: Final = b"Nats-Batch-Id:%b\r\nNats-Batch-Sequence:%d\r\n%b\r\n"
+"""The end of a header block: % (batch id, batch sequence from 1 on, one of the constants below)."""
+
+STAGED: Final = b""
+"""More messages follow."""
+COMMIT: Final = b"Nats-Batch-Commit:1\r\n"
+"""This message is the last one: commit the batch with it."""
+COMMIT_BEFORE: Final = b"Nats-Batch-Commit:eob\r\n"
+"""Commit the batch without this message, which is not stored (nats-server 2.14 and later)."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from jetspark.errors import ProtocolError
 from jetspark.wire.events import Event
-from jetspark.wire.kernel import split_frames
-from jetspark.wire.receive_buffer import ReceiveBuffer
+from jetspark.wire.kernel import MAX_CONTROL_LINE, look, split_frames
 
 _SIZE = 4096
 """Initial size of the buffer, bytes: enough for the start of most frames."""
@@ -46,3 +45,93 @@ class Parser:
     def pending(self) -> int:
         """Buffered bytes of an incomplete frame."""
         return self._buffer.pending
+
+
+# -------------------------------------------------------------------------------------------------
+# The receive buffer before the kernel: it keeps an incomplete frame for the next read.
+#
+# A byte is copied a few times at most, and not at all when a read ends with a complete frame.
+# Beyond _AT_ONCE the size is bounded by twice what has come, whatever the frame's control line
+# announces, and for the line by MAX_CONTROL_LINE.
+
+
+_AT_ONCE = 2 << 20
+"""Bytes that an announced frame is given at once: servers' usual max_payload is 1 MB."""
+
+_LARGEST_KEPT = 4 << 20
+"""Bytes. A buffer that grew beyond this for a large frame is replaced by a small one afterwards."""
+
+
+class ReceiveBuffer:
+    """Receive into `room()` and call `received`, or call `add` with bytes received elsewhere.
+
+    Both return the bytes to split, valid until `consumed` is called with what was used of them, or
+    None while there is only a part of a frame.
+    """
+
+    __slots__ = ("_data", "_memory", "_need", "_pending", "_size", "_view")
+
+    def __init__(self, size: int) -> None:
+        """`size`: initial size in bytes."""
+        self._size = size
+        self._need = 0
+        self._pending = 0
+        self._data = b""
+        self._make(size)
+
+    def _make(self, size: int) -> None:
+        self._memory = bytearray(size)
+        self._view = memoryview(self._memory)
+
+    @property
+    def pending(self) -> int:
+        """Buffered bytes of an incomplete frame."""
+        return self._pending
+
+    def room(self) -> memoryview:
+        """The free part of the buffer, never empty."""
+        if self._pending == len(self._memory):
+            self._grow(self._pending + 1, self._memory)
+        return self._view[self._pending :]
+
+    def received(self, count: int) -> bytes | None:
+        """`count` bytes were received into `room()`."""
+        before, self._pending = self._pending, self._pending + count
+        if self._need:
+            waiting = self._pending < self._need
+        else:
+            # Only the new bytes: the ones before contain no CRLF.
+            found = self._memory.find(b"\r\n", max(0, before - 1), self._pending)
+            waiting = found < 0 and self._pending <= MAX_CONTROL_LINE
+        if waiting:
+            return None
+        self._data = look(self._view[: self._pending])
+        return self._data
+
+    def add(self, chunk: bytes | memoryview) -> bytes | None:
+        """Bytes received elsewhere. They may be read in place until `consumed`."""
+        if not self._pending:
+            self._data = look(chunk)
+            return self._data
+        end = self._pending + len(chunk)
+        if end > len(self._memory):
+            self._grow(end, self._view[: self._pending])
+        self._view[self._pending : end] = chunk
+        return self.received(len(chunk))
+
+    def consumed(self, end: int, need: int) -> None:
+        """The bytes before `end` were used; a frame of `need` bytes begins there (0: not known)."""
+        data, self._data = self._data, b""
+        rest, self._need = len(data) - end, need
+        if max(need, rest) > len(self._memory):
+            self._grow(rest, data[end:])
+        elif rest and (end or not self._pending):  # else it is in place
+            self._view[:rest] = data[end:]
+        elif not rest and len(self._memory) > _LARGEST_KEPT:
+            self._make(self._size)
+        self._pending = rest
+
+    def _grow(self, wanted: int, kept: bytes | bytearray | memoryview) -> None:
+        most = max(2 * len(self._memory), min(self._need, _AT_ONCE))
+        self._make(max(wanted, min(self._need, most) if self._need else most))
+        self._view[: len(kept)] = kept

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-WRITER = "jetspark.spark.lakehouse.writer"
+WRITER = "jetspark.spark.lakehouse.target"
 
 
 class _Finder(importlib.abc.MetaPathFinder):

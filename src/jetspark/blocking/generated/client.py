@@ -13,16 +13,19 @@ from jetspark.blocking.messages import Message
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.blocking.replies import Replies, judging
 from jetspark.blocking.subscription import MessageCallback, Subscription
-from jetspark.client.barrier_calls import DRAIN_TIMEOUT
-from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Statistics
+from jetspark.client.client import (
+    DRAIN_TIMEOUT,
+    PENDING_BYTES_LIMIT,
+    PENDING_MSGS_LIMIT,
+    Statistics,
+)
 from jetspark.client.client import Client as AsyncClient
 from jetspark.client.hooks import Hooks
-from jetspark.client.prepared import Sendable
+from jetspark.client.messages import Sendable
 from jetspark.client.publishing import Publishing
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
-from jetspark.connection.tls_state import TLSState
-from jetspark.connection.transport import Dial
+from jetspark.connection.transports import Dial, TLSState
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.client.notices import EventStream as AsyncEventStream
+from jetspark.client.callbacks import EventStream as AsyncEventStream
 
 
 class GeneratedEventStream:

@@ -15,10 +15,9 @@ from jetspark.blocking.system.system import System
 from jetspark.connection.nkeys import CurveKeyPair, KeyPair
 from jetspark.identity.callout import CONCURRENCY, QUEUE_GROUP
 from jetspark.payloads import Payload
-from jetspark.services.calls import start_service
 from jetspark.services.discovery import Services as AsyncServices
 from jetspark.services.protocol import DEFAULT_QUEUE_GROUP
-from jetspark.services.service import StatsHandler
+from jetspark.services.service import StatsHandler, start_service
 from jetspark.system.system import STALL, TIMEOUT
 from jetspark.system.system import System as AsyncSystem
 from jetspark.timestamps import Seconds

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Generic
 
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.jetstream.listing import ItemT
-from jetspark.jetstream.listing import Listing as AsyncListing
+from jetspark.client.listing import ItemT
+from jetspark.client.listing import Listing as AsyncListing
 
 
 class GeneratedListing(Generic[ItemT]):

@@ -7,8 +7,8 @@ from typing import Generic
 
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.errors import JetsparkError
-from jetspark.jetstream.ordered.watching import EntryT
-from jetspark.jetstream.ordered.watching import Watching as AsyncWatching
+from jetspark.jetstream.watching import EntryT
+from jetspark.jetstream.watching import Watching as AsyncWatching
 from jetspark.timestamps import Seconds
 
 

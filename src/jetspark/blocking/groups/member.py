@@ -17,7 +17,7 @@ from jetspark.blocking.groups.message import GroupMsg
 from jetspark.blocking.worker import Worker, check_callback
 from jetspark.groups.member import GroupCallback as AsyncGroupCallback
 from jetspark.groups.member import GroupMember as AsyncGroupMember
-from jetspark.groups.message import GroupMsg as AsyncGroupMsg
+from jetspark.groups.member import GroupMsg as AsyncGroupMsg
 from jetspark.timestamps import Seconds
 from jetspark.wire.kernel import frame_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jetspark.blocking.jetstream.message import JsMsg
-from jetspark.groups.message import PartitionView
+from jetspark.groups.member import PartitionView
 
 
 class GroupMsg(PartitionView, JsMsg):

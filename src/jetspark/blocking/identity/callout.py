@@ -12,10 +12,8 @@ from jetspark.blocking.leaving import Leaving
 from jetspark.blocking.worker import Worker, check_callback
 from jetspark.connection.nkeys import CurveKeyPair, KeyPair
 from jetspark.errors import ConfigError, shown
-from jetspark.identity.callout import STOP_TIMEOUT
-from jetspark.identity.calls import start_callout
+from jetspark.identity.callout import STOP_TIMEOUT, Grant, start_callout
 from jetspark.identity.claims import AuthRequest
-from jetspark.identity.exchange import Grant
 from jetspark.timestamps import Seconds
 
 CalloutHandler: TypeAlias = Callable[[AuthRequest], Grant]

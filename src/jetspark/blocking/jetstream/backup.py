@@ -1,6 +1,6 @@
 """Backing up and restoring streams, without async.
 
-As `jetspark.jetstream.backup.backup` and `jetspark.jetstream.backup.restore`. `progress` is called
+As `jetspark.jetstream.backup` and `jetspark.jetstream.restore`. `progress` is called
 in the caller's thread, and the transfer waits for it. When it raises, or Ctrl-C interrupts the
 call, the transfer is ended and cleaned up before the exception is raised.
 """

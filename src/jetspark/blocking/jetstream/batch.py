@@ -1,6 +1,6 @@
 """Atomic batches, without async.
 
-As `jetspark.jetstream.batches.atomic`; any number of threads may add. Only the calls that wait for
+As `jetspark.jetstream.batches`; any number of threads may add. Only the calls that wait for
 the server switch to the event loop's thread: the second `add`, `flush` and `commit`.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.generated.jetstream.batch import GeneratedAtomicBatch
-from jetspark.jetstream.batches.atomic import AtomicBatch as AsyncAtomicBatch
-from jetspark.jetstream.batches.staging import Staging
+from jetspark.jetstream.batches import AtomicBatch as AsyncAtomicBatch
+from jetspark.jetstream.batches import Staging
 from jetspark.payloads import Payload, payload_bytes
 
 

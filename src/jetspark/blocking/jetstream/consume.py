@@ -1,6 +1,6 @@
 """Consuming a pull consumer continuously, without async.
 
-As `jetspark.jetstream.pulling.consume`. Each thread switch brings at most the messages of one pull
+As `jetspark.jetstream.consume`. Each thread switch brings at most the messages of one pull
 request, which are buffered here: the buffer's limit is exceeded by at most half. A callback runs in
 its own thread and may use the blocking client; closing the connection lets a running callback
 finish. `drain` does not wait in the callback itself.
@@ -15,8 +15,8 @@ from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.generated.jetstream.consume import GeneratedConsumerMessages
 from jetspark.blocking.jetstream.message import JsMsg
 from jetspark.blocking.leaving import LeavingLoop
-from jetspark.jetstream.pulling.consume import ConsumerMessages as AsyncConsumerMessages
-from jetspark.jetstream.pulling.consume import JsMsgCallback as AsyncJsMsgCallback
+from jetspark.jetstream.consume import ConsumerMessages as AsyncConsumerMessages
+from jetspark.jetstream.consume import JsMsgCallback as AsyncJsMsgCallback
 
 JsMsgCallback: TypeAlias = Callable[[JsMsg], None]
 

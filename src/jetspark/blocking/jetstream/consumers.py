@@ -11,9 +11,9 @@ from jetspark.blocking.generated.jetstream.consumers import (
     GeneratedPullConsumer,
     GeneratedPushConsumer,
 )
-from jetspark.jetstream.consumers.consumer import Consumer as AsyncConsumer
-from jetspark.jetstream.consumers.pull import PullConsumer as AsyncPullConsumer
-from jetspark.jetstream.consumers.push import PushConsumer as AsyncPushConsumer
+from jetspark.jetstream.consumers import Consumer as AsyncConsumer
+from jetspark.jetstream.consumers import PullConsumer as AsyncPullConsumer
+from jetspark.jetstream.consumers import PushConsumer as AsyncPushConsumer
 
 
 class Consumer(GeneratedConsumer):

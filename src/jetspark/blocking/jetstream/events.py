@@ -1,6 +1,6 @@
 """Receiving JetStream's advisories, metrics and API audits, without async.
 
-As `jetspark.jetstream.events.events`. A callback runs in its own thread, for one event after the
+As `jetspark.jetstream.events`. A callback runs in its own thread, for one event after the
 other, so it may block and use the blocking client; closing the connection lets a running callback
 finish. `drain` does not wait in the callback itself.
 """
@@ -15,9 +15,9 @@ from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.generated.jetstream.events import GeneratedEvents
 from jetspark.blocking.leaving import Leaving
 from jetspark.blocking.worker import Worker, check_callback
-from jetspark.jetstream.events.documents import Event
-from jetspark.jetstream.events.events import EventCallback as AsyncEventCallback
-from jetspark.jetstream.events.events import Events as AsyncEvents
+from jetspark.documents.events import Event
+from jetspark.jetstream.events import EventCallback as AsyncEventCallback
+from jetspark.jetstream.events import Events as AsyncEvents
 
 EventCallback: TypeAlias = Callable[[Event], None]
 

@@ -1,6 +1,6 @@
 """Fast ingest, without async.
 
-As `jetspark.jetstream.batches.fast_ingest`; any number of threads may add. `add` does not switch
+As `jetspark.jetstream.batches`; any number of threads may add. `add` does not switch
 threads: it takes a place in the window and puts the message into the publish buffer. The event
 loop's read loop counts the acks.
 """
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.generated.jetstream.fast_ingest import GeneratedFastIngest
-from jetspark.jetstream.batches.ingest_window import IngestWindow
-from jetspark.jetstream.batches.ingesting import Ingesting
-from jetspark.jetstream.documents import PubAck
+from jetspark.documents.streams import PubAck
+from jetspark.jetstream.batches import Ingesting, IngestWindow
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import Headers
 

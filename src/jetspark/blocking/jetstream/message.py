@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.generated.jetstream.message import GeneratedJsMsg
+from jetspark.jetstream.fetch import Fetched
+from jetspark.jetstream.fetch import FetchResult as AsyncFetchResult
 from jetspark.jetstream.message import JsMsg as AsyncJsMsg
-from jetspark.jetstream.pulling.fetch_result import Fetched
-from jetspark.jetstream.pulling.fetch_result import FetchResult as AsyncFetchResult
 from jetspark.wire.kernel import deliver, frame_of
 
 

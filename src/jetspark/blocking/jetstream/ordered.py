@@ -1,12 +1,12 @@
 """Ordered consumers without async.
 
-As `jetspark.jetstream.ordered.ordered`, with the threads of `jetspark.blocking.jetstream.consume`.
+As `jetspark.jetstream.ordered`, with the threads of `jetspark.blocking.jetstream.consume`.
 """
 
 from __future__ import annotations
 
 from jetspark.blocking.generated.jetstream.ordered import GeneratedOrderedMessages
-from jetspark.jetstream.ordered.ordered import OrderedMessages as AsyncOrderedMessages
+from jetspark.jetstream.ordered import OrderedMessages as AsyncOrderedMessages
 
 
 class OrderedMessages(GeneratedOrderedMessages):

@@ -1,6 +1,6 @@
 """Publishing many messages with a bounded window of unacknowledged ones, without async.
 
-As `jetspark.jetstream.publishing.publisher`; any number of threads may send. `send` does not switch
+As `jetspark.jetstream.publisher`; any number of threads may send. `send` does not switch
 threads: it takes a place in the window and puts the message into the publish buffer. The event
 loop's read loop counts the acks.
 """
@@ -12,13 +12,10 @@ from functools import partial
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.generated.jetstream.publisher import GeneratedPublisher
+from jetspark.documents.streams import PubAck
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.publishing.headers import TimeToLive
-from jetspark.jetstream.publishing.options import PublisherOptions
-from jetspark.jetstream.publishing.window import Window
-from jetspark.jetstream.publishing.windowed import WindowedPublishing
+from jetspark.jetstream.publisher import PublisherOptions, TimeToLive, Window, WindowedPublishing
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.wire.headers import HeadersLike
 

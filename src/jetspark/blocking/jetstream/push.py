@@ -1,6 +1,6 @@
 """Messages of a push consumer, received by a subscription, without async.
 
-As `jetspark.jetstream.consumers.push`. Each thread switch brings many messages; a flow control
+As `jetspark.jetstream.consumers`. Each thread switch brings many messages; a flow control
 request is answered when the messages before it have been passed to this side. A callback runs in
 its own thread and may use the blocking client.
 """
@@ -14,8 +14,8 @@ from jetspark.blocking.generated.jetstream.push import GeneratedPushMessages
 from jetspark.blocking.jetstream.consume import JsMsgCallback
 from jetspark.blocking.jetstream.message import JsMsg
 from jetspark.blocking.leaving import LeavingLoop
-from jetspark.jetstream.consumers.push import PushMessages as AsyncPushMessages
-from jetspark.jetstream.pulling.consume import JsMsgCallback as AsyncJsMsgCallback
+from jetspark.jetstream.consume import JsMsgCallback as AsyncJsMsgCallback
+from jetspark.jetstream.consumers import PushMessages as AsyncPushMessages
 
 
 class PushMessages(LeavingLoop, GeneratedPushMessages):

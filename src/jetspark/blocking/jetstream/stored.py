@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jetspark.blocking.listing import Listing
-from jetspark.jetstream.documents import StoredMsg
+from jetspark.documents.streams import StoredMsg
 
 
 class StoredMsgs(Listing[StoredMsg]):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from jetspark.blocking.caller_side import CallerSide
+from jetspark.documents.streams import PubAck
 from jetspark.errors import NoRespondersError
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.publishing.pub_ack import PublishTries, parse_pub_ack
+from jetspark.jetstream.publisher import PublishTries, parse_pub_ack
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.headers import Headers

@@ -1,6 +1,6 @@
 """Electing a leader among clients, without async.
 
-As `jetspark.kv.election`. A callback runs in its own thread and may use the blocking client.
+As `jetspark.kv.lock`. A callback runs in its own thread and may use the blocking client.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Self, TypeAlias
 from jetspark.blocking.generated.kv.election import GeneratedElection
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.worker import Worker, check_callback
-from jetspark.kv.election import Election as AsyncElection
-from jetspark.kv.election import ElectionState
-from jetspark.kv.election import StateCallback as AsyncStateCallback
+from jetspark.kv.lock import Election as AsyncElection
+from jetspark.kv.lock import ElectionState
+from jetspark.kv.lock import StateCallback as AsyncStateCallback
 from jetspark.timestamps import Seconds
 
 StateCallback: TypeAlias = Callable[[ElectionState], None]

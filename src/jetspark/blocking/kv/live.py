@@ -1,6 +1,6 @@
 """A local copy of a bucket as a mapping that is kept up to date, without async.
 
-As `jetspark.kv.live`. Reading does not switch threads. `on_change` runs in its own thread and may
+As `jetspark.kv.watch`. Reading does not switch threads. `on_change` runs in its own thread and may
 use the blocking client; the mapping waits for it.
 """
 
@@ -14,9 +14,9 @@ from typing import Self, TypeAlias
 from jetspark.blocking.generated.kv.live import GeneratedLiveBucket
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.worker import Worker, check_callback
-from jetspark.kv.entries import Entry
-from jetspark.kv.live import ChangeCallback as AsyncChangeCallback
-from jetspark.kv.live import LiveBucket as AsyncLiveBucket
+from jetspark.kv.codecs import Entry
+from jetspark.kv.watch import ChangeCallback as AsyncChangeCallback
+from jetspark.kv.watch import LiveBucket as AsyncLiveBucket
 
 ChangeCallback: TypeAlias = Callable[[Entry], None]
 

@@ -1,4 +1,4 @@
-"""Reading a bucket: get, list and watch keys, without async; see `jetspark.kv.read_only`."""
+"""Reading a bucket: get, list and watch keys, without async; see `jetspark.kv.bucket`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Self
 from jetspark.arguments import spelt
 from jetspark.blocking.generated.kv.read_only import GeneratedReadOnlyBucket
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.kv.bucket import ReadOnlyBucket as AsyncReadOnlyBucket
 from jetspark.kv.codecs import KeyCodec, ValueCodec
-from jetspark.kv.read_only import ReadOnlyBucket as AsyncReadOnlyBucket
 
 
 class ReadOnlyBucket(GeneratedReadOnlyBucket):

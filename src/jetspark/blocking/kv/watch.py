@@ -16,7 +16,7 @@ from jetspark.blocking.worker import Worker, check_callback
 from jetspark.client.callbacks import check_no_callback
 from jetspark.client.client import Client as AsyncClient
 from jetspark.errors import user_error
-from jetspark.kv.entries import Entry
+from jetspark.kv.codecs import Entry
 from jetspark.kv.watch import EntryCallback as AsyncEntryCallback
 from jetspark.kv.watch import Watcher as AsyncWatcher
 

@@ -6,6 +6,6 @@ import os
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from jetspark.objects.content import Bytes, Readable
+from jetspark.objects.reader import Bytes, Readable
 
 ObjectData: TypeAlias = Bytes | os.PathLike[str] | Readable | Iterable[Bytes]

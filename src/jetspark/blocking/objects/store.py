@@ -17,7 +17,8 @@ from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.objects.content import ObjectData
 from jetspark.blocking.objects.reader import ObjectReader
 from jetspark.errors import ObjectDamagedError
-from jetspark.objects.content import (
+from jetspark.objects.info import ObjectInfo
+from jetspark.objects.reader import (
     NewFile,
     ObjectTarget,
     Writable,
@@ -26,7 +27,6 @@ from jetspark.objects.content import (
     sync_blocks,
     write_all,
 )
-from jetspark.objects.info import ObjectInfo
 from jetspark.objects.store import READ_TRIES
 from jetspark.objects.store import ObjectStore as AsyncObjectStore
 from jetspark.objects.writer import ObjectWriter

@@ -1,11 +1,11 @@
-"""Watching an object store without async; see `jetspark.objects.watch`."""
+"""Watching an object store without async; see `jetspark.objects.reader`."""
 
 from __future__ import annotations
 
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.watching import Watching
 from jetspark.objects.info import ObjectInfo
-from jetspark.objects.watch import ObjectWatcher as AsyncObjectWatcher
+from jetspark.objects.reader import ObjectWatcher as AsyncObjectWatcher
 
 
 class ObjectWatcher(Watching[ObjectInfo]):

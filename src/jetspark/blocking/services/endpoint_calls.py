@@ -7,7 +7,7 @@ from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.generated.services.endpoint_calls import GeneratedEndpointCalls
 from jetspark.blocking.services.handling import Handler, handling_in_threads
 from jetspark.services.endpoint import EndpointOptions
-from jetspark.services.endpoint_calls import EndpointCalls as AsyncEndpointCalls
+from jetspark.services.service import EndpointCalls as AsyncEndpointCalls
 
 
 class EndpointCalls(GeneratedEndpointCalls):

@@ -19,9 +19,8 @@ from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.services.request import Request
 from jetspark.blocking.worker import Worker, check_callback
 from jetspark.errors import ConfigError, shown
-from jetspark.services.endpoint import Endpoint, Handling, no_answer
-from jetspark.services.request import Answering
-from jetspark.services.tally import SharedTally
+from jetspark.services.endpoint import Answering, Endpoint, Handling, no_answer
+from jetspark.services.protocol import SharedTally
 from jetspark.wire.events import MessageFrame
 
 Handler: TypeAlias = Callable[[Request], None]

@@ -8,8 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import STORAGE, Format
-from jetspark.lakehouse.places import absolute, file_size, span
+from jetspark.lakehouse.formats import STORAGE, Format, absolute, file_size, span
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Deletes, Upsert
 from jetspark.spark import option_values as values

@@ -44,7 +44,7 @@ MODULES = (
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.pandas.types",
     "jetspark.spark.source",
-    "jetspark.spark.batch",
+    "jetspark.spark.source",
     "jetspark.spark.stream",
     "jetspark.spark.reading",
     "jetspark.spark.writer",

@@ -9,8 +9,8 @@ from typing import Unpack
 from jetspark.arguments import spelt
 from jetspark.blocking.dead_letters.dead_letters import DeadLetters
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.documents.streams import StreamSettings
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream.documents import StreamSettings
 
 
 class GeneratedDeadLetterCalls:

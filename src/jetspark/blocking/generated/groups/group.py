@@ -9,12 +9,12 @@ from typing import Unpack
 from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.groups.member import GroupCallback, GroupMember
+from jetspark.documents.consumers import ConsumerSettings
 from jetspark.groups.documents import GroupConfig
 from jetspark.groups.group import ACK_WAIT
 from jetspark.groups.group import ConsumerGroup as AsyncConsumerGroup
 from jetspark.groups.group import ElasticGroup as AsyncElasticGroup
 from jetspark.groups.group import StaticGroup as AsyncStaticGroup
-from jetspark.jetstream.documents.consumers import ConsumerSettings
 from jetspark.timestamps import Seconds
 
 

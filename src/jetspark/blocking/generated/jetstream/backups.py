@@ -10,10 +10,10 @@ from typing import Unpack
 from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.backup import ProgressCallback, transfer
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.documents.streams import StreamInfo, UnnamedStreamOptions
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream.backup.folder import StreamBackup
-from jetspark.jetstream.documents import StreamInfo, UnnamedStreamOptions
-from jetspark.jetstream.streams.calls import StreamConfigLike
+from jetspark.jetstream.backup import StreamBackup
+from jetspark.jetstream.streams import StreamConfigLike
 from jetspark.timestamps import Seconds
 
 

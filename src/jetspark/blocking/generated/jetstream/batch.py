@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from jetspark.blocking.leaving import EnteringInTurn
-from jetspark.jetstream.batches.atomic import AtomicBatch as AsyncAtomicBatch
-from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.publishing.headers import TimeToLive
+from jetspark.documents.streams import PubAck
+from jetspark.jetstream.batches import AtomicBatch as AsyncAtomicBatch
+from jetspark.jetstream.publisher import TimeToLive
 from jetspark.payloads import Payload
 from jetspark.wire.headers import HeadersLike
 

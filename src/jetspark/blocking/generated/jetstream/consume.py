@@ -7,7 +7,7 @@ from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.message import JsMsg
 from jetspark.blocking.taking import Taking, drain
 from jetspark.errors import JetsparkError
-from jetspark.jetstream.pulling.consume import ConsumerMessages as AsyncConsumerMessages
+from jetspark.jetstream.consume import ConsumerMessages as AsyncConsumerMessages
 from jetspark.timestamps import Seconds
 
 

@@ -14,12 +14,11 @@ from jetspark.blocking.jetstream.consumers import PullConsumer, PushConsumer
 from jetspark.blocking.jetstream.ordered import OrderedMessages
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.documents.consumers import ConsumerInfo, ConsumerOptions, PauseState, ReplayPolicy
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream.consumers.calls import ConsumerConfigLike
-from jetspark.jetstream.documents import ConsumerInfo, ConsumerOptions
-from jetspark.jetstream.documents.consumers import PauseState, ReplayPolicy
-from jetspark.jetstream.ordered.calls import HEARTBEAT, INACTIVE_THRESHOLD
-from jetspark.jetstream.pulling.consume_options import EXPIRES
+from jetspark.jetstream.consume import EXPIRES
+from jetspark.jetstream.consumers import ConsumerConfigLike
+from jetspark.jetstream.ordered import HEARTBEAT, INACTIVE_THRESHOLD
 from jetspark.kinds import StreamSequence
 from jetspark.timestamps import Seconds
 
@@ -209,7 +208,7 @@ class GeneratedConsumerCalls:
 
         Nothing is sent before the first message is wanted, except with a callback. Raises
         ConfigError, BadNameError, BadSubjectError, UnsupportedByServerError; how it ends: see
-        `jetspark.jetstream.ordered.ordered`.
+        `jetspark.jetstream.ordered`.
         """
         return OrderedMessages(
             self._caller,

@@ -11,11 +11,11 @@ from jetspark.blocking.jetstream.consume import ConsumerMessages, JsMsgCallback
 from jetspark.blocking.jetstream.message import FetchResult, JsMsg, fetched, received
 from jetspark.blocking.jetstream.push import PushMessages
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.jetstream.consumers.consumer import Consumer as AsyncConsumer
-from jetspark.jetstream.consumers.pull import PullConsumer as AsyncPullConsumer
-from jetspark.jetstream.consumers.push import PushConsumer as AsyncPushConsumer
-from jetspark.jetstream.documents.consumers import ConsumerInfo, PauseState
-from jetspark.jetstream.pulling.consume_options import EXPIRES
+from jetspark.documents.consumers import ConsumerInfo, PauseState
+from jetspark.jetstream.consume import EXPIRES
+from jetspark.jetstream.consumers import Consumer as AsyncConsumer
+from jetspark.jetstream.consumers import PullConsumer as AsyncPullConsumer
+from jetspark.jetstream.consumers import PushConsumer as AsyncPushConsumer
 from jetspark.kinds import StreamSequence
 from jetspark.timestamps import Seconds
 
@@ -195,7 +195,7 @@ class GeneratedPullConsumer:
         to 30, at most half of `expires`, which is the default; when none comes for twice as long,
         that is reported, and a new request is sent. The other options are those of `fetch`.
 
-        How it ends and what it survives: see `jetspark.jetstream.pulling.consume`. Raises
+        How it ends and what it survives: see `jetspark.jetstream.consume`. Raises
         ConfigError, UnsupportedByServerError, ConnectionClosedError.
         """
         return ConsumerMessages(
@@ -253,7 +253,7 @@ class GeneratedPushConsumer:
 
         Flow control requests are answered, heartbeats watched. Members of a `deliver_group` share
         the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
-        ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.consumers.push`.
+        ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.consumers`.
         """
         return PushMessages(
             self._client,

@@ -9,9 +9,9 @@ from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.client import Client
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.documents.configuration import Configuration
+from jetspark.documents.streams import AccountInfo
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream.documents import AccountInfo
-from jetspark.jetstream.documents.configuration import Configuration
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
 

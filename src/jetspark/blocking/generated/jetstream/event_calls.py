@@ -9,8 +9,8 @@ from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.events import EventCallback, Events
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
+from jetspark.documents.events import DEFAULT_EVENT_PREFIX
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream.events.kinds import DEFAULT_EVENT_PREFIX
 
 
 class GeneratedEventCalls:

@@ -8,8 +8,8 @@ from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.taking import drain
 from jetspark.blocking.worker import Worker
-from jetspark.jetstream.events.documents import Event
-from jetspark.jetstream.events.events import Events as AsyncEvents
+from jetspark.documents.events import Event
+from jetspark.jetstream.events import Events as AsyncEvents
 from jetspark.timestamps import Seconds
 
 

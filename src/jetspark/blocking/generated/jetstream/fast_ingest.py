@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from jetspark.blocking.jetstream.sending import Sending
-from jetspark.jetstream.batches.ingesting import Ingesting
-from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.publishing.headers import TimeToLive
-from jetspark.jetstream.publishing.results import PublishFailure
+from jetspark.documents.streams import PubAck
+from jetspark.jetstream.batches import Ingesting
+from jetspark.jetstream.publisher import PublishFailure, TimeToLive
 from jetspark.payloads import Payload
 from jetspark.wire.headers import Headers, HeadersLike
 

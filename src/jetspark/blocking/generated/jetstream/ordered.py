@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from jetspark.blocking.jetstream.consume import ConsumerMessages
+from jetspark.documents.consumers import ConsumerInfo
 from jetspark.errors import JetsparkError
-from jetspark.jetstream.documents.consumers import ConsumerInfo
-from jetspark.jetstream.ordered.ordered import OrderedMessages as AsyncOrderedMessages
+from jetspark.jetstream.ordered import OrderedMessages as AsyncOrderedMessages
 
 
 class GeneratedOrderedMessages(ConsumerMessages):

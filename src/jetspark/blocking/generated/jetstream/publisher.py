@@ -6,10 +6,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 from jetspark.blocking.jetstream.sending import Sending
-from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.publishing.headers import TimeToLive
-from jetspark.jetstream.publishing.results import PublishFailure
-from jetspark.jetstream.publishing.windowed import WindowedPublishing
+from jetspark.documents.streams import PubAck
+from jetspark.jetstream.publisher import PublishFailure, TimeToLive, WindowedPublishing
 from jetspark.payloads import Payload
 from jetspark.wire.headers import HeadersLike
 

@@ -12,15 +12,18 @@ from jetspark.blocking.jetstream.fast_ingest import FastIngest
 from jetspark.blocking.jetstream.publisher import Publisher
 from jetspark.blocking.jetstream.this_thread import ThisThreadCalls
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.client.prepared import Sendable, parts_of
+from jetspark.client.messages import Sendable, parts_of
+from jetspark.documents.streams import PubAck
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream.batches.calls import atomic_batch, fast_ingest
-from jetspark.jetstream.batches.ingesting import GapPolicy
-from jetspark.jetstream.documents import PubAck
-from jetspark.jetstream.publishing.calls import publisher_options
-from jetspark.jetstream.publishing.counters import Counter
-from jetspark.jetstream.publishing.headers import TimeToLive, headers_of, publish_headers
-from jetspark.jetstream.publishing.options import RETRY_FOR, DisconnectPolicy
+from jetspark.jetstream.batches import GapPolicy, atomic_batch, fast_ingest
+from jetspark.jetstream.publish import Counter, publisher_options
+from jetspark.jetstream.publisher import (
+    RETRY_FOR,
+    DisconnectPolicy,
+    TimeToLive,
+    headers_of,
+    publish_headers,
+)
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike

@@ -6,7 +6,7 @@ from __future__ import annotations
 from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.message import JsMsg
 from jetspark.blocking.taking import Taking, drain
-from jetspark.jetstream.consumers.push import PushMessages as AsyncPushMessages
+from jetspark.jetstream.consumers import PushMessages as AsyncPushMessages
 from jetspark.timestamps import Seconds
 
 

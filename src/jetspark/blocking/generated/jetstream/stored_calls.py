@@ -9,10 +9,9 @@ from datetime import datetime
 from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.stored import StoredMsgs
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.documents.streams import StoredMsg
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream.documents import StoredMsg
-from jetspark.jetstream.stored.calls import BATCH, BATCH_BYTES
-from jetspark.jetstream.stored.direct_get import LastMsgs
+from jetspark.jetstream.stored import BATCH, BATCH_BYTES, LastMsgs
 from jetspark.kinds import StreamSequence
 
 

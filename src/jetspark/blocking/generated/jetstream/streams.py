@@ -8,10 +8,9 @@ from typing import Unpack
 from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.documents.streams import StreamInfo, StreamOptions, UnnamedStreamOptions
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream.documents import StreamInfo, StreamOptions, UnnamedStreamOptions
-from jetspark.jetstream.streams.calls import StreamConfigLike
-from jetspark.jetstream.streams.templates import StreamTemplateInfo
+from jetspark.jetstream.streams import StreamConfigLike, StreamTemplateInfo
 from jetspark.kinds import StreamSequence
 
 

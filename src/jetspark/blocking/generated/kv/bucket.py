@@ -10,7 +10,7 @@ from jetspark.blocking.kv.election import Election, StateCallback
 from jetspark.blocking.kv.lock import Lock
 from jetspark.blocking.kv.read_only import ReadOnlyBucket
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.jetstream.publishing.headers import TimeToLive
+from jetspark.jetstream.publisher import TimeToLive
 from jetspark.kinds import StreamSequence
 from jetspark.kv.bucket import MARKER_AGE
 from jetspark.kv.bucket import Bucket as AsyncBucket

@@ -10,10 +10,9 @@ from jetspark.arguments import spelt
 from jetspark.blocking.kv.bucket import Bucket
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
+from jetspark.documents.streams import Source, StreamInfo
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream.documents import Source, StreamInfo
-from jetspark.kv.config import BucketConfig, BucketOptions, BucketSettings, Origin
-from jetspark.kv.status import BucketStatus
+from jetspark.kv.config import BucketConfig, BucketOptions, BucketSettings, BucketStatus, Origin
 
 
 class GeneratedBucketCalls:

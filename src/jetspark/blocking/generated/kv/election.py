@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.errors import JetsparkError
-from jetspark.kv.election import Election as AsyncElection
-from jetspark.kv.election import ElectionState
-from jetspark.kv.lock_key import LockRecord
+from jetspark.kv.lock import Election as AsyncElection
+from jetspark.kv.lock import ElectionState, LockRecord
 from jetspark.timestamps import Seconds
 
 

@@ -7,8 +7,8 @@ from collections.abc import ItemsView, Mapping, ValuesView
 
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.errors import JetsparkError
-from jetspark.kv.entries import Entry
-from jetspark.kv.live import LiveBucket as AsyncLiveBucket
+from jetspark.kv.codecs import Entry
+from jetspark.kv.watch import LiveBucket as AsyncLiveBucket
 
 
 class GeneratedLiveBucket(Mapping[str, bytes]):

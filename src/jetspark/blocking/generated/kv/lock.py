@@ -6,7 +6,7 @@ from __future__ import annotations
 from jetspark.arguments import spelt
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.kv.lock import Lock as AsyncLock
-from jetspark.kv.lock_key import LockRecord
+from jetspark.kv.lock import LockRecord
 from jetspark.timestamps import Seconds
 
 

@@ -12,12 +12,10 @@ from jetspark.blocking.kv.watch import EntryCallback, Watcher
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.kinds import StreamSequence
-from jetspark.kv.codecs import KeyCodec, ValueCodec
-from jetspark.kv.entries import Entry, Snapshot
-from jetspark.kv.live import RESYNC
-from jetspark.kv.read_only import ReadOnlyBucket as AsyncReadOnlyBucket
-from jetspark.kv.status import BucketStatus
-from jetspark.kv.watch import HEARTBEAT
+from jetspark.kv.bucket import ReadOnlyBucket as AsyncReadOnlyBucket
+from jetspark.kv.codecs import Entry, KeyCodec, Snapshot, ValueCodec
+from jetspark.kv.config import BucketStatus
+from jetspark.kv.watch import HEARTBEAT, RESYNC
 from jetspark.timestamps import Seconds
 
 
@@ -143,7 +141,7 @@ class GeneratedReadOnlyBucket:
 
         `on_change` is called with each entry, the current ones too. `resync`: seconds between two
         checks for entries that the bucket has removed itself. How it goes on and ends: see
-        `jetspark.kv.live`. Raises BadNameError, ConfigError, UnsupportedByServerError; entering it
+        `jetspark.kv.watch`. Raises BadNameError, ConfigError, UnsupportedByServerError; entering it
         raises as every call of a bucket (see `Bucket`).
         """
         return LiveBucket(

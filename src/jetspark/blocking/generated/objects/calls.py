@@ -10,8 +10,7 @@ from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.objects.store import ObjectStore
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.objects.config import ObjectStoreConfig, ObjectStoreOptions
-from jetspark.objects.info import ObjectStoreStatus
+from jetspark.objects.info import ObjectStoreConfig, ObjectStoreOptions, ObjectStoreStatus
 
 
 class GeneratedObjectStoreCalls:

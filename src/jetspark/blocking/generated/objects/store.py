@@ -12,12 +12,11 @@ from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.objects.content import ObjectData
 from jetspark.blocking.objects.reader import ObjectReader
 from jetspark.blocking.objects.watch import ObjectWatcher
-from jetspark.objects.content import ObjectTarget
 from jetspark.objects.info import ObjectInfo, ObjectStoreStatus
-from jetspark.objects.orphans import ORPHAN_AGE
+from jetspark.objects.reader import ObjectTarget
 from jetspark.objects.store import HeaderValues
 from jetspark.objects.store import ObjectStore as AsyncObjectStore
-from jetspark.objects.writer import ObjectWriter
+from jetspark.objects.writer import ORPHAN_AGE, ObjectWriter
 from jetspark.timestamps import Seconds
 
 

@@ -14,7 +14,7 @@ from jetspark.blocking.messages import Message
 from jetspark.payloads import Payload
 from jetspark.services.discovery import STALL, TIMEOUT, answered, json_answer, json_payload
 from jetspark.services.discovery import Services as AsyncServices
-from jetspark.services.documents import ServiceInfo, ServicePing, ServiceStats
+from jetspark.services.protocol import ServiceInfo, ServicePing, ServiceStats
 from jetspark.timestamps import Seconds
 from jetspark.wire.headers import HeadersLike
 

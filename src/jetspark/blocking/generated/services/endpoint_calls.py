@@ -9,7 +9,7 @@ from jetspark.arguments import spelt
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.services.handling import Handler, HandlerT
 from jetspark.services.endpoint import MAX_PENDING, EndpointOptions
-from jetspark.services.endpoint_calls import EndpointCalls as AsyncEndpointCalls
+from jetspark.services.service import EndpointCalls as AsyncEndpointCalls
 
 
 class GeneratedEndpointCalls:

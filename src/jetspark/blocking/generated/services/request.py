@@ -7,8 +7,8 @@ from typing import Any
 
 from jetspark.blocking.caller_side import drive
 from jetspark.payloads import Payload
-from jetspark.services.request import Answering, RequestView
-from jetspark.services.request import Request as AsyncRequest
+from jetspark.services.endpoint import Answering, RequestView
+from jetspark.services.endpoint import Request as AsyncRequest
 from jetspark.wire.headers import HeadersLike
 from jetspark.wire.kernel import frame_of
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.services.documents import ServiceInfo, ServiceStats
+from jetspark.services.protocol import ServiceInfo, ServiceStats
 from jetspark.services.service import STOP_TIMEOUT
 from jetspark.services.service import Service as AsyncService
 from jetspark.timestamps import Seconds

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from jetspark.arguments import spelt
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.system.asking import ServerFilter
 from jetspark.system.documents import (
     AccountInfo,
     AccountJsz,
@@ -25,6 +24,7 @@ from jetspark.system.documents import (
     Subsz,
     Varz,
 )
+from jetspark.system.system import ServerFilter
 from jetspark.system.system import System as AsyncSystem
 
 

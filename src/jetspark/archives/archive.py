@@ -1,0 +1,801 @@
+"""The messages of an archive in order, appended to columns step by step.
+
+Proofs: a list of messages ends with its end mark, or a sequence at or after the wanted end was
+seen. A block has exactly the messages that the server's index lists. Whatever is missing or
+damaged is a BackupError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tarfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import BinaryIO, NamedTuple
+
+import msgspec
+
+from jetspark.archives.folder import METADATA, Metadata, State
+from jetspark.errors import BackupError, DocumentError
+from jetspark.timestamps import parse_isotime
+from jetspark.wire.documents import decode_document, decode_json
+from jetspark.wire.kernel import (
+    MAX_MESSAGE,
+    Deliveries,
+    EntryDecoder,
+    RecordDecoder,
+    S2Decoder,
+    look,
+    require_archives,
+)
+
+# -------------------------------------------------------------------------------------------------
+# The unpacked content of an archive, through a window that moves forward.
+#
+# Every frame's checksum is verified when it is unpacked. Memory is bounded: a frame that is not
+# complete, and what the caller has not dropped.
+
+
+_READ = 1 << 20
+_HEAD = 4 + 4 + 10  # of a frame: kind and length, checksum, the size of its content
+_IDENTIFIER, _COMPRESSED, _PLAIN = 0xFF, 0x00, 0x01
+
+
+class Content:
+    """Content as it comes; `more` returns the next bytes of the archive, b"" at its end."""
+
+    def __init__(self, more: Callable[[], bytes], *, offset: int = 0) -> None:
+        """`offset`: where in the archive `more` begins, with a frame.
+
+        Raises ConfigError without the C kernel.
+        """
+        require_archives()
+        self.data = bytearray()
+        """The window."""
+        self._offset = offset
+        self._unpacked = 0
+        self._fills: deque[tuple[int, int]] = deque()
+        self._more = more
+        self._raw = b""
+        self._decoder = S2Decoder()
+        self._decoder.identified = offset > 0
+
+    def fill(self) -> bool:
+        """Add content to the window; False at the archive's end.
+
+        Raises BackupError for an archive that is damaged or ends inside a frame, and as `more`.
+        """
+        had = len(self.data)
+        while True:
+            end, need = self._decoder.decode(look(self._raw), 0, self.data)
+            if len(self.data) > had:
+                self._fills.append((self._offset, self._unpacked))
+                self._unpacked += len(self.data) - had
+            self._raw = self._raw[end:]
+            self._offset += end
+            if len(self.data) > had:
+                return True
+            if not need:
+                continue
+            pieces = [self._raw]
+            missing = need - len(self._raw)
+            while missing > 0:
+                piece = self._more()
+                if not piece:
+                    if self._raw or len(pieces) > 1 or not self._decoder.identified:
+                        raise BackupError(
+                            "The archive is not complete: it ends in the middle of a block."
+                        )
+                    return False
+                pieces.append(piece)
+                missing -= len(piece)
+            self._raw = b"".join(pieces)
+
+    def drop(self, count: int) -> None:
+        """Remove the first bytes of the window."""
+        del self.data[:count]
+        begin = self._unpacked - len(self.data)
+        while len(self._fills) > 1 and self._fills[1][1] <= begin:
+            self._fills.popleft()
+
+    def place(self) -> tuple[int, int]:
+        """Where the window begins: (offset of a frame, bytes of content behind its start)."""
+        if not self.data or not self._fills:
+            return self._offset, 0
+        offset, begin = self._fills[0]
+        return offset, self._unpacked - len(self.data) - begin
+
+    def skip(self, count: int) -> None:
+        """Move forward. Raises BackupError at the archive's end, and as `fill`."""
+        while count > len(self.data):
+            count -= len(self.data)
+            self.drop(len(self.data))
+            self.require()
+        self.drop(count)
+
+    def require(self) -> None:
+        """As `fill`, but more has to come: raises BackupError at the archive's end."""
+        if not self.fill():
+            raise BackupError("The archive was cut off: its end is missing.")
+
+
+def content_from(file: BinaryIO, offset: int = 0, skip: int = 0) -> Content:
+    """The content of a file from a frame on; `skip`: bytes of content to leave out first."""
+    file.seek(offset)
+    content = Content(lambda: file.read(_READ), offset=offset)
+    content.skip(skip)
+    return content
+
+
+class Frames:
+    """The frames of a file, which are passed over without being unpacked."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._offset = 0
+        self._begin = 0
+        """Content before the frame at `_offset`."""
+        self._size = file.seek(0, 2)
+
+    def find(self, position: int) -> tuple[int, int]:
+        """(offset, skip) of a position in the content, which must not be before the last one.
+
+        Raises BackupError for an archive that ends before it.
+        """
+        while True:
+            offset, content = self._frame()
+            if self._begin + content > position:
+                return self._offset, position - self._begin
+            self._offset, self._begin = offset, self._begin + content
+
+    def _frame(self) -> tuple[int, int]:
+        """(offset of the next frame, content of this one)."""
+        self._file.seek(self._offset)
+        head = self._file.read(_HEAD)
+        length = int.from_bytes(head[1:4], "little")
+        behind = self._offset + 4 + length
+        if len(head) < 4 or behind > self._size:
+            raise BackupError("The archive was cut off: its end is missing.")
+        if head[0] == _PLAIN:
+            return behind, max(0, length - 4)
+        if head[0] != _COMPRESSED:
+            return behind, 0
+        content = 0
+        for index, byte in enumerate(head[8 : 4 + length]):
+            content |= (byte & 0x7F) << 7 * index
+            if byte < 0x80:
+                return behind, content
+        raise BackupError("The archive is damaged: a block without a length.")
+
+
+# -------------------------------------------------------------------------------------------------
+# The files in an archive of a server before 2.15: a tar of message blocks and their index.
+#
+# Only the places of the blocks are looked up, and the index is read. What lies between is passed
+# over frame by frame, without being unpacked.
+
+
+_UNIT = tarfile.BLOCKSIZE
+_BLOCK = re.compile(r"msgs/(\d+)\.(blk|idx)")
+_INDEX = "msgs/index.db"
+_CONFIG = "meta.inf"
+_FAILURE = "errors.txt"  # the server's own words
+_MOST_TEXT = 1 << 16
+
+
+class _Config(msgspec.Struct):
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Where a message block is in the archive, and which messages of it count."""
+
+    number: int
+    offset: int
+    """In the file: the frame in which the block begins."""
+    skip: int
+    """Bytes of the frame's content before the block."""
+    size: int
+    state: BlockState | None
+    """None: only marks in the records say what was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What is in an archive."""
+
+    blocks: list[Block]
+    """The blocks that have messages, by their number."""
+    index: Index | None
+    """What the server's index says; None if there is none."""
+    stream: str | None
+    """The name in the stream's configuration."""
+
+
+def files_of(file: BinaryIO) -> Files:
+    """Look up the files of an archive.
+
+    Raises BackupError for an archive that was cut off, that lacks a block, or with which the server
+    reports a failure.
+    """
+    members = _Members(file)
+    index = members.run()
+    found = members.blocks
+    if index is None:
+        blocks = sorted(found.values(), key=lambda block: block.number)
+        return Files(blocks, None, members.stream)
+    blocks = []
+    for number, state in sorted(index.blocks.items()):
+        if state.count(state.first, state.last):
+            if number not in found:
+                raise BackupError(f"The archive is damaged: message block {number} is missing.")
+            one = found[number]
+            blocks.append(Block(one.number, one.offset, one.skip, one.size, state))
+    return Files(blocks, index, members.stream)
+
+
+class _Members:
+    """One walk over the files in a tar."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._frames = Frames(file)
+        self._position = 0
+        self.blocks: dict[int, Block] = {}
+        self.stream: str | None = None
+
+    def run(self) -> Index | None:
+        """The index; None if there is none."""
+        index: Index | None = None
+        own: dict[int, BlockState] = {}
+        while (member := self._next()) is not None:
+            begin, size = self._position, member.size
+            if member.name == _FAILURE:
+                raise BackupError(f"The server's own failure: {self._text(size)}")
+            if member.name == _CONFIG:
+                self.stream = _name_in(self._text(size))
+            elif member.name == _INDEX:
+                index = index_of(self._numbers(size))
+            elif (match := _BLOCK.fullmatch(member.name)) is not None:
+                number = int(match[1])
+                if match[2] == "idx":
+                    own[number] = idx_state(self._numbers(size))
+                elif size:
+                    place = self._frames.find(begin)
+                    self.blocks[number] = Block(number, *place, size, None)
+            self._position = begin + size + -size % _UNIT
+        if index is None and own:
+            index = Index(own, max(state.last for state in own.values()))
+        return index
+
+    def _next(self) -> tarfile.TarInfo | None:
+        """The next file; None at the tar's end."""
+        size: int | None = None
+        while True:
+            head = self._bytes(_UNIT)
+            if not any(head):
+                return None
+            try:
+                member = tarfile.TarInfo.frombuf(head, "utf-8", "replace")
+            except tarfile.HeaderError as error:
+                raise BackupError(f"The archive is damaged: {error} in its tar.") from None
+            if member.type not in (tarfile.XHDTYPE, tarfile.XGLTYPE):
+                if size is not None:
+                    member.size = size
+                if member.size < 0:
+                    raise BackupError("The archive is damaged: a file in it has no valid size.")
+                return member
+            size = _size_in(self._text(member.size))
+            self._position += member.size + -member.size % _UNIT
+
+    def _content(self) -> Content:
+        return content_from(self._file, *self._frames.find(self._position))
+
+    def _bytes(self, count: int) -> bytes:
+        content = self._content()
+        while len(content.data) < count:
+            content.require()
+        self._position += count
+        return bytes(content.data[:count])
+
+    def _text(self, size: int) -> str:
+        before = self._position
+        text = self._bytes(min(max(size, 0), _MOST_TEXT)).decode("utf-8", "replace")
+        self._position = before
+        return text
+
+    def _numbers(self, size: int) -> Numbers:
+        return Numbers(_pieces(self._content(), size))
+
+
+def _pieces(content: Content, size: int) -> Callable[[], bytes]:
+    """What `Numbers` reads of the first `size` bytes of the content."""
+    left = size
+
+    def more() -> bytes:
+        nonlocal left
+        if not left:
+            return b""
+        if not content.data:
+            content.require()
+        piece = bytes(content.data[:left])
+        content.drop(len(piece))
+        left -= len(piece)
+        return piece
+
+    return more
+
+
+def _size_in(text: str) -> int | None:
+    """The size in an extended header, for files whose size the plain one cannot hold."""
+    match = re.search(r"(?:^|\n)\d+ size=(\d+)\n", text)
+    return int(match[1]) if match else None
+
+
+def _name_in(text: str) -> str | None:
+    try:
+        return decode_json(text, _Config, "configuration").name
+    except DocumentError:  # longer than what is read of it
+        return None
+
+
+# -------------------------------------------------------------------------------------------------
+# What a server before 2.15 wrote of its message blocks: which sequences each of them has.
+#
+# `msgs/index.db` (from 2.10 on) has all blocks; before, each block had a file `msgs/N.idx`.
+# Numbers are uvarints and varints. Deleted sequences are bitmaps, or the distances to the first
+# sequence.
+
+
+_FULL_STATE, _VERSIONS = 11, (1, 2, 3, 4)
+_STATE_INDEX, _INDEX_VERSION = 22, 1
+_SET = 22
+_BUCKETS = {1: 64, 2: 32}  # 64 sequences each, by the version of the set
+_ERASED = 1 << 63
+_MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """Deleted sequences: bitmaps of `width` sequences, by their first one divided by `width`."""
+
+    width: int
+    maps: dict[int, int]
+
+    def __contains__(self, sequence: int) -> bool:
+        number, bit = divmod(sequence, self.width)
+        return bool(self.maps.get(number, 0) >> bit & 1)
+
+    def count(self, first: int, last: int) -> int:
+        """How many there are from `first` to `last`, both included."""
+        found = 0
+        for number, bits in self.maps.items():
+            low = max(0, first - number * self.width)
+            high = min(self.width, last + 1 - number * self.width)
+            if low < high:
+                found += (bits >> low & (1 << high - low) - 1).bit_count()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class BlockState:
+    """The sequences of one block, both ends included; none when `first` is greater."""
+
+    first: int
+    last: int
+    deleted: Deleted | None = None
+    exact: bool = True
+    """The server said so, and the block has exactly these messages."""
+
+    def count(self, first: int, last: int) -> int:
+        """Messages with sequences from `first` to `last`."""
+        first, last = max(first, self.first), min(last, self.last)
+        if first > last:
+            return 0
+        gone = 0 if self.deleted is None else self.deleted.count(first, last)
+        return last + 1 - first - gone
+
+
+class Numbers:
+    """Reads numbers of a file that comes in pieces; `more` returns the next one, b"" at the end."""
+
+    def __init__(self, more: Callable[[], bytes]) -> None:
+        self._more = more
+        self._data = b""
+        self._at = 0
+
+    def bytes(self, count: int) -> bytes:
+        """The next bytes. Raises BackupError when the file ends before, or for an absurd number."""
+        if count > _MOST_BYTES:
+            raise BackupError("The archive is damaged: a size in it is not valid.")
+        while len(self._data) - self._at < count:
+            piece = self._more()
+            if not piece:
+                raise BackupError("The archive is damaged: a file in it is too short.")
+            self._data = self._data[self._at :] + piece
+            self._at = 0
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+    def unsigned(self) -> int:
+        """The next uvarint. Raises BackupError."""
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self.bytes(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise BackupError("The archive is damaged: a number in it is too long.")
+
+    def signed(self) -> int:
+        """The next varint. Raises BackupError."""
+        value = self.unsigned()
+        return value >> 1 ^ -(value & 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What the archive says of its blocks, and of the stream."""
+
+    blocks: dict[int, BlockState]
+    """By their number."""
+    last: int
+    """The stream's last sequence; its message may have been deleted."""
+    last_ns: int | None = None
+    """The time of that, in nanoseconds since 1970, if the archive says it."""
+
+
+def index_of(numbers: Numbers) -> Index:
+    """From `msgs/index.db`. Raises BackupError for another format."""
+    magic, version = numbers.bytes(2)
+    if magic != _FULL_STATE or version not in _VERSIONS:
+        raise BackupError(
+            f"The archive's index has version {version}, which this version of jetspark cannot "
+            "read: restore the backup on its server."
+        )
+    for read in (*[numbers.unsigned] * 3, numbers.signed):
+        read()  # messages, bytes, first sequence and its time
+    last, last_ns = numbers.unsigned(), numbers.signed()
+    for _ in range(numbers.unsigned()):
+        subject = numbers.bytes(numbers.unsigned())
+        if subject:
+            several = numbers.unsigned() > 1 or version >= 4  # messages
+            numbers.unsigned()  # the block of the first one
+            if several:
+                numbers.unsigned()  # and of the last one
+    blocks = dict(_state(numbers, version) for _ in range(numbers.unsigned()))
+    return Index(blocks, last, last_ns)
+
+
+def _state(numbers: Numbers, version: int) -> tuple[int, BlockState]:
+    number = numbers.unsigned()
+    numbers.unsigned()  # bytes
+    first = numbers.unsigned()
+    numbers.signed()
+    last = numbers.unsigned()
+    numbers.signed()
+    deleted = numbers.unsigned()
+    for _ in range(min(version, 3) - 1):  # times to live, schedules
+        numbers.unsigned()
+    return number, BlockState(first, last, _deleted(numbers) if deleted else None)
+
+
+def _deleted(numbers: Numbers) -> Deleted:
+    magic, version = numbers.bytes(2)
+    buckets = _BUCKETS.get(version)
+    if magic != _SET or buckets is None:
+        raise BackupError("The archive is damaged: deleted sequences cannot be read.")
+    nodes = int.from_bytes(numbers.bytes(4), "little")
+    numbers.bytes(4)  # how many sequences
+    width = 64 * buckets
+    maps: dict[int, int] = {}
+    for _ in range(nodes):
+        base = int.from_bytes(numbers.bytes(8), "little")
+        maps[base // width] = int.from_bytes(numbers.bytes(8 * buckets), "little")
+        numbers.bytes(2)
+    return Deleted(width, maps)
+
+
+def idx_state(numbers: Numbers) -> BlockState:
+    """The block of a file `msgs/N.idx`. Raises BackupError."""
+    if tuple(numbers.bytes(2)) != (_STATE_INDEX, _INDEX_VERSION):
+        raise BackupError("The archive is damaged: a block's index cannot be read.")
+    numbers.unsigned()  # messages
+    numbers.unsigned()  # bytes
+    first = numbers.unsigned() & ~_ERASED
+    numbers.signed()
+    last = numbers.unsigned() & ~_ERASED
+    numbers.signed()
+    count = numbers.unsigned() & ~_ERASED
+    numbers.bytes(8)  # the last record's checksum
+    width = 64 * _BUCKETS[2]
+    maps: dict[int, int] = {}
+    for _ in range(count):
+        found, bit = divmod(first + (numbers.unsigned() & ~_ERASED), width)
+        maps[found] = maps.get(found, 0) | 1 << bit
+    return BlockState(first, last, Deleted(width, maps) if maps else None)
+
+
+LIST_MAGIC = b"NATSARC1"
+_WIDTH = 2048  # sequences in one bitmap
+_MOST_NAME = 1 << 20
+
+
+def is_list(content: Content) -> bool:
+    """Whether the content is a list of messages. Raises BackupError for an empty archive."""
+    while len(content.data) < len(LIST_MAGIC):
+        content.require()
+    return content.data.startswith(LIST_MAGIC)
+
+
+def list_steps(
+    content: Content, start: int, end: int, rows: Deliveries, *, whole: bool = False
+) -> Iterator[int]:
+    """Append the messages from `start` to before `end`; the content begins with an entry.
+
+    Goes on to the end mark if `whole`. Yields the sequence of the last message, wanted or not.
+    """
+    decoder = EntryDecoder(start, end)
+    while True:
+        behind, other = decoder.decode(content.data, 0, rows)
+        while other:
+            entry = entry_at(content.data, behind)
+            assert entry is not None  # noqa: S101 - the decoder has seen it whole
+            behind = entry.end
+            if not entry.name:
+                _check_end(content, behind)
+                yield decoder.last_sequence
+                return
+            behind, other = decoder.decode(content.data, behind, rows)
+        content.drop(behind)
+        yield decoder.last_sequence
+        if decoder.last_sequence >= end - 1 and not whole:
+            return
+        content.require()
+
+
+class Entry(NamedTuple):
+    """An entry of a list of messages that is not a message, such as the stream's state."""
+
+    name: bytes
+    sequence: int
+    """0: not a message."""
+    payload: bytes
+    end: int
+    """The position behind it."""
+
+
+def entry_at(content: bytes | bytearray, pos: int) -> Entry | None:
+    """The entry at `pos`; None while a part of it is missing. Raises BackupError."""
+    numbers = []
+    for _ in range(5):
+        value = shift = 0
+        while True:
+            if pos >= len(content):
+                return None
+            byte = content[pos]
+            pos += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+            if shift == 70:
+                raise _no_entry()
+        numbers.append(value)
+    name, _, sequence, headers, payload = numbers
+    if name > _MOST_NAME or headers + payload > MAX_MESSAGE:
+        raise _no_entry()
+    end = pos + name + headers + payload
+    if end > len(content):
+        return None
+    return Entry(
+        bytes(content[pos : pos + name]), sequence, bytes(content[end - payload : end]), end
+    )
+
+
+def _no_entry() -> BackupError:
+    return BackupError("The archive is damaged: an entry in it has no valid sizes.")
+
+
+def _check_end(content: Content, behind: int) -> None:
+    if len(content.data) > behind or content.fill():
+        raise BackupError("The archive is damaged: something comes after its end mark.")
+
+
+def block_steps(
+    file: BinaryIO, stream: str, blocks: Iterable[Block], start: int, end: int, rows: Deliveries
+) -> Iterator[int]:
+    """Append the messages of the blocks from `start` to before `end`.
+
+    Yields the sequence of the last message in a block so far, wanted or not.
+    """
+    for block in blocks:
+        state = block.state
+        assert state is not None  # noqa: S101 - whoever has none has looked for marks
+        if state.count(start, end - 1):
+            yield from _one_block(file, stream, block, state, start, end, rows)
+
+
+def _one_block(
+    file: BinaryIO,
+    stream: str,
+    block: Block,
+    state: BlockState,
+    start: int,
+    end: int,
+    rows: Deliveries,
+) -> Iterator[int]:
+    first = max(start, state.first)
+    decoder = RecordDecoder(block_key(stream, block.number), first, end)
+    count = 0
+    for window, behind in _windows(file, block):
+        had = len(rows)
+        behind.append(decoder.decode(window, 0, rows))
+        if state.deleted is not None:
+            _leave_out(rows, had, state.deleted)
+        count += len(rows) - had
+        yield decoder.last_sequence
+    if state.exact and count != (wanted := state.count(first, end - 1)):
+        raise BackupError(
+            f"The archive is damaged: message block {block.number} has {count} of {wanted} "
+            "messages."
+        )
+
+
+def _windows(file: BinaryIO, block: Block) -> Iterator[tuple[memoryview, list[int]]]:
+    """The block's content piece by piece; the caller appends to the list what it has used."""
+    content = content_from(file, block.offset, block.skip)
+    left = block.size
+    while left:
+        if not content.data:
+            content.require()
+        size = min(left, len(content.data))
+        used: list[int] = []
+        with memoryview(content.data) as view, view[:size] as window:
+            yield window, used
+        content.drop(used[0])
+        left -= used[0]
+        if left and used[0] < size == left + used[0]:
+            raise BackupError(
+                f"The archive is damaged: message block {block.number} ends inside a message."
+            )
+        if left:
+            content.require()
+
+
+def _leave_out(rows: Deliveries, had: int, deleted: Deleted) -> None:
+    sequences = rows.sequences(had)
+    kept = [row for row, sequence in enumerate(sequences, had) if sequence not in deleted]
+    if len(kept) < len(sequences):
+        rows.keep([*range(had), *kept])
+
+
+def by_marks(
+    file: BinaryIO, stream: str, blocks: Iterable[Block], first: int, last: int
+) -> list[Block]:
+    """The blocks of an archive without an index, with what their records say was deleted."""
+    maps: dict[int, int] = {}
+    for sequence in _tombstones_of(file, stream, blocks):
+        number, bit = divmod(sequence, _WIDTH)
+        maps[number] = maps.get(number, 0) | 1 << bit
+    state = BlockState(first, last, Deleted(_WIDTH, maps), exact=False)
+    return [replace(block, state=state) for block in blocks]
+
+
+def _tombstones_of(file: BinaryIO, stream: str, blocks: Iterable[Block]) -> set[int]:
+    found: set[int] = set()
+    for block in blocks:
+        decoder = RecordDecoder(block_key(stream, block.number), 0, 0)
+        for window, behind in _windows(file, block):
+            behind.append(decoder.decode(window, 0, Deliveries()))
+        found.update(decoder.tombstones)
+    return found
+
+
+def block_key(stream: str, number: int) -> bytes:
+    """The key of a block's checksums."""
+    return hashlib.sha256(f"{stream}-{number}".encode()).digest()
+
+
+# -------------------------------------------------------------------------------------------------
+# What an archive holds, compared with what `backup.json` says of the stream.
+#
+# An archive of server 2.15 begins with the state that the server's answer has, too; its messages
+# are those that a walk through the live stream finds: what is removed before the walk comes there
+# is not in it. An archive of older servers has the stream's configuration and index; only limits
+# remove messages while it is made. So an archive may have fewer messages than the state, and never
+# more.
+
+
+_STATE = b"state.json"
+
+
+def blocks_in(file: BinaryIO, metadata: Metadata) -> list[Block] | None:
+    """The message blocks of an archive, each with its state; None for a list of messages.
+
+    Raises BackupError for an archive that is damaged, or that `metadata` is not about.
+    """
+    content = content_from(file)
+    state = metadata.state
+    if is_list(content):
+        content.drop(len(LIST_MAGIC))
+        _compare(_state_in(content), state)
+        return None
+    files = files_of(file)
+    if files.stream not in (None, metadata.stream):
+        raise BackupError(
+            f"The archive is of stream {files.stream!r}, and {METADATA} of {metadata.stream!r}."
+        )
+    if files.index is None:
+        return by_marks(file, metadata.stream, files.blocks, state.first_seq, state.last_seq)
+    last, last_ns = files.index.last, files.index.last_ns
+    if last < state.last_seq:
+        raise _another("last_seq", last, state.last_seq)
+    if last == state.last_seq and state.messages and last_ns not in (None, _ns(state.last_ts)):
+        raise _another("last_ts", last_ns, _ns(state.last_ts))
+    found = sum(block.state.count(0, state.last_seq) for block in files.blocks if block.state)
+    if found > state.messages and last_ns is not None:  # 2.9 may count one too few
+        raise _another("messages", found, state.messages)
+    return files.blocks
+
+
+def messages_in(file: BinaryIO, metadata: Metadata) -> int:
+    """How many messages of the state an archive has.
+
+    A list of messages is unpacked; of blocks only the index is read. Raises BackupError as
+    `blocks_in`.
+    """
+    blocks = blocks_in(file, metadata)
+    state = metadata.state
+    if blocks is None:
+        content = content_from(file, 0, len(LIST_MAGIC))
+        rows, count = Deliveries(), 0
+        for _ in list_steps(content, 0, state.last_seq + 1, rows, whole=True):
+            count += len(rows)
+            rows.truncate(0)
+        return count
+    count = 0
+    for block in blocks:
+        assert block.state is not None  # noqa: S101 - see `blocks_in`
+        if block.state.exact:
+            count += block.state.count(0, state.last_seq)
+            continue
+        rows = Deliveries()
+        for _ in block_steps(file, metadata.stream, [block], 0, state.last_seq + 1, rows):
+            count += len(rows)
+            rows.truncate(0)
+    return count
+
+
+def _state_in(content: Content) -> dict[str, object]:
+    while (entry := entry_at(content.data, 0)) is None:
+        content.require()
+    if entry.name != _STATE or entry.sequence:
+        raise BackupError("The archive is damaged: it does not begin with the stream's state.")
+    try:
+        return decode_document(entry.payload, "state")
+    except DocumentError as error:
+        raise BackupError(
+            f"The archive is damaged: its state cannot be read ({error.why})."
+        ) from None
+
+
+def _compare(found: dict[str, object], state: State) -> None:
+    for name in State.__struct_fields__:
+        said = getattr(state, name)
+        if said is not None and found.get(name, said) != said:
+            raise _another(name, found[name], said)
+
+
+def _another(name: str, found: object, said: object) -> BackupError:
+    return BackupError(
+        f"The archive and {METADATA} are not of the same backup: {name} is {found} in the archive, "
+        f"and {said} in {METADATA}."
+    )
+
+
+def _ns(text: str | None) -> int | None:
+    return None if text is None else parse_isotime(text)

@@ -1,0 +1,486 @@
+"""The interface between a session and the transport that carries its bytes.
+
+A session is a `Receiver` and drives a `Transport`; a `Dial` opens the one for the other. The
+layers above do not know the transport: `tcp_transport` and `websocket_transport` implement it, and
+`dialing` chooses one of them for a server's URL. A proxy is another `Dial`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeAlias, cast
+
+from jetspark.connection.opening import Attempts, call_dialer, reason_of
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.proxy import Proxy, ask_proxy, following
+from jetspark.connection.urls import ServerURL
+from jetspark.connection.websocket import WebSocketCodec
+from jetspark.errors import BrokenSocketError, JetsparkError, ServerRefusedError
+
+# -------------------------------------------------------------------------------------------------
+# What is known of a link's TLS.
+
+
+@dataclass(frozen=True, slots=True)
+class TLSState:
+    """The TLS of a link, as it was agreed in the handshake."""
+
+    version: str
+    """Such as "TLSv1.3"."""
+    cipher: str
+    """The cipher suite, such as "TLS_AES_256_GCM_SHA384"."""
+    certificate: bytes
+    """The server's certificate, DER encoded."""
+    peer: Mapping[str, Any]
+    """The fields of the server's certificate, as `ssl.SSLSocket.getpeercert` has them: subject,
+    subjectAltName, notAfter and others; empty if an `ssl_context` did not verify it."""
+
+
+def tls_state_of(tls: ssl.SSLObject) -> TLSState:
+    """The state after the handshake."""
+    cipher = tls.cipher()
+    return TLSState(
+        version=tls.version() or "",
+        cipher=cipher[0] if cipher else "",
+        certificate=tls.getpeercert(binary_form=True) or b"",
+        peer=tls.getpeercert() or {},
+    )
+
+
+class Receiver(Protocol):
+    """What a transport calls, always from the event loop. None of these may raise."""
+
+    def bytes_received(self, chunk: memoryview) -> None:
+        """Bytes of the server, valid during this call only."""
+
+    def link_lost(self, error: Exception | None) -> None:
+        """The last call: the link has ended, by an error or (None) by either side's closing."""
+
+    def pause_writing(self) -> None:
+        """Too much is buffered: hold back."""
+
+    def resume_writing(self) -> None:
+        """There is room again."""
+
+
+class Transport(Protocol):
+    """What a session calls."""
+
+    def write(self, data: bytes) -> None:
+        """Send, buffering what the network does not take. Silently nothing after the end."""
+
+    def write_here(self, data: bytes) -> bool:
+        """In any thread, one at a time with `write`: send now what goes at once; whether it did.
+
+        When it returns False nothing was sent, and `write` is the way.
+        """
+
+    async def start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
+        """Upgrade the link. Raises OSError (ssl.SSLError is one)."""
+
+    def close(self) -> None:
+        """Send what is buffered and say that no more comes; the link ends when the peer agrees."""
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the network has not taken yet."""
+
+    @property
+    def tls(self) -> TLSState | None:
+        """The TLS that protects the link; None in plain text."""
+
+    def abort(self) -> None:
+        """End the link now."""
+
+
+Dial: TypeAlias = Callable[[ServerURL, Receiver], Awaitable[Transport]]
+"""Opens a transport to a server. Raises OSError (ssl.SSLError is one), UnicodeError for a name
+that no host can have, or a JetsparkError."""
+
+
+# -------------------------------------------------------------------------------------------------
+# Opens the socket to a server, directly or through a proxy: `bulk.links` for asyncio.
+#
+# `opening` has what both share: the addresses of a host name, and the user's own dialer.
+
+
+async def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
+    """A connected non-blocking socket whose peer is the server.
+
+    Raises OSError, UnicodeError for a name that no host can have, ServerRefusedError of a proxy,
+    JetsparkError for a dialer that fails.
+    """
+    proxy = options.proxy_server
+    if proxy is None:
+        return await _connected(options, server.host, server.port)
+    try:
+        sock = await _connected(options, proxy.host, proxy.port)
+    except TimeoutError:
+        raise
+    except (OSError, UnicodeError) as error:
+        raise ServerRefusedError(
+            f"No proxy at {proxy}: {reason_of(error)}.", server=str(server)
+        ) from error
+    try:
+        await _through(sock, proxy, server)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _connected(options: ConnectOptions, host: str, port: int) -> socket.socket:
+    if options.dialer is not None:
+        return await _dialled(options, host, port)
+    loop = asyncio.get_running_loop()
+    try:
+        found = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
+        )  # an address: no look-up, so no thread
+    except socket.gaierror:
+        look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        found = await loop.run_in_executor(None, look_up)
+    attempts = Attempts(options, found)
+    for sock, address, seconds in attempts:
+        with attempts.connecting(sock):
+            sock.setblocking(False)
+            async with asyncio.timeout(seconds):
+                await _connect(sock, address)
+            return sock
+    raise attempts.failure
+
+
+async def _connect(sock: socket.socket, address: Any) -> None:
+    """As `sock_connect` of asyncio's own loops. Raises OSError.
+
+    uvloop's looks up addresses, too, in libuv's threads. A child that is forked afterwards does not
+    have these threads, but libuv joins them at its exit: a segmentation fault.
+    """
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, asyncio.BaseEventLoop):
+        await loop.sock_connect(sock, address)
+        return
+    try:
+        sock.connect(address)
+    except BlockingIOError:
+        connected = asyncio.Event()
+        loop.add_writer(sock, connected.set)
+        try:
+            await connected.wait()
+        finally:
+            loop.remove_writer(sock)
+        if failure := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            raise OSError(failure, os.strerror(failure)) from None
+
+
+async def _dialled(options: ConnectOptions, host: str, port: int) -> socket.socket:
+    """In a thread, since the user's callable may block."""
+    assert options.dialer is not None  # noqa: S101
+    dialling = asyncio.ensure_future(asyncio.to_thread(call_dialer, options, host, port))
+    try:
+        sock = await asyncio.shield(dialling)
+    except asyncio.CancelledError:
+        dialling.add_done_callback(_close_late)
+        raise
+    sock.setblocking(False)
+    return sock
+
+
+def _close_late(dialling: asyncio.Future[socket.socket]) -> None:
+    if not dialling.cancelled() and dialling.exception() is None:
+        dialling.result().close()
+
+
+async def _through(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None:
+    loop = asyncio.get_running_loop()
+    steps = ask_proxy(proxy, server)
+    step = following(steps)
+    while step is not None:
+        if isinstance(step, bytes):
+            await loop.sock_sendall(sock, step)
+            step = following(steps)
+        else:
+            step = following(steps, await loop.sock_recv(sock, step))
+
+
+# -------------------------------------------------------------------------------------------------
+# TCP as a `Transport`, and TLS over it.
+
+
+RECEIVE_BUFFER = 256 * 1024
+"""Bytes read at most at a time. One buffer for the life of a connection: reading allocates
+nothing, and what is in it is only valid during `bytes_received`."""
+
+_HIGH_WATER = 512 * 1024
+_LOW_WATER = 128 * 1024
+_AT_ONCE = 32 * 1024
+"""Bytes that other threads may send themselves: what a socket with room takes whole."""
+
+
+class TcpTransport(asyncio.BufferedProtocol):
+    """TCP, and TLS over it."""
+
+    def __init__(self, receiver: Receiver, sock: socket.socket) -> None:
+        self._receiver = receiver
+        self._socket: socket.socket | None = sock
+        """None when bytes may not go around the transport: there is TLS."""
+        self._loop = asyncio.get_running_loop()
+        self._rest = b""  # of what another thread has sent in part
+        self._view = memoryview(bytearray(RECEIVE_BUFFER))
+        self._transport: asyncio.Transport | None = None
+        self.tls: TLSState | None = None
+
+    # -- called by asyncio ---------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._use(cast(asyncio.Transport, transport))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._receiver.bytes_received(self._view[:nbytes])
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None  # asyncio's may fail when it is aborted after its end
+        self._receiver.link_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._receiver.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._receiver.resume_writing()
+
+    # -- called by the session -----------------------------------------------------------------
+
+    def _use(self, transport: asyncio.Transport) -> None:
+        transport.set_write_buffer_limits(high=_HIGH_WATER, low=_LOW_WATER)
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            if self._rest:
+                data = self._rest + data
+            self._transport.write(data)
+            self._rest = b""  # not before: until then `write_here` keeps away
+
+    def write_here(self, data: bytes) -> bool:
+        transport, sock = self._transport, self._socket
+        if transport is None or sock is None or self._rest or len(data) > _AT_ONCE:
+            return False
+        try:
+            if transport.get_write_buffer_size():
+                return False
+            sent = sock.send(data)
+        except (OSError, RuntimeError):  # it is full, or gone: `write` finds out
+            return False
+        if sent < len(data):
+            self._rest = data[sent:]
+            self._loop.call_soon_threadsafe(self.write, b"")
+        return True
+
+    async def start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
+        if self._transport is None:
+            raise ConnectionResetError("the link ended before TLS began")
+        self._socket = None
+        upgraded = await asyncio.get_running_loop().start_tls(
+            self._transport, self, context, server_hostname=hostname
+        )
+        if upgraded is None:
+            raise ConnectionResetError("the link ended during the TLS handshake")
+        self._use(upgraded)
+        self.tls = tls_state_of(upgraded.get_extra_info("ssl_object"))
+
+    def close(self) -> None:
+        if self._transport is None:
+            return
+        if self._transport.can_write_eof():
+            # Closing outright while the server still sends would make the kernel answer it with
+            # a reset, and the server throw away what it has not read of ours.
+            self._transport.write_eof()
+        else:
+            self._transport.close()
+
+    @property
+    def unsent(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def tcp(options: ConnectOptions) -> Dial:
+    """The default `Dial`: TCP as the options say, directly or through a proxy."""
+
+    async def dial(server: ServerURL, receiver: Receiver) -> Transport:
+        sock = await open_socket(options, server)
+        try:
+            _, protocol = await asyncio.get_running_loop().create_connection(
+                lambda: TcpTransport(receiver, sock), sock=sock
+            )
+        except BaseException:
+            sock.close()
+            raise
+        return protocol
+
+    return dial
+
+
+# -------------------------------------------------------------------------------------------------
+# WebSocket as a `Transport` over another one, with TLS in between for wss://.
+
+
+_HANG_UP = 0.25
+"""Seconds after both close frames within which the peer should have ended the link below."""
+
+
+class WebSocketTransport:
+    """The `Receiver` of the transport below it, and the `Transport` of a session."""
+
+    def __init__(self, server: ServerURL, receiver: Receiver, codec: WebSocketCodec) -> None:
+        self._server = str(server)
+        self._receiver = receiver
+        self._codec = codec
+        self._below: Transport | None = None
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._heard = False
+        self._lost = False
+
+    async def open(self, below: Transport) -> None:
+        """Ask for the WebSocket. Raises ServerRefusedError, BrokenSocketError."""
+        self._below = below
+        below.write(self._codec.request())
+        await self._opened
+
+    # -- called by the transport below ---------------------------------------------------------
+
+    def bytes_received(self, chunk: memoryview) -> None:
+        self._heard = True
+        codec = self._codec
+        payloads = codec.receive(chunk)
+        if self._below is not None and (reply := codec.replies()):
+            self._below.write(reply)
+        if codec.opened and not self._opened.done():
+            self._opened.set_result(None)
+        for payload in payloads:
+            self._receiver.bytes_received(memoryview(payload))
+        if codec.failure is not None:
+            self._fail(codec.failure)
+        elif codec.closed and self._below is not None:
+            # Both sides have sent a close frame: this is the end, whether TCP ends or not.
+            below = self._below
+            below.close()
+            asyncio.get_running_loop().call_later(_HANG_UP, below.abort)
+            self.link_lost(None)
+
+    def link_lost(self, error: Exception | None) -> None:
+        if not self._opened.done():
+            if self._heard:
+                self._codec.receive_eof()  # an answer without a length ends here
+            if self._codec.failure is not None:
+                self._fail(self._codec.failure)
+            else:
+                text = f"{self._server} ended the connection before it was a WebSocket."
+                self._refuse(BrokenSocketError(text, server=self._server))
+        if not self._lost:
+            self._lost = True
+            self._receiver.link_lost(error)
+
+    def _fail(self, reason: str) -> None:
+        if not self._opened.done():
+            self._refuse(ServerRefusedError(f"{self._server}: {reason}.", server=self._server))
+        elif not self._lost:
+            self._lost = True
+            self._receiver.link_lost(ConnectionError(reason))
+        if self._below is not None:
+            self._below.abort()
+
+    def _refuse(self, error: JetsparkError) -> None:
+        self._opened.set_exception(error)
+        self._opened.exception()  # retrieved: if TLS failed first, nothing awaits it
+
+    def pause_writing(self) -> None:
+        self._receiver.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._receiver.resume_writing()
+
+    # -- called by the session -----------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        if self._below is not None and (frame := self._codec.send(data)):
+            self._below.write(frame)
+
+    def write_here(self, data: bytes) -> bool:
+        return False
+
+    async def start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
+        raise OSError("TLS is below a WebSocket: the URL must be wss://")
+
+    def close(self) -> None:
+        if self._below is not None:
+            if goodbye := self._codec.goodbye():
+                self._below.write(goodbye)
+            self._below.close()
+
+    @property
+    def unsent(self) -> int:
+        return 0 if self._below is None else self._below.unsent
+
+    @property
+    def tls(self) -> TLSState | None:
+        return None if self._below is None else self._below.tls
+
+    def abort(self) -> None:
+        if self._below is not None:
+            self._below.abort()
+
+
+async def dial_websocket(
+    server: ServerURL, receiver: Receiver, options: ConnectOptions, dial: Dial
+) -> Transport:
+    """A WebSocket over the transport that `dial` opens.
+
+    Raises what `dial` raises, ssl.SSLError, BrokenSocketError, ServerRefusedError when what answers
+    does not speak WebSocket or refuses the request, ConfigError for unusable TLS files and without
+    the library.
+    """
+    codec = WebSocketCodec(server, options.header_pairs, compression=options.ws_compression)
+    transport = WebSocketTransport(server, receiver, codec)
+    below = await dial(server, transport)
+    try:
+        if server.secure:
+            await below.start_tls(options.make_ssl_context(), options.tls_hostname_of(server))
+        await transport.open(below)
+    except BaseException:
+        below.abort()
+        raise
+    return transport
+
+
+# -------------------------------------------------------------------------------------------------
+# Chooses the transport for a server's URL: the only place that distinguishes TCP and WebSocket.
+
+
+def dialing(options: ConnectOptions, own: Dial | None) -> Dial:
+    """A `Dial` for nats://, tls://, ws:// and wss:// over TCP, or over what the caller's `own`
+    opens: a stream to the server that can be upgraded to TLS.
+    """
+    stream = own or tcp(options)
+
+    async def dial(server: ServerURL, receiver: Receiver) -> Transport:
+        if server.websocket:
+            return await dial_websocket(server, receiver, options, stream)
+        return await stream(server, receiver)
+
+    return dial

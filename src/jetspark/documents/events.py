@@ -1,0 +1,511 @@
+"""Advisories and metrics as documents: every type of nats-server 2.15.
+
+Events about streams, consumers and API calls are published in their account; those marked "System
+account" only there. `events.kinds` maps types to classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import msgspec
+
+from jetspark.documents.document import Document, Moment, Span, from_wire
+from jetspark.documents.streams import ErrorDocument, PeerInfo, StreamState
+from jetspark.errors import ConfigError, DocumentError
+from jetspark.subjects import check_name, check_publish_subject, nearest_name
+from jetspark.wire.documents import decode_document
+from jetspark.wire.js_api import names_of
+
+
+class Event(Document, frozen=True, kw_only=True):
+    """What all events have in common; one of an unknown type is just this."""
+
+    type: str
+    """The whole type, such as "io.nats.jetstream.advisory.v1.max_deliver"."""
+    id: str | None = None
+    timestamp: Moment | None = None
+    domain: str | None = None
+    """The JetStream domain of the server that published it."""
+
+    @property
+    def kind(self) -> str:
+        """The last token of the type, an EventKind if it is known."""
+        return self.type.rpartition(".")[2]
+
+
+class Caller(Document, frozen=True, kw_only=True):
+    """The client that made a request. Fields that do not apply are empty."""
+
+    user: str | None = None
+    acc: str | None = None
+    """Its account."""
+    svc: str | None = None
+    """The account that serves it, when the API is imported from there."""
+    name: str | None = None
+    """The connection's name."""
+    host: str | None = None
+    id: int | None = None
+    lang: str | None = None
+    ver: str | None = None
+    rtt: Span | None = None
+    start: Moment | None = None
+    stop: Moment | None = None
+    server: str | None = None
+    cluster: str | None = None
+    alts: list[str] | None = None
+    jwt: str | None = None
+    issuer_key: str | None = None
+    name_tag: str | None = None
+    tags: list[str] | None = None
+    kind: str | None = None
+    client_type: str | None = None
+    client_id: str | None = None
+    """Of an MQTT client."""
+    nonce: str | None = None
+    reply: str | None = None
+
+
+# -- the API -----------------------------------------------------------------------------------
+
+
+class ApiAuditEvent(Event, frozen=True, kw_only=True):
+    """A call of the JetStream API: the caller, the request and the whole answer."""
+
+    server: str
+    subject: str
+    """The subject of the call."""
+    response: str
+    """The answer as the server sent it, JSON."""
+    request: str | None = None
+    """The request as the client sent it, JSON; None for an empty one."""
+    client: Caller | None = None
+
+    @property
+    def stream(self) -> str | None:
+        """The stream that the call was about, None for calls about none or all."""
+        return names_of(self.subject).get("stream")
+
+    @property
+    def consumer(self) -> str | None:
+        """The consumer that the call was about."""
+        return names_of(self.subject).get("consumer")
+
+    @property
+    def error(self) -> ErrorDocument | None:
+        """Why the call failed; None when it did not."""
+        try:
+            found = decode_document(self.response, "answer").get("error")
+            return None if found is None else from_wire(ErrorDocument, found)
+        except DocumentError:
+            return None
+
+
+class ApiLimitReachedEvent(Event, frozen=True, kw_only=True):
+    """A server's queue of API requests was full, and was dropped. System account."""
+
+    server: str
+    dropped: int
+
+
+# -- streams -----------------------------------------------------------------------------------
+
+
+class StreamActionEvent(Event, frozen=True, kw_only=True):
+    """A stream was created, changed or deleted."""
+
+    stream: str
+    action: str
+    """ "create", "modify" or "delete"."""
+
+
+class StreamLeaderElectedEvent(Event, frozen=True, kw_only=True):
+    """A replicated stream has a new leader."""
+
+    stream: str
+    leader: str
+    """The server's name."""
+    replicas: list[PeerInfo] = msgspec.field(default_factory=list)
+    account: str | None = None
+    """Only in the system account."""
+
+
+class StreamQuorumLostEvent(Event, frozen=True, kw_only=True):
+    """A replicated stream has no quorum: too few of its servers are available."""
+
+    stream: str
+    replicas: list[PeerInfo] = msgspec.field(default_factory=list)
+    account: str | None = None
+    """Only in the system account."""
+
+
+class StreamBatchAbandonedEvent(Event, frozen=True, kw_only=True):
+    """An atomic batch was abandoned (2.12, ADR-50)."""
+
+    stream: str
+    batch: str
+    reason: str
+    """ "timeout", "large", "incomplete" or "unsupported"."""
+    account: str | None = None
+    """Only in the system account."""
+
+
+class SnapshotCreateEvent(Event, frozen=True, kw_only=True):
+    """A snapshot (backup) of a stream started."""
+
+    stream: str
+    state: StreamState
+    client: Caller | None = None
+
+
+class SnapshotCompleteEvent(Event, frozen=True, kw_only=True):
+    """A snapshot (backup) of a stream ended."""
+
+    stream: str
+    start: Moment
+    end: Moment
+    client: Caller | None = None
+    error: str | None = None
+    """Why it failed; None when it did not, or when the server is older than 2.15."""
+
+
+class RestoreCreateEvent(Event, frozen=True, kw_only=True):
+    """A restore of a stream started."""
+
+    stream: str
+    client: Caller | None = None
+
+
+class RestoreCompleteEvent(Event, frozen=True, kw_only=True):
+    """A restore of a stream ended, successfully or not."""
+
+    stream: str
+    start: Moment
+    end: Moment
+    bytes: int
+    client: Caller | None = None
+
+
+# -- consumers ---------------------------------------------------------------------------------
+
+
+class ConsumerActionEvent(Event, frozen=True, kw_only=True):
+    """A consumer was created or deleted."""
+
+    stream: str
+    consumer: str
+    action: str
+    """ "create" or "delete"."""
+
+
+class ConsumerPauseEvent(Event, frozen=True, kw_only=True):
+    """A consumer was paused or resumed (2.11)."""
+
+    stream: str
+    consumer: str
+    paused: bool
+    pause_until: Moment | None = None
+
+
+class ConsumerLeaderElectedEvent(Event, frozen=True, kw_only=True):
+    """A replicated consumer has a new leader."""
+
+    stream: str
+    consumer: str
+    leader: str
+    """The server's name."""
+    replicas: list[PeerInfo] = msgspec.field(default_factory=list)
+    account: str | None = None
+    """Only in the system account."""
+
+
+class ConsumerQuorumLostEvent(Event, frozen=True, kw_only=True):
+    """A replicated consumer has no quorum: too few of its servers are available."""
+
+    stream: str
+    consumer: str
+    replicas: list[PeerInfo] = msgspec.field(default_factory=list)
+    account: str | None = None
+    """Only in the system account."""
+
+
+class ConsumerGroupPinnedEvent(Event, frozen=True, kw_only=True):
+    """A priority group has a new pinned client (2.11, ADR-42)."""
+
+    stream: str
+    consumer: str
+    group: str
+    pinned_id: str
+    account: str | None = None
+
+
+class ConsumerGroupUnpinnedEvent(Event, frozen=True, kw_only=True):
+    """A priority group has lost its pinned client (2.11, ADR-42)."""
+
+    stream: str
+    consumer: str
+    group: str
+    reason: str
+    """ "admin" or "timeout"."""
+    account: str | None = None
+
+
+class ConsumerAckMetric(Event, frozen=True, kw_only=True):
+    """A sampled acknowledgement and its delay. See ConsumerConfig.sample_freq."""
+
+    stream: str
+    consumer: str
+    stream_seq: int
+    consumer_seq: int
+    ack_time: Span
+    """From the delivery to the ack."""
+    deliveries: int
+
+
+class MaxDeliverEvent(Event, frozen=True, kw_only=True):
+    """A message was delivered `max_deliver` times without an ack, and will not be again."""
+
+    stream: str
+    consumer: str
+    stream_seq: int
+    deliveries: int
+
+
+class NakEvent(Event, frozen=True, kw_only=True):
+    """A message was negatively acknowledged (`nak`)."""
+
+    stream: str
+    consumer: str
+    stream_seq: int
+    consumer_seq: int
+    deliveries: int
+
+
+class TerminatedEvent(Event, frozen=True, kw_only=True):
+    """A message was terminated (`term`), and will not be delivered again."""
+
+    stream: str
+    consumer: str
+    stream_seq: int
+    consumer_seq: int
+    deliveries: int
+    reason: str | None = None
+
+
+# -- servers -----------------------------------------------------------------------------------
+
+
+class DomainLeaderElectedEvent(Event, frozen=True, kw_only=True):
+    """The JetStream cluster has a new leader for its metadata. System account."""
+
+    leader: str
+    """The id of its peer in the cluster's metadata group."""
+    replicas: list[PeerInfo] = msgspec.field(default_factory=list)
+    cluster: str | None = None
+
+
+class ServerOutOfSpaceEvent(Event, frozen=True, kw_only=True):
+    """A server ran out of storage and disabled JetStream. System account."""
+
+    server: str
+    server_id: str
+    stream: str | None = None
+    """The stream that noticed it."""
+    cluster: str | None = None
+
+
+class ServerRemovedEvent(Event, frozen=True, kw_only=True):
+    """A server was removed from its cluster and disabled JetStream. System account."""
+
+    server: str
+    server_id: str
+    cluster: str | None = None
+
+
+class MetaRescueEvent(Event, frozen=True, kw_only=True):
+    """The quorum of the cluster's metadata group was lowered by force (2.15). System account."""
+
+    server: str
+    server_id: str
+    prev_quorum: int
+    new_quorum: int
+    cluster: str | None = None
+
+
+# -------------------------------------------------------------------------------------------------
+# The kinds of events: their types, classes and subjects.
+#
+# Contract: pure. An unknown type, or one that a newer server writes differently, becomes a plain
+# Event with its fields in `extra`. The subjects subscribed to never overlap, so no event comes
+# twice.
+
+
+DEFAULT_EVENT_PREFIX: Final = "$JS.EVENT"
+
+
+class EventKind(StrEnum):
+    """The kinds of events, by the last token of their type."""
+
+    API_AUDIT = "api_audit"
+    API_LIMIT_REACHED = "api_limit_reached"
+    CONSUMER_ACK = "consumer_ack"
+    CONSUMER_ACTION = "consumer_action"
+    CONSUMER_GROUP_PINNED = "consumer_group_pinned"
+    CONSUMER_GROUP_UNPINNED = "consumer_group_unpinned"
+    CONSUMER_LEADER_ELECTED = "consumer_leader_elected"
+    CONSUMER_PAUSE = "consumer_pause"
+    CONSUMER_QUORUM_LOST = "consumer_quorum_lost"
+    DOMAIN_LEADER_ELECTED = "domain_leader_elected"
+    MAX_DELIVER = "max_deliver"
+    META_RESCUE = "meta_rescue"
+    NAK = "nak"
+    RESTORE_COMPLETE = "restore_complete"
+    RESTORE_CREATE = "restore_create"
+    SERVER_OUT_OF_SPACE = "server_out_of_space"
+    SERVER_REMOVED = "server_removed"
+    SNAPSHOT_COMPLETE = "snapshot_complete"
+    SNAPSHOT_CREATE = "snapshot_create"
+    STREAM_ACTION = "stream_action"
+    STREAM_BATCH_ABANDONED = "stream_batch_abandoned"
+    STREAM_LEADER_ELECTED = "stream_leader_elected"
+    STREAM_QUORUM_LOST = "stream_quorum_lost"
+    TERMINATED = "terminated"
+
+
+class _Sort(NamedTuple):
+    cls: type[Event]
+    subjects: tuple[str, ...]
+    """After the prefix."""
+
+
+_STREAM = "ADVISORY.STREAM.{}.{{stream}}".format
+_CONSUMER = "ADVISORY.CONSUMER.{}.{{stream}}.{{consumer}}".format
+_SERVER = "ADVISORY.SERVER.{}".format
+
+# Two kinds have a second subject: the documentation has another one than the servers use.
+_ACK_OF_DOCUMENT = "METRIC.CONSUMER_ACK.{stream}.{consumer}"
+_MAX_DELIVER_OF_DOCUMENT = "ADVISORY.MAX_DELIVERIES.{stream}.{consumer}"
+
+_SORTS: Final[dict[EventKind, _Sort]] = {
+    EventKind.API_AUDIT: _Sort(ApiAuditEvent, ("ADVISORY.API",)),
+    EventKind.API_LIMIT_REACHED: _Sort(ApiLimitReachedEvent, ("ADVISORY.API.LIMIT_REACHED",)),
+    EventKind.CONSUMER_ACK: _Sort(
+        ConsumerAckMetric,
+        ("METRIC.CONSUMER.ACK.{stream}.{consumer}", _ACK_OF_DOCUMENT),
+    ),
+    EventKind.CONSUMER_ACTION: _Sort(
+        ConsumerActionEvent, (_CONSUMER("CREATED"), _CONSUMER("DELETED"))
+    ),
+    EventKind.CONSUMER_GROUP_PINNED: _Sort(ConsumerGroupPinnedEvent, (_CONSUMER("PINNED"),)),
+    EventKind.CONSUMER_GROUP_UNPINNED: _Sort(ConsumerGroupUnpinnedEvent, (_CONSUMER("UNPINNED"),)),
+    EventKind.CONSUMER_LEADER_ELECTED: _Sort(
+        ConsumerLeaderElectedEvent, (_CONSUMER("LEADER_ELECTED"),)
+    ),
+    EventKind.CONSUMER_PAUSE: _Sort(ConsumerPauseEvent, (_CONSUMER("PAUSE"),)),
+    EventKind.CONSUMER_QUORUM_LOST: _Sort(ConsumerQuorumLostEvent, (_CONSUMER("QUORUM_LOST"),)),
+    EventKind.DOMAIN_LEADER_ELECTED: _Sort(
+        DomainLeaderElectedEvent, ("ADVISORY.DOMAIN.LEADER_ELECTED",)
+    ),
+    EventKind.MAX_DELIVER: _Sort(
+        MaxDeliverEvent, (_CONSUMER("MAX_DELIVERIES"), _MAX_DELIVER_OF_DOCUMENT)
+    ),
+    EventKind.META_RESCUE: _Sort(MetaRescueEvent, (_SERVER("META_RESCUE"),)),
+    EventKind.NAK: _Sort(NakEvent, (_CONSUMER("MSG_NAKED"),)),
+    EventKind.RESTORE_COMPLETE: _Sort(RestoreCompleteEvent, (_STREAM("RESTORE_COMPLETE"),)),
+    EventKind.RESTORE_CREATE: _Sort(RestoreCreateEvent, (_STREAM("RESTORE_CREATE"),)),
+    EventKind.SERVER_OUT_OF_SPACE: _Sort(ServerOutOfSpaceEvent, (_SERVER("OUT_OF_STORAGE"),)),
+    EventKind.SERVER_REMOVED: _Sort(ServerRemovedEvent, (_SERVER("REMOVED"),)),
+    EventKind.SNAPSHOT_COMPLETE: _Sort(SnapshotCompleteEvent, (_STREAM("SNAPSHOT_COMPLETE"),)),
+    EventKind.SNAPSHOT_CREATE: _Sort(SnapshotCreateEvent, (_STREAM("SNAPSHOT_CREATE"),)),
+    EventKind.STREAM_ACTION: _Sort(
+        StreamActionEvent, (_STREAM("CREATED"), _STREAM("UPDATED"), _STREAM("DELETED"))
+    ),
+    EventKind.STREAM_BATCH_ABANDONED: _Sort(
+        StreamBatchAbandonedEvent, (_STREAM("BATCH_ABANDONED"),)
+    ),
+    EventKind.STREAM_LEADER_ELECTED: _Sort(StreamLeaderElectedEvent, (_STREAM("LEADER_ELECTED"),)),
+    EventKind.STREAM_QUORUM_LOST: _Sort(StreamQuorumLostEvent, (_STREAM("QUORUM_LOST"),)),
+    EventKind.TERMINATED: _Sort(TerminatedEvent, (_CONSUMER("MSG_TERMINATED"),)),
+}
+
+# By the whole type with its version: another version may have another shape.
+EVENT_TYPES: Final[dict[str, type[Event]]] = {
+    f"io.nats.jetstream.{sort.subjects[0].partition('.')[0].lower()}.v1.{kind}": sort.cls
+    for kind, sort in _SORTS.items()
+}
+
+# Everything about one stream or consumer, future kinds too. API audits and out-of-space advisories
+# have the stream in their payload only: those are filtered here.
+_OF_ALL_STREAMS: Final = ("ADVISORY.API", _SERVER("OUT_OF_STORAGE"))
+_OF_A_STREAM: Final = (_STREAM("*"),)
+_OF_A_CONSUMER: Final = (
+    _CONSUMER("*"),
+    "METRIC.CONSUMER.*.{stream}.{consumer}",
+    _MAX_DELIVER_OF_DOCUMENT,
+    _ACK_OF_DOCUMENT,
+)
+
+
+def parse_event(data: bytes) -> Event:
+    """The event in a payload. Raises JetStreamError when it is not one."""
+    raw = decode_document(data, "event")
+    cls = EVENT_TYPES.get(str(raw.get("type")))
+    if cls is not None:
+        try:
+            return from_wire(cls, raw)
+        except DocumentError:
+            pass  # written differently: kept as it came
+    return from_wire(Event, raw)
+
+
+def event_kinds(kinds: str | Iterable[str]) -> frozenset[EventKind]:
+    """Words as kinds. Raises ConfigError, which suggests a similar one, for an unknown word."""
+    known = {str(kind): kind for kind in EventKind}
+    words = [kinds] if isinstance(kinds, str) else list(kinds)
+    if not words:
+        raise ConfigError("kinds is empty; None means all.")
+    for word in words:
+        if str(word) not in known:
+            near = nearest_name(str(word), known)
+            hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(known)}."
+            raise ConfigError(f"No events are of kind {word!r}{hint}")
+    return frozenset(known[str(word)] for word in words)
+
+
+def event_subjects(
+    kinds: Iterable[str] | None = None,
+    stream: str | None = None,
+    consumer: str | None = None,
+    *,
+    prefix: str = DEFAULT_EVENT_PREFIX,
+) -> list[str]:
+    """What to subscribe to for these events, as narrow as subjects allow.
+
+    Raises ConfigError for an unknown kind, and for one without a stream or consumer when one is
+    given; BadNameError, BadSubjectError.
+    """
+    check_publish_subject(prefix)
+    names = {"stream": "*", "consumer": "*"}
+    for what, name in (("stream", stream), ("consumer", consumer)):
+        if name is not None:
+            names[what] = check_name(what, name)
+    if kinds is None and stream is None and consumer is None:
+        return [f"{prefix}.>"]
+    if kinds is not None:
+        wanted = sorted(event_kinds(kinds))
+        _check_told(wanted, stream, consumer)
+        tails = [subject for kind in wanted for subject in _SORTS[kind].subjects]
+    elif consumer is not None:
+        tails = [_OF_ALL_STREAMS[0], *_OF_A_CONSUMER]
+    else:
+        tails = [*_OF_ALL_STREAMS, *_OF_A_STREAM, *_OF_A_CONSUMER]
+    return [f"{prefix}.{tail.format_map(names)}" for tail in tails]
+
+
+def _check_told(kinds: Iterable[EventKind], stream: str | None, consumer: str | None) -> None:
+    for what, name in (("stream", stream), ("consumer", consumer)):
+        for kind in kinds if name is not None else ():
+            if not hasattr(_SORTS[kind].cls, what):
+                raise ConfigError(f"Events of kind {str(kind)!r} are about no {what}.")

@@ -1,0 +1,100 @@
+"""Files that people write, such as configurations and credentials: read whole, up to a size."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Final
+
+from jetspark.errors import ConfigError
+
+LARGEST: Final = 16 << 20
+
+
+def read_small(path: str | os.PathLike[str]) -> bytes:
+    """All bytes. Raises OSError, and ConfigError for more than LARGEST: a device has no end."""
+    with open(path, "rb") as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise ConfigError(
+            f"{os.fspath(path)} has more than {LARGEST >> 20} MiB: is it the right file?"
+        )
+    return data
+
+
+def read_small_text(path: str | os.PathLike[str]) -> str:
+    """The same as text. Raises UnicodeDecodeError, too."""
+    return read_small(path).decode().replace("\r\n", "\n")
+
+
+# -------------------------------------------------------------------------------------------------
+# Folders that killed processes leave: a process that lives holds a lock in its own.
+
+
+try:
+    import fcntl
+except ImportError:  # on Windows folders of killed processes stay
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = ".jetspark-lock"
+"""Held as long as the folder's owner lives; it has the host's name, since locks may be local."""
+
+
+class Hold:
+    """Says that a new folder is in use, until `release` or the end of this process.
+
+    Nobody removes a folder on a file system without locks.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK
+        self._file: IO[bytes] | None = None
+        if fcntl is None:
+            return
+        new = folder / f"{LOCK}.new"
+        try:
+            self._file = new.open("wb", buffering=0)  # nothing that is written when it is closed
+            self._file.write(os.uname().nodename.encode())
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Under its name it is locked from the beginning.
+            os.rename(new, self._path)
+        except OSError:
+            new.unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Leave the folder to itself. May be called again."""
+        if self._file is not None:
+            # First, or another process could take the folder for one that was left.
+            self._path.unlink(missing_ok=True)
+            self._file.close()
+
+
+def beginning(name: str) -> str:
+    """So much of a file's name that a longer one can begin with it: 255 bytes are the limit."""
+    return os.fsencode(name)[:200].decode(errors="ignore")
+
+
+def remove_left(parent: Path, name: re.Pattern[str]) -> None:
+    """Remove this user's folders of such names whose owner, on this host, does not live any more.
+
+    Raises OSError when the folder around them cannot be read.
+    """
+    if fcntl is None:
+        return
+    for entry in os.scandir(parent):
+        if name.fullmatch(entry.name):
+            with suppress(OSError):
+                if entry.stat(follow_symlinks=False).st_uid == os.getuid() and _is_left(entry.path):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def _is_left(folder: str) -> bool:
+    """Raises OSError for a folder without a lock, and for one whose owner lives."""
+    with Path(folder, LOCK).open("r+") as lock:
+        if lock.read() != os.uname().nodename:
+            return False
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True

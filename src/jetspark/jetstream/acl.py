@@ -1,0 +1,478 @@
+"""The permissions that a user needs for a role with this client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from jetspark.arguments import checked, checked_but
+from jetspark.documents.events import DEFAULT_EVENT_PREFIX, event_subjects
+from jetspark.documents.permissions import Permissions, Responses
+from jetspark.errors import ConfigError
+from jetspark.kv_rules import check_bucket
+from jetspark.subjects import (
+    check_name,
+    check_publish_subject,
+    check_queue,
+    check_subscribe_subject,
+)
+from jetspark.wire import js_api
+from jetspark.wire.js_api import Call
+from jetspark.wire.service_api import DEFAULT_PREFIX as DEFAULT_SERVICE_PREFIX
+from jetspark.wire.service_api import Verb, verb_subjects
+
+# -------------------------------------------------------------------------------------------------
+# The roles that need no JetStream; see `roles`.
+
+
+_OF_SERVERS: Final = (
+    *("STATSZ", "VARZ", "HEALTHZ", "CONNZ", "SUBSZ", "JSZ", "ACCOUNTZ"),
+    *("ROUTEZ", "GATEWAYZ", "LEAFZ"),
+)
+_OF_ACCOUNTS: Final = ("INFO", "CONNZ", "JSZ", "SUBSZ", "STATZ")
+
+
+@checked
+class CoreRoles:
+    """A base of `Roles`."""
+
+    __slots__ = ("_inbox",)
+
+    def __init__(self, inbox_prefix: str) -> None:
+        check_publish_subject(inbox_prefix)
+        self._inbox = f"{inbox_prefix}.>"
+
+    # -- services --------------------------------------------------------------------------------
+
+    def service(
+        self,
+        service: str,
+        subjects: str | Iterable[str],
+        *,
+        queue_group: str | None = None,
+        responses: Responses | None = None,
+    ) -> Permissions:
+        """Run instances of a service, and answer its requests.
+
+        `subjects`: those of its endpoints, with the prefixes of their groups. `queue_group`: listen
+        on them as a member of this queue group only. `responses`: how often and how long one
+        request may be answered, by default ten times within ten minutes.
+        """
+        check_name("service", service)
+        if queue_group is not None:
+            check_queue(queue_group)
+        member = f" {queue_group}" if queue_group else ""
+        asked = (subject for verb in Verb for subject in verb_subjects(verb, service))
+        endpoints = (f"{subject}{member}" for subject in subjects_of(subjects))
+        return Permissions(subscribe=(*asked, *endpoints), responses=responses or Responses())
+
+    def service_client(self, subjects: str | Iterable[str]) -> Permissions:
+        """Send requests to a service. `subjects`: those of its endpoints."""
+        return self._requesting(subjects_of(subjects))
+
+    def service_monitor(
+        self, service: str | None = None, *, service_prefix: str = DEFAULT_SERVICE_PREFIX
+    ) -> Permissions:
+        """Find services and look at them: all, or those of one name.
+
+        `service_prefix`: where another account's services are imported to.
+        """
+        check_publish_subject(service_prefix)
+        if service is not None:
+            check_name("service", service)
+        levels = [verb_subjects(verb, service or "*", prefix=service_prefix) for verb in Verb]
+        first = 0 if service is None else 1
+        return self._requesting(tuple(subject for level in levels for subject in level[first:]))
+
+    def tracer(self, subjects: str | Iterable[str]) -> Permissions:
+        """Trace the path of messages: `Client.trace`. With `deliver`, to publish them, too.
+
+        The server sends the reports only to where the tracing client may publish itself.
+        """
+        return self._requesting((*subjects_of(subjects), self._inbox))
+
+    # -- logins ----------------------------------------------------------------------------------
+
+    def auth_callout(
+        self, *, queue_group: str = "auth-callout", responses: Responses | None = None
+    ) -> Permissions:
+        """Run an authorization callout service, in the callout's account.
+
+        `queue_group`: that of its instances. `responses`: how long a login may be decided on, by
+        default a minute.
+        """
+        check_queue(queue_group)
+        subject = f"$SYS.REQ.USER.AUTH {queue_group}"
+        return Permissions(subscribe=(subject,), responses=responses or Responses(1, 60))
+
+    def system_monitor(self, account: str | None = None) -> Permissions:
+        """Look at servers and accounts in the system account: all, or only at one account.
+
+        `Client.system`. It allows no request that changes something, such as a reload.
+        """
+        if account is not None:
+            check_name("account", account)
+        asked = [f"$SYS.REQ.ACCOUNT.{account or '*'}.{what}" for what in _OF_ACCOUNTS]
+        if account is None:
+            asked += [f"$SYS.REQ.SERVER.*.{what}" for what in _OF_SERVERS]
+        return self._requesting(tuple(asked))
+
+    def _requesting(self, publish: tuple[str, ...]) -> Permissions:
+        """Publish requests, and receive the replies."""
+        return Permissions(publish, (self._inbox,))
+
+
+def several(what: str, words: str | Iterable[str]) -> list[str]:
+    found = [words] if isinstance(words, str) else list(words)
+    if not found:
+        raise ConfigError(f"{what} is empty.")
+    return found
+
+
+def subjects_of(subjects: str | Iterable[str]) -> tuple[str, ...]:
+    found = several("subjects", subjects)
+    for subject in found:
+        check_subscribe_subject(subject)
+    return tuple(found)
+
+
+# -------------------------------------------------------------------------------------------------
+# The permissions that roles need with this client, no more and no less.
+#
+# Contract: pure; only subjects are built. A role allows what jetspark publishes for that work, on
+# every supported server, and what it subscribes to. Names are checked by ADR-6, subjects by NATS's
+# rules; ConfigError for what cannot work. Roles are joined with `|`.
+#
+# Limits of permissions: a user who may read a stream through an ephemeral consumer may read all of
+# it, and may pull from its other consumers and delete them, because ephemeral consumers have
+# random names. A user who administers a stream decides which subjects it has.
+
+
+_ADMINISTRATION: Final = (
+    js_api.STREAM_CREATE,
+    js_api.STREAM_UPDATE,
+    js_api.STREAM_INFO,
+    js_api.STREAM_DELETE,
+    js_api.STREAM_PURGE,
+    js_api.STREAM_LEADER_STEPDOWN,
+    js_api.MSG_GET,
+    js_api.MSG_DELETE,
+    js_api.CONSUMER_CREATE_UNNAMED,
+    js_api.CONSUMER_CREATE,
+    js_api.CONSUMER_CREATE_FILTERED,
+    js_api.CONSUMER_DURABLE_CREATE,
+    js_api.CONSUMER_INFO,
+    js_api.CONSUMER_LIST,
+    js_api.CONSUMER_NAMES,
+    js_api.CONSUMER_DELETE,
+    js_api.CONSUMER_PAUSE,
+    js_api.CONSUMER_RESET,
+    js_api.CONSUMER_UNPIN,
+    js_api.CONSUMER_LEADER_STEPDOWN,
+)
+# An ephemeral consumer: its name is random, so all names are allowed.
+_OWN_CONSUMER: Final = (js_api.MSG_NEXT, js_api.CONSUMER_DELETE)
+# A consumer that only marks progress: it is reset, and nothing reads from it.
+_MOVED_CONSUMER: Final = (js_api.CONSUMER_INFO, js_api.CONSUMER_RESET)
+
+
+@checked_but(also=("__init__",))
+class Roles(CoreRoles):
+    """The permissions of roles, for one kind of connection.
+
+    `inbox_prefix`: the connection's option; users who must not see each other's replies need
+    different ones. `domain`, `api_prefix`: those of the JetStream context. Raises ConfigError,
+    BadNameError, BadSubjectError; so do the roles, for their arguments.
+    """
+
+    __slots__ = ("_prefix",)
+
+    def __init__(
+        self,
+        *,
+        inbox_prefix: str = "_INBOX",
+        domain: str | None = None,
+        api_prefix: str | None = None,
+    ) -> None:
+        super().__init__(inbox_prefix)
+        self._prefix = js_api.api_prefix_of(domain, api_prefix)
+
+    # -- writing and reading ---------------------------------------------------------------------
+
+    def publisher(self, subjects: str | Iterable[str]) -> Permissions:
+        """Publish to a stream. `subjects`: the stream's subjects, or some of them."""
+        return self._requesting(subjects_of(subjects))
+
+    def pull_reader(
+        self,
+        stream: str,
+        consumer: str,
+        *,
+        may_create: bool = False,
+        responses: Responses | None = None,
+    ) -> Permissions:
+        """Bind to a pull consumer, fetch and acknowledge.
+
+        `may_create`: create and update the consumer too. `responses`: acknowledge by the permission
+        to respond, instead of ack subjects.
+        """
+        return self._reader(stream, consumer, (js_api.MSG_NEXT,), may_create, responses)
+
+    def push_reader(
+        self,
+        stream: str,
+        consumer: str,
+        deliver_subject: str,
+        *,
+        deliver_group: str | None = None,
+        may_create: bool = False,
+        responses: Responses | None = None,
+    ) -> Permissions:
+        """Receive from a push consumer, acknowledge, and answer its flow control requests.
+
+        `deliver_group`: subscribe as a member of this queue group only. The rest as `pull_reader`.
+        """
+        check_subscribe_subject(deliver_subject)
+        subscribed = deliver_subject
+        if deliver_group is not None:
+            check_queue(deliver_group)
+            subscribed = f"{deliver_subject} {deliver_group}"
+        reader = self._reader(stream, consumer, (), may_create, responses)
+        flow = () if responses is not None else _flow_subjects(stream, consumer)
+        return reader | Permissions(publish=flow, subscribe=(subscribed,))
+
+    def ordered_reader(self, stream: str) -> Permissions:
+        """Read a stream in order, through ephemeral consumers."""
+        calls = (js_api.CONSUMER_CREATE_UNNAMED, js_api.CONSUMER_INFO, *_OWN_CONSUMER)
+        return self._about(stream, calls)
+
+    def range_reader(self, stream: str) -> Permissions:
+        """Read ranges of a stream: `jetspark ingest`, the Spark source, `jetspark.bulk`."""
+        named = (js_api.CONSUMER_CREATE, js_api.CONSUMER_CREATE_FILTERED)
+        return self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *named, *_OWN_CONSUMER))
+
+    def stored_reader(self, stream: str) -> Permissions:
+        """Read stored messages without a consumer: get_msg, get_msgs, get_last_msgs."""
+        return self._about(
+            stream,
+            (
+                js_api.STREAM_INFO,
+                js_api.MSG_GET,
+                js_api.DIRECT_GET,
+                js_api.DIRECT_GET_LAST,
+            ),
+        )
+
+    # -- Spark -----------------------------------------------------------------------------------
+
+    def spark_source(
+        self,
+        streams: str | Iterable[str],
+        *,
+        pattern: bool = False,
+        sole_reader: bool = False,
+        interest_consumer: str | None = None,
+        progress_consumer: str | None = None,
+    ) -> Permissions:
+        """Read streams with Spark.
+
+        `pattern`: with the option streamPattern, which lists the names of all streams.
+        `sole_reader`: with soleReader, which purges from work queues what was read, and makes a
+        consumer there that keeps others out.
+        `interest_consumer`, `progress_consumer`: with the option of that name.
+        """
+        if progress_consumer is not None and (sole_reader or interest_consumer is not None):
+            raise ConfigError(
+                "A progress consumer is only for streams from which nothing is removed."
+            )
+        # Without a consumer: on a work queue it would take the messages.
+        direct = (js_api.STREAM_INFO, js_api.MSG_GET, js_api.DIRECT_GET)
+        claim = (js_api.CONSUMER_CREATE, js_api.CONSUMER_INFO)
+        found = self._requesting((self._api(js_api.STREAM_NAMES),) if pattern else ())
+        for stream in several("streams", streams):
+            if sole_reader:
+                calls = (*direct, js_api.STREAM_PURGE, *claim)
+                found |= self._about(stream, calls, "jetspark-sole-reader")
+            elif interest_consumer is not None:
+                check_name("consumer", interest_consumer)
+                moved = (js_api.CONSUMER_CREATE, *_MOVED_CONSUMER)
+                found |= self._about(stream, (*direct, *moved), interest_consumer)
+                found |= self._about(stream, claim, f"{interest_consumer}-claim")
+            else:
+                found |= self.range_reader(stream)
+            if progress_consumer is not None:
+                check_name("consumer", progress_consumer)
+                found |= self._about(stream, _MOVED_CONSUMER, progress_consumer)
+        return found
+
+    def spark_sink(
+        self,
+        stream: str,
+        subjects: str | Iterable[str],
+        *,
+        exactly_once: bool = False,
+        prepare_stream: bool = False,
+    ) -> Permissions:
+        """Write to a stream with Spark.
+
+        `exactly_once`: with that guarantee, which needs a ledger in a second stream.
+        `prepare_stream`: with the option prepareStream, which changes the stream's configuration
+        as exactly-once needs it. Raises ConfigError for `prepare_stream` without `exactly_once`.
+        """
+        if prepare_stream and not exactly_once:
+            raise ConfigError("A stream is prepared only for exactly-once: enable that too.")
+        found = self.publisher(subjects) | self._about(stream, (js_api.STREAM_INFO,))
+        if exactly_once:
+            ledger = (
+                js_api.STREAM_INFO,
+                js_api.STREAM_CREATE,
+                js_api.STREAM_PURGE,
+                js_api.MSG_GET,
+            )
+            update = (js_api.STREAM_UPDATE,) if prepare_stream else ()
+            found |= self._about(stream, (js_api.MSG_GET, *update))
+            found |= self._about(f"{stream}_SPARK", ledger)
+            # Stream names are listed when the ledger's stream does not exist yet.
+            found |= Permissions(publish=(f"_spark.{stream}.>", self._api(js_api.STREAM_NAMES)))
+        return found
+
+    # -- Key-Value -------------------------------------------------------------------------------
+
+    def kv_reader(self, bucket: str) -> Permissions:
+        """Get and watch keys of a bucket, list keys and history."""
+        check_bucket(bucket)
+        return self.stored_reader(f"KV_{bucket}") | self.ordered_reader(f"KV_{bucket}")
+
+    def kv_writer(
+        self, bucket: str, keys: str | Iterable[str] = (">",), *, origin: str | None = None
+    ) -> Permissions:
+        """Put, create, update, delete and purge keys, and all of `kv_reader`.
+
+        `keys`: only those that match one of these filters. `origin`: the bucket that a mirror's
+        writes go to, for a mirror in the same domain and account.
+        """
+        before = "" if self._prefix == js_api.DEFAULT_PREFIX else f"{self._prefix}."
+        written = check_bucket(origin or bucket)
+        filters = several("keys", keys)
+        for key in filters:
+            check_subscribe_subject(key)
+        puts = tuple(f"{before}$KV.{written}.{key}" for key in filters)
+        return self.kv_reader(bucket) | Permissions(publish=puts)
+
+    # -- operations ------------------------------------------------------------------------------
+
+    def administrator(self, stream: str) -> Permissions:
+        """Create, update, purge and delete a stream and its consumers; delete single messages."""
+        return self._about(stream, _ADMINISTRATION)
+
+    def monitor(self, stream: str | None = None) -> Permissions:
+        """Information only: of the account, all streams and consumers, or of one stream."""
+        if stream is not None:
+            check_name("stream", stream)
+        of_all = (js_api.ACCOUNT_INFO, js_api.STREAM_LIST, js_api.STREAM_NAMES)
+        of_each = (
+            js_api.STREAM_INFO,
+            js_api.CONSUMER_LIST,
+            js_api.CONSUMER_NAMES,
+            js_api.CONSUMER_INFO,
+        )
+        calls = (*of_all, *of_each) if stream is None else of_each
+        return self._requesting(tuple(self._api(call, stream or "*") for call in calls))
+
+    def backup(self, stream: str) -> Permissions:
+        """Back up a stream: backup_stream, `jetspark stream backup`."""
+        saved = self._about(stream, (js_api.STREAM_SNAPSHOT,))
+        return saved | Permissions(publish=(f"$JS.SNAPSHOT.ACK.{stream}.>",))
+
+    def restore(self, stream: str) -> Permissions:
+        """Restore a stream that does not exist: restore_stream, `jetspark stream restore`.
+
+        A restore that fails half-way looks whether there is a partial stream, and deletes it, so
+        this allows both.
+        """
+        calls = (js_api.STREAM_RESTORE, js_api.STREAM_INFO, js_api.STREAM_DELETE)
+        restored = self._about(stream, calls)
+        return restored | Permissions(publish=(f"$JS.SNAPSHOT.RESTORE.{stream}.*",))
+
+    def events(
+        self,
+        kinds: str | Iterable[str] | None = None,
+        stream: str | None = None,
+        consumer: str | None = None,
+        *,
+        prefix: str = DEFAULT_EVENT_PREFIX,
+    ) -> Permissions:
+        """Receive events, and publish nothing.
+
+        The arguments are those of `JetStream.events`. API audits have one subject for all streams:
+        they are allowed for all or none.
+        """
+        return Permissions(subscribe=tuple(event_subjects(kinds, stream, consumer, prefix=prefix)))
+
+    def dead_letters(
+        self,
+        letters: str,
+        streams: str | Iterable[str],
+        *,
+        subjects: str | Iterable[str] | None = None,
+        remove_originals: bool = False,
+    ) -> Permissions:
+        """Run, list and replay dead letters: `jetspark dead-letters run`, `ls` and `replay`.
+
+        `letters`: the name of the dead letters. `streams`: those whose messages are moved.
+        `subjects`: those that letters are replayed to; without them none is replayed or deleted.
+        `remove_originals`: with that option. Who creates dead letters needs `administrator`.
+        """
+        found = self.pull_reader(f"{letters}_ADVISORIES", "worker")
+        replaying = () if subjects is None else (js_api.MSG_DELETE,)
+        found |= self._about(f"{letters}_ADVISORIES", (js_api.STREAM_INFO,))
+        found |= self._about(letters, (js_api.STREAM_INFO, js_api.MSG_GET, *replaying))
+        found |= Permissions(publish=(f"_dead.{letters}.>",))
+        if subjects is not None:
+            found |= self.publisher(subjects)
+        removing = (js_api.MSG_DELETE,) if remove_originals else ()
+        for stream in several("streams", streams):
+            found |= self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *removing))
+        return found
+
+    # -- parts -----------------------------------------------------------------------------------
+
+    def _reader(
+        self,
+        stream: str,
+        consumer: str,
+        calls: tuple[Call, ...],
+        may_create: bool,
+        responses: Responses | None,
+    ) -> Permissions:
+        check_name("consumer", consumer)
+        calls = (js_api.CONSUMER_INFO, *calls)
+        if may_create:
+            calls = (*calls, js_api.CONSUMER_CREATE, js_api.CONSUMER_CREATE_FILTERED)
+        found = self._about(stream, calls, consumer)
+        if responses is not None:
+            return found | Permissions(responses=responses)
+        return found | Permissions(publish=_ack_subjects(stream, consumer))
+
+    def _about(self, stream: str, calls: Iterable[Call], consumer: str = "*") -> Permissions:
+        check_name("stream", stream)
+        return self._requesting(tuple(self._api(call, stream, consumer) for call in calls))
+
+    def _api(self, call: Call, stream: str = "*", consumer: str = "*") -> str:
+        names = {"stream": stream, "consumer": consumer, "filter": ">", "subject": ">"}
+        return f"{self._prefix}.{call.template.format_map(names)}"
+
+
+def _ack_subjects(stream: str, consumer: str) -> tuple[str, ...]:
+    # With the exact number of tokens, so that neither form matches acks of another consumer.
+    return (
+        f"$JS.ACK.{stream}.{consumer}.*.*.*.*.*",
+        f"$JS.ACK.*.*.{stream}.{consumer}.*.*.*.*.>",
+    )
+
+
+def _flow_subjects(stream: str, consumer: str) -> tuple[str, ...]:
+    return f"$JS.FC.{stream}.{consumer}.*", f"$JS.FC.*.*.{stream}.{consumer}.*"
+
+
+__all__ = ["Permissions", "Responses", "Roles"]

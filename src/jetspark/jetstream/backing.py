@@ -1,0 +1,145 @@
+"""What buckets and object stores have in common: options and a status, which are a stream's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Final, TypedDict
+
+from jetspark.documents.configuration import GivenDocument
+from jetspark.documents.document import Span
+from jetspark.documents.streams import Placement, StorageType, StreamConfig, StreamInfo
+from jetspark.errors import ConfigError
+from jetspark.subjects import subjects_overlap
+from jetspark.timestamps import Seconds
+
+_DUPLICATES: Final = timedelta(minutes=2)
+
+
+class BackedConfig(GivenDocument, frozen=True, kw_only=True):
+    """The options that a bucket and an object store share. None: not given."""
+
+    description: str | None = None
+    ttl: Span | None = None
+    """How long an entry or object is kept; 0 (the default): for ever."""
+    storage: Annotated[str, StorageType] | None = None
+    """A StorageType: "file" (default) or "memory"."""
+    replicas: int | None = None
+    """Servers that hold it, 1 (default) to 5."""
+    placement: Placement | None = None
+    compression: bool | None = None
+    """Whether files are compressed (2.10)."""
+    metadata: dict[str, str] | None = None
+    """Anything you want to note (2.10)."""
+
+
+class BackedOptions(TypedDict, total=False):
+    """The fields of BackedConfig as options, for type checkers. Times may be seconds."""
+
+    description: str | None
+    ttl: Seconds | None
+    storage: str | None
+    replicas: int | None
+    placement: Placement | Mapping[str, Any] | None
+    compression: bool | None
+    metadata: Mapping[str, str] | None
+    extra: dict[str, Any]
+
+
+def check_backed(config: BackedConfig) -> None:
+    """Raises ConfigError."""
+    if config.ttl is not None and config.ttl < timedelta(0):
+        raise ConfigError("ttl cannot be negative.")
+    if config.replicas is not None and not 1 <= config.replicas <= 5:
+        raise ConfigError("replicas must be from 1 to 5.")
+
+
+STREAM_FIELDS: Final[Mapping[str, str]] = {
+    "max_age": "ttl",
+    "num_replicas": "replicas",
+    "duplicate_window": "",  # follows from the ttl
+}
+"""The shared options by their fields of the stream's configuration, where the names differ."""
+
+
+def stream_options_of(config: BackedConfig, **others: Any) -> dict[str, Any]:
+    """The stream's options with the same meaning, those that were given; `others` too."""
+    options: dict[str, Any] = {
+        "description": config.description,
+        "max_age": config.ttl,
+        "storage": config.storage,
+        "num_replicas": config.replicas,
+        "placement": config.placement,
+        "metadata": config.metadata,
+        **others,
+    }
+    if config.ttl is not None:
+        # A server refuses a duplicate window longer than max_age.
+        options["duplicate_window"] = min(config.ttl, _DUPLICATES) if config.ttl else _DUPLICATES
+    if config.compression is not None:
+        options["compression"] = "s2" if config.compression else "none"
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def backed_options_of(stream: StreamConfig) -> dict[str, Any]:
+    """The shared options, read back from the stream."""
+    return {
+        "description": stream.description,
+        "ttl": stream.max_age,
+        "storage": stream.storage,
+        "replicas": stream.num_replicas,
+        "placement": stream.placement,
+        "compression": is_compressed(stream),
+        "metadata": stream.metadata,
+    }
+
+
+def takes_in(stream: StreamConfig, subjects: str) -> bool:
+    """Whether a stream can have messages on these subjects; what comes from elsewhere may be any.
+
+    A stream of one's own may have the name that a bucket or store would need.
+    """
+    if stream.mirror or stream.sources or stream.subject_transform:
+        return True
+    return any(subjects_overlap(subjects, own) for own in stream.subjects or ())
+
+
+def is_compressed(stream: StreamConfig) -> bool:
+    """Whether its files are compressed."""
+    return stream.compression not in (None, "none")
+
+
+class BackedStatus:
+    """A view of the stream's information, `stream_info`."""
+
+    __slots__ = ("stream_info",)
+
+    _PREFIX: ClassVar[str]
+
+    def __init__(self, info: StreamInfo) -> None:
+        self.stream_info: StreamInfo = info
+
+    @property
+    def bucket(self) -> str:
+        """Its name."""
+        return self.stream_info.name.removeprefix(self._PREFIX)
+
+    @property
+    def ttl(self) -> timedelta:
+        """How long an entry is kept; 0 for ever."""
+        return self.stream_info.config.max_age or timedelta(0)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether its files are compressed."""
+        return is_compressed(self.stream_info.config)
+
+    @property
+    def backing_store(self) -> str:
+        """The kind of store: "JetStream"."""
+        return "JetStream"
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The metadata in its configuration."""
+        return self.stream_info.config.metadata or {}

@@ -1,1 +1,0 @@
-"""Backup of a stream into a folder, and restore from it."""

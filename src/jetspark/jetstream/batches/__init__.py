@@ -1,1 +1,0 @@
-"""Batches: atomic ones, and fast ingest (ADR-50)."""

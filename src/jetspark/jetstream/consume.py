@@ -1,0 +1,838 @@
+"""Consuming: continuous messages of a pull consumer (ADR-37).
+
+Contract
+- Iterate it, or give a callback. The iterator form has no task. The callback form has one, which
+  calls it for one message after the other; an exception of the callback is reported, and the next
+  message follows.
+- It ends with its `async with` block. One that was not entered ends when the last loop over it is
+  left, and when nothing refers to it any more.
+- Nothing is acknowledged automatically. Messages discarded by `stop` or lost with a link were not
+  acknowledged: the server delivers them again after the consumer's ack_wait. `drain` discards none.
+- Without acks a message is delivered at most once: what is discarded, or lost with a link, is lost.
+- It survives reconnects, leader changes and server restarts. Errors that do not end it are reported
+  (log, last_error, error callback): MissedHeartbeatError after twice the interval, and PullError
+  for a refused request; then it sends a new one.
+- A lost delivery, the last one too, is reported within twice the heartbeat as
+  SequenceMismatchError, unless other clients pull from the consumer: they may have got it. With
+  acks it is delivered again after ack_wait. With acks and a pinned client it is not reported: the
+  clients take turns, so others have got most of them.
+- It ends with an error when the consumer is deleted or not a pull consumer, and when the server
+  does not understand the request. Buffered messages are given out first; then the iterator raises.
+  With a callback the error is reported. It stays in `error`.
+- Without a leader (409 Leadership Change, Server Shutdown, 503) it sends a request every 250 ms. A
+  consumer that does not exist gives 503 too, so the API is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from copy import copy
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from jetspark.arguments import check_whole, checked_but
+from jetspark.client.callbacks import background
+from jetspark.client.subscription import FrameReader, closed_on_purpose, weakly
+from jetspark.connection.outbox import Waiters
+from jetspark.errors import (
+    BadSubscriptionError,
+    ConfigError,
+    ConnectionClosedError,
+    ConsumerNotFoundError,
+    JetsparkError,
+    PullError,
+    StreamNotFoundError,
+)
+from jetspark.jetstream.fetch import (
+    LOOKS,
+    RETRY_WAIT,
+    GapDetector,
+    not_come,
+    silence_error,
+    wait_for_leader,
+)
+from jetspark.jetstream.message import JsMsg
+from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
+from jetspark.wire import js_api
+from jetspark.wire.pull import (
+    PENDING_BYTES,
+    PENDING_MESSAGES,
+    PullEnd,
+    PullRequest,
+    delivery_size,
+    limit_of,
+    number_in,
+    pull_end,
+    pull_error,
+)
+from jetspark.wire.status import CONTROL, status_of
+
+if TYPE_CHECKING:
+    from jetspark.client.client import Client
+    from jetspark.client.requests import Listener
+    from jetspark.documents.consumers import ConsumerConfig
+    from jetspark.jetstream.api import Api
+    from jetspark.jetstream.fetch import Priority
+    from jetspark.wire.events import MessageFrame
+    from jetspark.wire.pull import PullLimit
+    from jetspark.wire.status import Status
+
+# -------------------------------------------------------------------------------------------------
+# Why `ContinuousPull` has stopped, as it tells its owner.
+
+
+class StopReason(Enum):
+    """Why it has stopped. An error comes with each, unless it says otherwise."""
+
+    RECONNECTED = auto()
+    """The link was lost and is back; no error."""
+    GAP = auto()
+    """A delivery is missing, and no other client pulls: SequenceMismatchError."""
+    MISSED_HEARTBEATS = auto()
+    """Neither message nor heartbeat for twice the interval: MissedHeartbeatError."""
+    NO_LEADER = auto()
+    """The consumer has no leader at the moment, or does not exist: PullError."""
+    INVALID = auto()
+    """The server will not serve such a request, of whichever consumer: PullError."""
+    UNUSABLE = auto()
+    """The server will not serve this consumer again: ConsumerDeletedError, PullError …"""
+    CLOSED = auto()
+    """The connection was closed or the inbox refused: that error, None without one."""
+
+
+OnStop: TypeAlias = Callable[[StopReason, JetsparkError | None], None]
+
+OnMissing: TypeAlias = Callable[[int], None]
+"""Called with the number of deliveries that did not come."""
+
+
+# -------------------------------------------------------------------------------------------------
+# The options of `consume` and ordered consumers (ADR-37): defaults, checks, units.
+#
+# The buffer is limited in messages or in bytes, never both. A pull request stays within the
+# consumer's own limits (max_batch, max_bytes, max_expires), so that it is not refused.
+
+
+MAX_MESSAGES = 500
+MOST_AHEAD = 8_000
+"""Messages, for who takes so many in some milliseconds and has set no limit."""
+EXPIRES = 30.0
+BATCH_OF_BYTES = 1_000_000
+"""Messages requested when the limit is in bytes: without a batch a server sends only one."""
+
+_LEAST_EXPIRES = 1.0
+_LEAST_HEARTBEAT, _MOST_HEARTBEAT = 0.5, 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeOptions:
+    """Times in seconds; other limits in bytes if `in_bytes`, else in messages."""
+
+    in_bytes: bool
+    full: int
+    """Most that may be buffered and requested together."""
+    threshold: int
+    """A new request is sent when buffered and requested fall to this."""
+    batch: int
+    """Messages of one request when the limit is in bytes."""
+    expires: float
+    heartbeat: float
+    cap: int
+    """What the consumer allows for one request."""
+    adapts: bool
+    """Whether `full` follows the reader: nobody has set it."""
+
+    @property
+    def most(self) -> int:
+        """Most for one request."""
+        return min(self.full, self.cap)
+
+    def resized(self, full: int) -> ConsumeOptions:
+        """The same for another size of the buffer, within the limits of one that adapts."""
+        full = max(MAX_MESSAGES, min(full, MOST_AHEAD))
+        return replace(self, full=full, threshold=full // 2)
+
+    def within(self, limit: PullLimit) -> ConsumeOptions:
+        """The same, with requests that stay within a limit of the consumer."""
+        most = limit.max_bytes if self.in_bytes else limit.batch
+        expires = min(self.expires, limit.expires or self.expires)
+        return replace(
+            self,
+            cap=min(self.cap, most or self.cap),
+            batch=min(self.batch, limit.batch or self.batch),
+            expires=expires,
+            heartbeat=min(self.heartbeat, expires / 2),
+        )
+
+
+def make_consume_options(
+    config: ConsumerConfig,
+    *,
+    max_messages: int | None = None,
+    max_bytes: int | None = None,
+    expires: Seconds = EXPIRES,
+    heartbeat: Seconds | None = None,
+    threshold_messages: int | None = None,
+    threshold_bytes: int | None = None,
+) -> ConsumeOptions:
+    """`config`: the consumer's. Raises ConfigError."""
+    expires, heartbeat = in_seconds(expires), in_seconds(heartbeat)
+    in_bytes = max_bytes is not None
+    adapts = max_messages is None and threshold_messages is None and not in_bytes
+    if in_bytes and (max_messages is not None or threshold_messages is not None):
+        raise ConfigError("The buffer is limited in messages or in bytes: give one kind.")
+    if not in_bytes and threshold_bytes is not None:
+        raise ConfigError("threshold_bytes needs max_bytes.")
+    if not in_bytes:
+        unit, full, threshold = "messages", max_messages, threshold_messages
+        full = MAX_MESSAGES if full is None else full
+    else:
+        unit, full, threshold = "bytes", max_bytes or 0, threshold_bytes
+    check_whole(f"max_{unit}", full)
+    if threshold is None:
+        threshold = full // 2
+    check_whole(f"threshold_{unit}", threshold, 0)
+    if not 0 <= threshold <= full:
+        raise ConfigError(f"threshold_{unit} must be from 0 to max_{unit}.")
+    if expires < _LEAST_EXPIRES:
+        raise ConfigError(f"expires must be at least {_LEAST_EXPIRES:g} seconds.")
+    if config.max_expires is not None and config.max_expires.total_seconds() > 0:
+        expires = min(expires, config.max_expires.total_seconds())
+    if heartbeat is None:
+        heartbeat = min(expires / 2, _MOST_HEARTBEAT)
+    elif not _LEAST_HEARTBEAT <= heartbeat <= min(expires / 2, _MOST_HEARTBEAT):
+        raise ConfigError(
+            f"heartbeat must be from {_LEAST_HEARTBEAT:g} to {_MOST_HEARTBEAT:g} seconds, "
+            "and at most half of expires."
+        )
+    cap = (config.max_bytes if in_bytes else config.max_batch) or (MOST_AHEAD if adapts else full)
+    return ConsumeOptions(
+        in_bytes=in_bytes,
+        full=full,
+        threshold=threshold,
+        batch=min(BATCH_OF_BYTES, config.max_batch or BATCH_OF_BYTES),
+        expires=expires,
+        heartbeat=heartbeat,
+        cap=cap,
+        adapts=adapts,
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# Continuous pull requests, below `consume` and ordered consumers (ADR-37).
+#
+# Contract
+# - The read loop appends raw frames to `frames`. `take` gives out one and sends a new pull request
+#   when the messages buffered and requested fall to the threshold. So the buffer never exceeds its
+#   limit, and a slow reader stops the requests. No task, future or timer is made for a message.
+# - A limit that nobody has set follows the reader: it doubles while half of the buffer is taken
+#   within QUICK seconds (the server would wait for requests), and halves when that takes SLOW.
+# - One wildcard inbox serves all requests since `start`. The last token of a request's reply
+#   subject
+#   begins with the amount requested: when a server refuses it without saying how much is not
+#   coming,
+#   the token says so. Deliveries to an older inbox find no interest.
+# - What ends only one request (404, 408, 409 for its size, 423) is handled here. A request beyond
+#   a
+#   limit that the status names is followed by smaller ones. One refused for another reason is
+#   reported to the client, once for each reason, and sent again after RETRY_WAIT.
+# - Anything else stops it: the owner is told the `StopReason` and calls `start` again, for the
+#   same
+#   consumer or another one. Buffered frames stay. Without a leader, what was already sent still
+#   arrives until then.
+# - The heartbeat clock stops without a link, and while nothing is outstanding.
+# - Heartbeats say how many messages the consumer has sent. A missing delivery stops it at once;
+#   when
+#   other clients may pull too, `on_missing` is told half an interval later. A lost frame that
+#   ended a
+#   request is followed by silence instead. So each is noticed within 2¼ heartbeat intervals.
+# - All of it runs in the client's event loop; there is no task.
+
+
+QUICK, SLOW = 0.005, 0.1
+
+_ENDS = {PullEnd.UNUSABLE: StopReason.UNUSABLE, PullEnd.INVALID: StopReason.INVALID}
+
+
+class ContinuousPull:
+    """Made stopped; `start` it. `on_stop` and `on_missing` are called in the read loop or a timer.
+
+    Without `on_missing` no other client pulls from the consumer.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        limits: ConsumeOptions,
+        on_stop: OnStop,
+        priority: Priority | None = None,
+        on_missing: OnMissing | None = None,
+        frames: deque[MessageFrame] | None = None,
+    ) -> None:
+        self._api = api
+        self._client = api.client
+        self._limits = limits
+        self._on_stop = on_stop
+        self._on_missing = on_missing
+        self._priority = priority
+        self.frames: deque[MessageFrame] = deque() if frames is None else frames
+        """Received, not taken yet."""
+        self.waiters = Waiters()
+        """Tasks that wait for `frames`; woken here, and by the owner at the end."""
+        self._pending = 0
+        self._requesting = False
+        self._listener: Listener | None = None
+        self._names: dict[str, str] = {}
+        self._subject = ""
+        self._clock: asyncio.TimerHandle | None = None
+        self._resume: asyncio.TimerHandle | None = None
+        self._heard = 0
+        self._silent = 0
+        self._told: set[str] = set()
+        self._gaps = GapDetector(None)
+        self._requests = 0
+        self._filled_at = 0.0
+
+    # -- for the owner -------------------------------------------------------------------------
+
+    def start(self, stream: str, consumer: str, delivered: int | None = None) -> None:
+        """Pull from this consumer, on a new inbox; without a link, as soon as there is one.
+
+        `delivered`: the consumer sequence of its last delivery so far, None: unknown. Raises
+        ConnectionClosedError.
+        """
+        self.stop()
+        self._gaps = GapDetector(delivered)
+        self._names = {"stream": stream, "consumer": consumer}
+        self._subject = js_api.subject_of(self._api.prefix, js_api.MSG_NEXT, self._names)
+        self._told.clear()
+        self._listen()
+        if self._client.is_connected:
+            self._pending = self._here()
+            self._requesting = True
+            self._heard = self._silent = 0
+            self._fill_buffer()
+            self._set_clock()
+
+    def stop(self) -> None:
+        """Send no more requests, receive no more. Buffered frames stay."""
+        self.stop_requests()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def stop_requests(self) -> None:
+        """Send no more requests; what is on its way still arrives."""
+        self._requesting = False
+        for timer in (self._clock, self._resume):
+            if timer is not None:
+                timer.cancel()
+        self._clock = self._resume = None
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Stop the deliveries, and return when those on their way have arrived.
+
+        Raises RequestTimeoutError, ConnectionClosedError; it is stopped in any case.
+        """
+        self.stop_requests()
+        try:
+            if self._listener is not None:
+                self._listener.stop()
+                await self._client.rtt(timeout)
+        finally:
+            self.stop()
+
+    def take(self) -> MessageFrame:
+        """The next frame, of which there must be one. May send a request."""
+        frame = self.frames.popleft()
+        self._pending -= self._amount(frame) if self._limits.in_bytes else 1
+        if self._pending <= self._limits.threshold:
+            if self._limits.adapts:
+                self._adapt()
+            self._fill_buffer()
+        return frame
+
+    def take_many(self, limit: int) -> list[MessageFrame]:
+        """Up to `limit` buffered frames, at most as many as one request brings."""
+        limits = self._limits
+        room = max(limits.full - limits.threshold, 1)
+        taken: list[MessageFrame] = []
+        while self.frames and room > 0 and len(taken) < limit:
+            frame = self.take()
+            taken.append(frame)
+            room -= self._amount(frame) if limits.in_bytes else 1
+        return taken
+
+    @property
+    def consumer(self) -> str:
+        """The consumer of the last start."""
+        return self._names.get("consumer", "")
+
+    @property
+    def waiting(self) -> int:
+        """Our requests that wait at the server."""
+        return self._gaps.waiting
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        pinned = self._priority is not None and self._priority.pinned
+        self._listener = self._client.listen(
+            f"{self._client.new_inbox()}.*",
+            self._on_frame_pinned if pinned else self._on_frame,
+            on_run=None if pinned else self._on_run,
+            on_disconnect=self._on_disconnect,
+            on_reconnect=self._on_reconnect,
+            on_refused=self._on_refused,
+            on_end=self._on_end,
+        )
+
+    def _adapt(self) -> None:
+        now = self._client.loop.time()
+        took, self._filled_at = now - self._filled_at, now
+        limits = self._limits
+        if took < QUICK:
+            self._limits = limits.resized(2 * limits.full)
+        elif took > SLOW:
+            self._limits = limits.resized(limits.full // 2)
+
+    def _fill_buffer(self) -> None:
+        """Request as much as the buffer has room for."""
+        limits = self._limits
+        while self._requesting and (missing := limits.full - self._pending) > 0:
+            amount = min(missing, limits.most)
+            self._request(amount)
+            self._pending += amount
+
+    def _request(self, amount: int) -> None:
+        assert self._listener is not None  # noqa: S101
+        limits = self._limits
+        payload = PullRequest(
+            batch=limits.batch if limits.in_bytes else amount,
+            max_bytes=amount if limits.in_bytes else 0,
+            expires=duration_to_ns(limits.expires),
+            idle_heartbeat=duration_to_ns(limits.heartbeat),
+            **({} if self._priority is None else self._priority.fields()),
+        ).encode()
+        self._api.note_request(self._subject, payload)
+        self._requests += 1
+        try:
+            reply = f"{self._listener.subject[:-1]}{amount}-{self._requests}"
+            self._client.publish_nowait(self._subject, payload, reply=reply)
+        except ConnectionClosedError:
+            self._requesting = False  # `_on_end` comes, or came
+        except JetsparkError as error:
+            self._refused(error)
+
+    def _refused(self, error: JetsparkError) -> None:
+        """Report it, once, and request again later."""
+        if str(error) not in self._told:
+            self._told.add(str(error))
+            self._client.report(error)
+        self._pause()
+
+    def _pause(self) -> None:
+        if self._requesting:
+            self._requesting = False
+            self._resume = self._client.loop.call_later(RETRY_WAIT, self._on_resume)
+
+    def _on_resume(self) -> None:
+        self._resume = None
+        self._requesting = True
+        self._fill_if_low()
+
+    def _fill_if_low(self) -> None:
+        if self._pending <= self._limits.threshold:
+            self._fill_buffer()
+
+    def _amount(self, frame: MessageFrame) -> int:
+        """Bytes of a delivery, as the server counts them for max_bytes."""
+        size = delivery_size(frame)
+        if self._priority is not None and self._priority.pinned:
+            size -= self._priority.added(frame)
+        return size
+
+    def _here(self) -> int:
+        """The part of `_pending` that has arrived."""
+        return sum(map(self._amount, self.frames)) if self._limits.in_bytes else len(self.frames)
+
+    # -- what comes back: called in the read loop ----------------------------------------------
+
+    def _on_frame(self, frame: MessageFrame) -> None:
+        # Deliveries have a reply subject to ack to, statuses have none.
+        if frame.reply is None:
+            self._gaps.others += 1
+            status = status_of(frame.headers)
+            if status is not None and status.code == CONTROL:
+                self._on_heartbeat(frame)
+            elif status is not None:
+                self._on_status(status, frame)
+            return
+        if self._gaps.before is None and self._listener is not None:
+            self._gaps.first(frame.reply, self._listener.received - 1)
+        self.frames.append(frame)
+        if self.waiters:
+            self.waiters.wake()
+
+    def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
+        if frames[0].reply is None:
+            return False
+        if self._gaps.before is None and self._listener is not None:
+            self._gaps.first(frames[0].reply, self._listener.received)
+        self.frames += frames
+        if self.waiters:
+            self.waiters.wake()
+        return True
+
+    def _on_frame_pinned(self, frame: MessageFrame) -> None:
+        assert self._priority is not None  # noqa: S101
+        self._priority.notice(frame)
+        self._on_frame(frame)
+
+    def _on_heartbeat(self, frame: MessageFrame) -> None:
+        assert self._listener is not None  # noqa: S101
+        received, gaps = self._listener.received, self._gaps
+        gaps.beat(frame.subject)
+        missing = gaps.missing(frame.headers, received)
+        if missing and self._on_missing is not None:
+            gaps.doubt(missing, received)
+        elif missing:
+            again = "it is recreated after the last one received"
+            self._stop_for(StopReason.GAP, not_come(f"consumer {self.consumer!r}", missing, again))
+
+    def _on_status(self, status: Status, frame: MessageFrame) -> None:
+        self._gaps.ended(frame.subject)
+        end = pull_end(status)
+        if (reason := _ENDS.get(end)) is not None:
+            self._stop_for(reason, pull_error(status))
+            return
+        if end is PullEnd.NO_LEADER:
+            # Each request gets this status; the first one counts.
+            if self._requesting or self._resume is not None:
+                self.stop_requests()
+                self._on_stop(StopReason.NO_LEADER, pull_error(status))
+            return
+        token = frame.subject.rpartition(b".")[2].partition(b"-")[0]
+        asked = int(token) if token.isdigit() else 0  # anyone may publish to an inbox
+        limits = self._limits
+        left = number_in(frame.headers, PENDING_BYTES if limits.in_bytes else PENDING_MESSAGES)
+        # At least what is buffered, whatever the status says.
+        self._pending = max(self._pending - (asked if left is None else left), self._here())
+        if (limit := limit_of(status)) is not None:
+            self._limits = limits.within(limit)
+        # The next message is larger than any request.
+        never_fits = end is PullEnd.TOO_LARGE and asked == limits.most and left in (None, asked)
+        if never_fits and self._on_missing is None:  # nobody else takes it
+            self._stop_for(StopReason.INVALID, pull_error(status))
+        elif limit is not None and (self._limits != limits or asked > limits.most):
+            self._fill_if_low()
+        elif end in (PullEnd.REFUSED, PullEnd.LIMITED) or never_fits:
+            self._refused(pull_error(status))
+        else:
+            self._request_rest(end, known=left is not None)
+
+    def _request_rest(self, end: PullEnd, *, known: bool) -> None:
+        if end is PullEnd.PIN_LOST and self._priority is not None:
+            self._priority.lost()
+        elif not known:
+            self._pause()  # an unknown status, which the server may send each time
+        if end is not PullEnd.TOO_LARGE or not self.frames:
+            # A message too large for the rest of the buffer waits until something is taken.
+            self._fill_if_low()
+
+    def _stop_for(self, reason: StopReason, error: JetsparkError | None) -> None:
+        self.stop()
+        self._on_stop(reason, error)
+
+    # -- time and the link ---------------------------------------------------------------------
+
+    def _set_clock(self) -> None:
+        self._clock = self._client.loop.call_later(self._limits.heartbeat / LOOKS, self._on_clock)
+
+    def _on_clock(self) -> None:
+        assert self._listener is not None  # noqa: S101
+        received = self._listener.received
+        # Looks are counted, not seconds: a loop blocked by user code has heard nothing either.
+        quiet = received == self._heard and self._pending > self._here()
+        self._silent = self._silent + 1 if quiet else 0
+        self._heard = received
+        if (missing := self._gaps.look(received)) and self._on_missing is not None:
+            self._on_missing(missing)
+        if self._silent < 2 * LOOKS:
+            self._set_clock()
+            return
+        silent = silence_error(f"Consumer {self.consumer!r}", self._limits.heartbeat)
+        self._stop_for(StopReason.MISSED_HEARTBEATS, silent)
+
+    def _on_disconnect(self) -> None:
+        self.stop()
+        self._listen()
+
+    def _on_reconnect(self) -> None:
+        self._stop_for(StopReason.RECONNECTED, None)
+
+    def _on_refused(self, name: str, error: JetsparkError) -> None:
+        if name == self._subject:
+            self._on_end(copy(error))
+
+    def _on_end(self, error: JetsparkError | None) -> None:
+        self._stop_for(StopReason.CLOSED, error)
+
+
+_LOOKS_FOR_OTHERS = 4
+"""One in each heartbeat interval; when others wait each time, missing messages may be theirs."""
+
+JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
+
+
+@checked_but("next", "take_queued")
+class ConsumerMessages(FrameReader[JsMsg]):
+    """What `PullConsumer.consume` returns: iterate it, or give it a callback."""
+
+    _client: Client
+
+    def __init__(
+        self,
+        api: Api,
+        stream: str,
+        consumer: str,
+        limits: ConsumeOptions,
+        callback: JsMsgCallback | None,
+        priority: Priority | None,
+        *,
+        acks: bool = False,
+        alone: bool = False,
+    ) -> None:
+        self._api = api
+        self._names = {"stream": stream, "consumer": consumer}
+        shared = priority is not None and priority.pinned and acks
+        on_missing = None if alone else _ignore if shared else weakly(self._on_missing)
+        client = api.client
+        self._pull = ContinuousPull(
+            api,
+            limits,
+            weakly(self._on_stop),
+            priority,
+            on_missing,
+            client.hooking.queue(client, callback),
+        )
+        if callback is not None:
+            callback = client.hooking.callback(callback)
+        self._acks = acks
+        self._heartbeat = limits.heartbeat
+        self._missing = 0
+        self._look: asyncio.Task[None] | None = None
+        super().__init__(client, callback, self._pull.frames, self._pull.waiters)
+        self._draining = False
+        self._told = ""
+        self._retry: asyncio.Task[None] | None = None
+        self._begin()
+        self._begin_reading(f"jetspark-consume-{consumer}", self._ending())
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return not self._ended
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages received and not taken yet."""
+        return len(self._frames)
+
+    @property
+    def error(self) -> JetsparkError | None:
+        """The error that ended it; None while it goes on, and after `stop` or `drain`."""
+        return self._error
+
+    def _begin(self) -> None:
+        """Start pulling; ordered consumers do so later."""
+        self._pull.start(self._names["stream"], self._names["consumer"])
+
+    def _ending(self) -> Callable[[], None]:
+        """What ends it when nothing refers to it any more."""
+        return self._pull.stop
+
+    def _behind(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return background(work, f"Consuming of {self._source()}", self._end)
+
+    # -- trouble: called in the read loop ------------------------------------------------------
+
+    def _on_stop(self, reason: StopReason, error: JetsparkError | None) -> None:
+        if self._draining:
+            return
+        self._cancel_retry()
+        if reason in (StopReason.UNUSABLE, StopReason.INVALID, StopReason.CLOSED):
+            self._end(error)
+        elif reason is StopReason.NO_LEADER:
+            status = error.status if isinstance(error, PullError) else None
+            self._retry = self._behind(self._start_when_led(status))
+        else:
+            if error is not None:
+                self._client.report(error)
+            self._start()
+
+    def _start(self) -> None:
+        try:
+            self._pull.start(self._names["stream"], self._names["consumer"], self._delivered())
+        except ConnectionClosedError as error:
+            self._end(error)
+
+    def _delivered(self) -> int | None:
+        """The consumer sequence of the last delivery so far; None: unknown."""
+        return None
+
+    def _on_missing(self, missing: int) -> None:
+        self._missing += missing
+        if self._look is None or self._look.done():
+            self._look = self._behind(self._tell_missing())
+
+    async def _tell_missing(self) -> None:
+        """Report them, unless other clients wait at the consumer, which may have got them.
+
+        Requests of ours that were given up wait there for a while too, so it looks again.
+        """
+        for attempt in range(_LOOKS_FOR_OTHERS):
+            if attempt:
+                await asyncio.sleep(self._heartbeat)
+            try:
+                info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
+            except JetsparkError:
+                break
+            if info.get("num_waiting", 0) <= self._pull.waiting:
+                break
+        else:
+            self._missing = 0
+            return
+        missing, self._missing = self._missing, 0
+        then = "they are delivered again after its ack_wait" if self._acks else "they are lost"
+        what = f"consumer {self._names['consumer']!r}"
+        self._client.report(not_come(what, missing, f"unless another client took them, {then}"))
+
+    async def _start_when_led(self, status: int | None) -> None:
+        """Wait for a leader and start again; end when the consumer does not exist any more."""
+        error = await wait_for_leader(self._api, self._names, status)
+        if isinstance(error, ConsumerNotFoundError | StreamNotFoundError | ConnectionClosedError):
+            self._end(error)
+            return
+        if error is not None:
+            if str(error) != self._told:
+                self._told = str(error)
+                self._client.report(error)
+            await asyncio.sleep(RETRY_WAIT)
+        self._start()
+
+    def _cancel_retry(self) -> None:
+        if self._retry is not None and self._retry is not asyncio.current_task():
+            self._retry.cancel()
+
+    def _end(self, error: JetsparkError | None) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if not self._draining:  # else that stops it, when the last messages have come
+            self._pull.stop()
+        self._cancel_retry()
+        if self._look is not None:
+            self._look.cancel()
+        self._end_reading(None if closed_on_purpose(error) else error)
+
+    # -- taking messages -----------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[JsMsg]:
+        self._check_iterated()
+        return self._loop()
+
+    async def _loop(self) -> AsyncIterator[JsMsg]:
+        frames, take, client = self._frames, self._pull.take, self._client
+        self._loop_begins()
+        try:
+            while True:
+                if not frames:
+                    try:
+                        await self._fill()
+                    except StopAsyncIteration:
+                        return
+                yield JsMsg(client, take())
+        finally:
+            self._loop_ends(over=self._ended)
+
+    def _source(self) -> str:
+        return f"consumer {self._names['consumer']!r}"
+
+    def _take(self) -> JsMsg | None:
+        return JsMsg(self._client, self._pull.take())
+
+    async def __anext__(self) -> JsMsg:
+        # As in the base, with one call less for each message.
+        if not self._frames:
+            await self._fill()
+        return JsMsg(self._client, self._pull.take())
+
+    async def next(self, timeout: Seconds | None = None) -> JsMsg:
+        """The next message; waits `timeout` seconds, None: for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
+        ConnectionClosedError, ConfigError when there is a callback, and the error that ended it.
+        """
+        return await self._next_within(timeout)
+
+    def _over(self) -> JetsparkError:
+        self._client.require_open()
+        return BadSubscriptionError("Consuming has ended.")
+
+    def take_queued(self, limit: int) -> list[MessageFrame]:
+        """Up to `limit` buffered frames, taken as if iterated over.
+
+        For whoever makes messages of its own out of many frames.
+        """
+        taken = self._pull.take_many(limit)
+        self._took(len(taken))
+        return taken
+
+    def _callback_ended(self, error: JetsparkError) -> None:
+        self._client.report(error)
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End it now. May be called again.
+
+        Discards messages not taken: with acks the server delivers them again after ack_wait,
+        without acks they are lost. A running callback finishes.
+        """
+        self._pull.stop()
+        self._discard()
+        self._end(None)
+
+    async def drain(self, timeout: Seconds | None = None) -> None:
+        """Request no more, and take the messages on their way.
+
+        Returns when they have arrived; with a callback, when it was called for the last one.
+        `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
+        ended in any case.
+        """
+        timeout = in_seconds(timeout)
+        if not self._ended:
+            self._draining = True
+            try:
+                await self._pull.drain(timeout)
+            finally:
+                self._end(None)
+        await self._callback_done(timeout)
+
+    def _leave(self) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "active" if self.active else "ended"
+        return f"ConsumerMessages({self._names['consumer']!r}, {state}, {self.pending_msgs} here)"
+
+
+def _ignore(_: object) -> None:
+    pass

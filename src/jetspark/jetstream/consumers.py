@@ -1,0 +1,959 @@
+"""Consumers: create, change, bind, list, pause, reset, delete; pull and push."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
+
+from jetspark.arguments import checked, checked_but
+from jetspark.client.callbacks import background
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
+from jetspark.client.messages import Message
+from jetspark.client.subscription import Leaving, end_with, weakly
+from jetspark.documents.configuration import Configuration, config_to_wire
+from jetspark.documents.consumers import (
+    AckPolicy,
+    ConsumerConfig,
+    ConsumerInfo,
+    ConsumerOptions,
+    PauseState,
+    PriorityPolicy,
+)
+from jetspark.documents.document import from_wire, text_of_time, to_timestamp
+from jetspark.documents.requirements import check_consumer, check_feature, consumer_needs
+from jetspark.err_codes import CONSUMER_EXISTS
+from jetspark.errors import (
+    BadTimeoutError,
+    ConfigError,
+    ConsumerIsPushError,
+    ConsumerNotFoundError,
+    JetsparkError,
+    NameInUseError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+)
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.consume import (
+    EXPIRES,
+    ConsumerMessages,
+    JsMsgCallback,
+    make_consume_options,
+)
+from jetspark.jetstream.fetch import (
+    GROUPS_SINCE,
+    LOOKS,
+    FetchResult,
+    GapDetector,
+    Priority,
+    Pull,
+    make_priority,
+    not_come,
+    silence_error,
+)
+from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.paging import Paged
+from jetspark.jetstream.streams import differing, with_differences
+from jetspark.kinds import StreamSequence
+from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.timestamps import Seconds, in_seconds
+from jetspark.wire import js_api
+from jetspark.wire.kernel import frame_of
+from jetspark.wire.status import CONFLICT, CONTROL, status_of
+
+if TYPE_CHECKING:
+    from jetspark.wire.events import MessageFrame
+
+# -------------------------------------------------------------------------------------------------
+# What pull and push consumers have in common: info, pause, resume, reset, delete.
+#
+# A `Consumer` is cheap and needs no closing. It keeps the last information from the server
+# (`cached_info`).
+
+
+async def consumer_info(api: Api, stream: str, name: str) -> ConsumerInfo:
+    """Configuration and state of a consumer. Raises as `Consumer.info`."""
+    answer = await api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
+    return from_wire(ConsumerInfo, answer)
+
+
+@checked
+class Consumer:
+    """A consumer of a stream, by name. Its only state is `cached_info`."""
+
+    __slots__ = ("_api", "cached_info")
+
+    def __init__(self, api: Api, info: ConsumerInfo) -> None:
+        self._api = api
+        self.cached_info = info
+        """The consumer as of the last `info`, or of the call that made this object."""
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self.cached_info.stream_name
+
+    @property
+    def name(self) -> str:
+        """The consumer's name."""
+        return self.cached_info.name
+
+    async def info(self) -> ConsumerInfo:
+        """The consumer as it is now.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
+        """
+        self.cached_info = await consumer_info(self._api, self.stream, self.name)
+        return self.cached_info
+
+    async def delete(self) -> None:
+        """Delete the consumer. Raises as `info`."""
+        await self._api.call(js_api.CONSUMER_DELETE, stream=self.stream, consumer=self.name)
+
+    async def pause(self, until: datetime) -> PauseState:
+        """Deliver nothing until then, an aware datetime (server 2.11).
+
+        Raises as `JetStream.pause_consumer`.
+        """
+        return await pause_consumer(self._api, self.stream, self.name, until)
+
+    async def resume(self) -> PauseState:
+        """Deliver again (server 2.11). Raises as `JetStream.pause_consumer`."""
+        return await pause_consumer(self._api, self.stream, self.name, None)
+
+    async def reset(self, seq: StreamSequence | None = None) -> ConsumerInfo:
+        """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
+
+        Acknowledgements and delivery counts from there on are forgotten. Raises as
+        `JetStream.reset_consumer`, which has the details.
+        """
+        return await reset_consumer(self._api, self.stream, self.name, seq)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(stream={self.stream!r}, name={self.name!r})"
+
+
+# -------------------------------------------------------------------------------------------------
+# Pausing a consumer until a time, and resuming it (server 2.11).
+
+
+_PAUSE_SINCE: Final = (2, 11)
+
+
+@checked
+class PauseCalls:
+    """The calls of JetStream that pause consumers."""
+
+    _api: Api
+
+    async def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
+        """Deliver nothing until then (server 2.11).
+
+        `until`: an aware datetime; one in the past resumes. Raises ConfigError,
+        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError, and as every API
+        call (see `JetStream`).
+        """
+        return await pause_consumer(self._api, stream, name, until)
+
+    async def resume_consumer(self, stream: str, name: str) -> PauseState:
+        """Deliver again (server 2.11). Raises as `pause_consumer`."""
+        return await pause_consumer(self._api, stream, name, None)
+
+
+async def pause_consumer(api: Api, stream: str, name: str, until: datetime | None) -> PauseState:
+    """None resumes. Raises as `PauseCalls.pause_consumer`."""
+    body = {}
+    if until is not None:
+        try:
+            body["pause_until"] = text_of_time(to_timestamp(until))
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"until: {error}.") from None
+    needs = check_feature("pausing a consumer", _PAUSE_SINCE, api.server)
+    names = {"stream": stream, "consumer": name}
+    answer = await api.call(js_api.CONSUMER_PAUSE, body, needs, **names)
+    return from_wire(PauseState, answer)
+
+
+# -------------------------------------------------------------------------------------------------
+# Resetting a consumer, so that it delivers messages again (server 2.14).
+
+
+_RESET_SINCE: Final = (2, 14)
+
+
+@checked
+class ResetCalls:
+    """The call of JetStream that resets consumers."""
+
+    _api: Api
+
+    async def reset_consumer(
+        self, stream: str, name: str, seq: StreamSequence | None = None
+    ) -> ConsumerInfo:
+        """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
+
+        Acknowledgements and delivery counts from there on are forgotten. `seq` needs a
+        deliver_policy of "all" or one with a start, and must not be before that start; otherwise
+        APIError. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
+        StreamNotFoundError, and as every API call (see `JetStream`).
+        """
+        return await reset_consumer(self._api, stream, name, seq)
+
+
+async def reset_consumer(
+    api: Api, stream: str, name: str, seq: StreamSequence | None
+) -> ConsumerInfo:
+    """Raises as `ResetCalls.reset_consumer`."""
+    needs = check_feature("resetting a consumer", _RESET_SINCE, api.server)
+    names = {"stream": stream, "consumer": name}
+    body = None if seq is None else {"seq": seq}
+    # The consumer itself answers a reset: for one that does not exist, or on a server that has no
+    # resets, the call would time out.
+    await api.call(js_api.CONSUMER_INFO, None, needs, **names)
+    return from_wire(ConsumerInfo, await api.call(js_api.CONSUMER_RESET, body, needs, **names))
+
+
+# -------------------------------------------------------------------------------------------------
+# Pull consumers: fetch, next, consume, unpin (ADR-13, ADR-37, ADR-42).
+#
+# Pulls are checked against the consumer's configuration as it was when the object was made
+# (`cached_info`). How a fetch works is in `pulling.fetch`, how consuming does in
+# `pulling.consume`.
+
+
+@checked_but("next")
+class PullConsumer(Consumer):
+    """A consumer that delivers on request."""
+
+    __slots__ = ("_pins",)
+
+    def __init__(self, api: Api, info: ConsumerInfo) -> None:
+        super().__init__(api, info)
+        self._pins: dict[str, bytes] = {}
+
+    async def fetch(
+        self,
+        batch: int,
+        *,
+        timeout: Seconds | None = None,
+        max_bytes: int | None = None,
+        heartbeat: Seconds | None = None,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
+    ) -> FetchResult:
+        """Up to `batch` messages, as a list that also says how the fetch ended.
+
+        Without `timeout`: what can be delivered at once, which may be nothing. A message published
+        a moment ago may be missing: the consumer hears of it after the publisher has its ack. With
+        `timeout` (seconds): waits until the batch is full or the time is over; the server gets
+        10 ms less, so that it ends first. `max_bytes`: stop before this many bytes of messages
+        (subjects and headers count). `heartbeat` (seconds, at most half of `timeout`): a server
+        silent for twice as long is a MissedHeartbeatError at once instead of at the timeout; the
+        clock stops while the connection is down.
+
+        For a consumer with priority groups (ADR-42; server 2.11): `group`, which is then required.
+        "overflow": deliver only while at least `min_pending` messages wait to be delivered, or
+        at least `min_ack_pending` to be acknowledged. "prioritized" (2.12): `priority`, 0 to 9,
+        lower ones are served first. "pinned_client": this object keeps the pin id.
+
+        When messages came, they are returned, and an error after them is in `.error`: also
+        SequenceMismatchError when the server's last status shows that a delivery was lost (with
+        acks it comes again after ack_wait), and RequestTimeoutError when that status is missing
+        half a second after the timeout. When none came: an empty list if the server says that
+        there are none; otherwise raises RequestTimeoutError, SequenceMismatchError,
+        MissedHeartbeatError, ConsumerNotFoundError, StreamNotFoundError, ConsumerDeletedError,
+        ConsumerIsPushError, PullError, PermissionsError or ConnectionClosedError. ConfigError,
+        UnsupportedByServerError before anything is sent. With a timeout, a fetch survives a lost
+        connection: it sends its request again. When it is interrupted, the consumer gets back what
+        was delivered to it (NAK). The server counts that as a delivery: with `max_deliver` messages
+        may so be given up that no program has seen, and without acks they are lost. There, let
+        `timeout` end it, and do not interrupt it.
+        """
+        pulled = self._priority(group, min_pending, min_ack_pending, priority)
+        return await self._pull(batch, timeout, max_bytes, heartbeat, pulled).run()
+
+    async def next(
+        self,
+        timeout: Seconds | None = None,
+        *,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
+    ) -> JsMsg:
+        """One message, within `timeout` seconds (default: the context's).
+
+        Raises RequestTimeoutError when none came, and as `fetch`, which has the other options, and
+        says what an interruption costs.
+        """
+        seconds = self._api.timeout if timeout is None else in_seconds(timeout)
+        pulled = self._priority(group, min_pending, min_ack_pending, priority)
+        result = await self._pull(1, seconds, None, None, pulled).run()
+        if not result:
+            raise RequestTimeoutError(
+                f"No message from consumer {self.name!r} within {seconds:g} s."
+            )
+        return result[0]
+
+    def consume(
+        self,
+        *,
+        callback: JsMsgCallback | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        expires: Seconds = EXPIRES,
+        heartbeat: Seconds | None = None,
+        threshold_messages: int | None = None,
+        threshold_bytes: int | None = None,
+        group: str | None = None,
+        min_pending: int | None = None,
+        min_ack_pending: int | None = None,
+        priority: int | None = None,
+    ) -> ConsumerMessages:
+        """Continuous messages: iterate the result, or give a callback (plain or async).
+
+        It buffers: up to `max_messages` messages (default: 500, and up to 8,000 for a reader that
+        takes half of them within 5 ms), or `max_bytes` bytes, are received or requested ahead. When
+        these fall to `threshold_messages` or `threshold_bytes` (default:
+        half), the next pull request is sent. `expires`: seconds that a request may wait at the
+        server, at least 1, default 30. `heartbeat`: seconds between the server's heartbeats, 0.5
+        to 30, at most half of `expires`, which is the default; when none comes for twice as long,
+        that is reported, and a new request is sent. The other options are those of `fetch`.
+
+        How it ends and what it survives: see `jetspark.jetstream.consume`. Raises
+        ConfigError, UnsupportedByServerError, ConnectionClosedError.
+        """
+        limits = make_consume_options(
+            self.cached_info.config,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            expires=expires,
+            heartbeat=heartbeat,
+            threshold_messages=threshold_messages,
+            threshold_bytes=threshold_bytes,
+        )
+        pulled = self._priority(group, min_pending, min_ack_pending, priority)
+        return ConsumerMessages(
+            self._api, self.stream, self.name, limits, callback, pulled, acks=self._acks
+        )
+
+    async def unpin(self, group: str) -> None:
+        """Let the server pin another client of a priority group (ADR-42; server 2.11).
+
+        Raises ConfigError for a consumer whose policy is not "pinned_client",
+        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError, and as every API
+        call (see `JetStream`).
+        """
+        needs = check_feature("unpin", GROUPS_SINCE, self._api.server)
+        if self.cached_info.config.priority_policy != PriorityPolicy.PINNED_CLIENT:
+            raise ConfigError("unpin needs a consumer with priority_policy 'pinned_client'.")
+        names = {"stream": self.stream, "consumer": self.name}
+        await self._api.call(js_api.CONSUMER_UNPIN, {"group": group}, needs, **names)
+
+    @property
+    def _acks(self) -> bool:
+        return self.cached_info.config.ack_policy != AckPolicy.NONE
+
+    def _pull(
+        self,
+        batch: int,
+        timeout: Seconds | None,
+        max_bytes: int | None,
+        heartbeat: Seconds | None,
+        pulled: Priority | None,
+    ) -> Pull:
+        return Pull(
+            self._api,
+            self.stream,
+            self.name,
+            batch,
+            timeout,
+            max_bytes,
+            heartbeat,
+            pulled,
+            acks=self._acks,
+        )
+
+    def _priority(
+        self,
+        group: str | None,
+        min_pending: int | None,
+        min_ack_pending: int | None,
+        priority: int | None,
+    ) -> Priority | None:
+        return make_priority(
+            self.cached_info.config,
+            self._api.server,
+            self._pins,
+            group=group,
+            min_pending=min_pending,
+            min_ack_pending=min_ack_pending,
+            priority=priority,
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# Push consumers, and their messages through a plain subscription.
+#
+# Contract
+# - Control messages are not given out. A flow control request is answered when the messages before
+#   it were taken, so a slow reader is sent no more than the server's window. So is a heartbeat
+#   that
+#   says that such an answer was lost (Nats-Consumer-Stalled).
+# - A consumer with `idle_heartbeat` that is silent for twice as long is reported as
+#   MissedHeartbeatError (log, last_error, error callback), once for each silence. Not in a deliver
+#   group, where one member gets the heartbeats.
+# - Nothing is sent when a consumer is deleted. So the server is asked for one that is silent for
+#   twice the heartbeat, or QUIET seconds without one or in a group. If it, or its stream, does not
+#   exist any more, the iterator raises that, after what was queued; with a callback it is
+#   reported.
+#   Without the permission to ask it goes on.
+# - Heartbeats also say how much was delivered. A message that did not come, the last one too, is
+#   reported as SequenceMismatchError within twice the interval, when the heartbeat is taken. With
+#   acks it is delivered again after ack_wait, without acks it is lost. Messages dropped here at a
+#   pending limit are not reported twice.
+# - Nothing is acknowledged automatically. Otherwise as `client.subscription`: the iterator has no
+#   task, the callback has one; at a pending limit new messages are dropped, and SlowConsumerError
+#   is reported.
+
+
+_STALLED = "Nats-Consumer-Stalled"
+
+QUIET = 20.0
+"""Seconds of silence of a consumer without heartbeats until it is looked for."""
+
+
+@checked_but("next", "take_queued", "left_by")
+class PushMessages(Leaving):
+    """What `PushConsumer.subscribe` returns: iterate it, or give it a callback."""
+
+    def __init__(
+        self,
+        api: Api,
+        info: ConsumerInfo,
+        callback: JsMsgCallback | None,
+        delivered: int | None,
+        pending_msgs_limit: int,
+        pending_bytes_limit: int,
+    ) -> None:
+        config, client = info.config, api.client
+        self._api = api
+        self._client = client
+        self._stream = info.stream_name
+        self._name = info.name
+        self._callback = callback
+        self._sub = client.subscribe(
+            config.deliver_subject or "",
+            queue=config.deliver_group or None,
+            callback=None if callback is None else self._call_back,
+            pending_msgs_limit=pending_msgs_limit,
+            pending_bytes_limit=pending_bytes_limit,
+        )
+        if callback is None:
+            self._sub.__aiter__()  # this reads it, so the client need not keep it
+        self._heartbeat = 0.0
+        if config.idle_heartbeat is not None and not config.deliver_group:
+            self._heartbeat = config.idle_heartbeat.total_seconds()
+        self._clock: asyncio.TimerHandle | None = None
+        self._heard = self._silent = 0
+        self._asking: asyncio.Task[None] | None = None
+        self._acks = config.ack_policy != AckPolicy.NONE
+        self._gaps = GapDetector(delivered)
+        self._taken = 0  # frames, the server's own included
+        self._dropped = 0  # as of the last heartbeat
+        self._set_clock()
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return self._sub.active
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages received and not taken yet, control messages included."""
+        return self._sub.pending_msgs
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped at a pending limit."""
+        return self._sub.dropped
+
+    @property
+    def callback_task(self) -> asyncio.Task[None] | None:
+        """The task that calls the callback; None when there is none."""
+        return self._sub.callback_task
+
+    # -- taking messages -----------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[JsMsg]:
+        self._sub.__aiter__()  # refuses when there is a callback
+        return self._loop()
+
+    async def _loop(self) -> AsyncIterator[JsMsg]:
+        self._loop_begins()
+        try:
+            while True:
+                try:
+                    message = await self.__anext__()
+                except StopAsyncIteration:
+                    return
+                yield message
+        finally:
+            self._loop_ends(over=not self.active)
+
+    async def __anext__(self) -> JsMsg:
+        while True:
+            frame = frame_of(await self._sub.__anext__())
+            if not self._is_control(frame):
+                return JsMsg(self._client, frame)
+
+    async def next(self, timeout: Seconds | None = None) -> JsMsg:
+        """The next message; waits `timeout` seconds, None: for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
+        ConnectionClosedError, and ConfigError when there is a callback.
+        """
+        loop = self._client.loop
+        seconds = in_seconds(timeout)
+        if seconds is not None and seconds < 0:
+            raise BadTimeoutError(seconds)
+        deadline = None if seconds is None else loop.time() + seconds
+        while True:
+            left = None if deadline is None else max(deadline - loop.time(), 0)
+            frame = frame_of(await self._sub.next(left))
+            if not self._is_control(frame):
+                return JsMsg(self._client, frame)
+
+    def take_queued(self, limit: int) -> list[MessageFrame]:
+        """Up to `limit` buffered frames, taken as if iterated over.
+
+        For whoever makes messages of its own out of many frames.
+        """
+        return [frame for frame in self._sub.take_queued(limit) if not self._is_control(frame)]
+
+    def _call_back(self, message: Message) -> Awaitable[None] | None:
+        frame = frame_of(message)
+        if self._callback is None or self._is_control(frame):
+            return None
+        return self._callback(JsMsg(self._client, frame))
+
+    # -- control messages ----------------------------------------------------------------------
+
+    def _is_control(self, frame: MessageFrame) -> bool:
+        """Whether it is a control message, which is answered if need be."""
+        self._taken += 1
+        block = frame.headers
+        status = None if block is None or frame.payload else status_of(block)
+        if status is None or status.code != CONTROL:
+            if self._gaps.before is None:
+                self._gaps.first(frame.reply, self._taken - 1)
+            return False
+        self._gaps.others += 1
+        message = Message(self._client, frame)
+        if status.is_flow_control:
+            self._answer(message.reply)
+        elif message.headers is not None:
+            self._answer(message.headers.get(_STALLED))
+            self._compare(block)
+        return True
+
+    def _answer(self, subject: str | None) -> None:
+        if subject:
+            try:
+                self._client.publish_nowait(subject)
+            except JetsparkError as error:
+                self._client.report(error)
+
+    def _compare(self, heartbeat: bytes | None) -> None:
+        """Compare what the consumer sent before this heartbeat with what was taken."""
+        gaps, dropped = self._gaps, self._sub.dropped
+        if dropped != self._dropped:
+            self._dropped, gaps.before = dropped, None
+        if self._heartbeat and (missing := gaps.missing(heartbeat, self._taken)):
+            gaps.doubt(missing, self._taken)
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def _set_clock(self) -> None:
+        pause = (self._heartbeat or QUIET / 2) / LOOKS
+        self._clock = self._client.loop.call_later(pause, weakly(self._on_clock))
+
+    def _on_clock(self) -> None:
+        if not self._sub.active:
+            return
+        received = self._sub.delivered + self._sub.pending_msgs + self._sub.dropped
+        # Looks are counted, not seconds: a loop blocked by user code has heard nothing either.
+        self._silent = self._silent + 1 if received == self._heard else 0
+        self._heard = received
+        if not self._client.is_connected:
+            self._silent = 0
+        if missing := self._gaps.look(self._taken + self._sub.pending_msgs):
+            then = "they are delivered again after its ack_wait" if self._acks else "they are lost"
+            self._client.report(not_come(f"push consumer {self._name!r}", missing, then))
+        if self._silent == 2 * LOOKS and self._heartbeat:
+            self._client.report(silence_error(f"Push consumer {self._name!r}", self._heartbeat))
+        if self._silent and self._silent % (2 * LOOKS) == 0:
+            what = f"Looking for push consumer {self._name!r}"
+            self._asking = background(self._look_for_it(), what, self._client.report)
+        self._set_clock()
+
+    async def _look_for_it(self) -> None:
+        try:
+            await consumer_info(self._api, self._stream, self._name)
+        except (ConsumerNotFoundError, StreamNotFoundError) as error:
+            self._stop_clock()
+            if self._callback is not None:
+                self._client.report(error)
+            end_with(self._sub, error)
+        except JetsparkError:
+            pass  # no leader, no link, no permission: nothing is known
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """End it now, and discard messages not taken. May be called again."""
+        self._stop_clock()
+        if self._asking is not None:
+            self._asking.cancel()
+        if self._sub.active:
+            self._sub.unsubscribe()
+
+    async def drain(self, timeout: Seconds | None = None) -> None:
+        """Stop the deliveries, and take those on their way.
+
+        Returns when they have arrived; with a callback, when it was called for the last one.
+        `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
+        ended in any case.
+        """
+        self._stop_clock()
+        await self._sub.drain(timeout)
+
+    def _stop_clock(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+
+    def _leave(self) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "active" if self.active else "ended"
+        return f"PushMessages({self._name!r}, {state}, {self.pending_msgs} here)"
+
+
+@checked
+class PushConsumer(Consumer):
+    """A consumer that delivers to a subject."""
+
+    __slots__ = ("_delivered",)
+
+    def __init__(self, api: Api, info: ConsumerInfo) -> None:
+        super().__init__(api, info)
+        # Nothing is delivered without a subscription, so this holds until the first one.
+        self._delivered: int | None = None if info.push_bound else info.delivered.consumer_seq
+
+    @property
+    def deliver_subject(self) -> str:
+        """The subject that it delivers to."""
+        return self.cached_info.config.deliver_subject or ""
+
+    def subscribe(
+        self,
+        *,
+        callback: JsMsgCallback | None = None,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> PushMessages:
+        """Its messages: iterate the result, or give a callback (plain or async).
+
+        Flow control requests are answered, heartbeats watched. Members of a `deliver_group` share
+        the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
+        ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.consumers`.
+        """
+        delivered, self._delivered = self._delivered, None
+        return PushMessages(
+            self._api,
+            self.cached_info,
+            callback,
+            delivered,
+            pending_msgs_limit,
+            pending_bytes_limit,
+        )
+
+
+# -------------------------------------------------------------------------------------------------
+# Consumers: create, change, bind, list, delete.
+#
+# Contract: a configuration is given as for streams (see `streams.calls`). `name` and
+# `durable_name` may be given alone or equal; a consumer with neither is named by the server.
+# `ack_policy` is "explicit" by default. Options with a name create a durable consumer, unless they
+# give `inactive_threshold`; a configuration document is sent as it is. Creating never changes an
+# existing consumer: servers from 2.10 on guarantee that, older ones are asked for it first.
+
+
+ConsumerConfigLike: TypeAlias = ConsumerConfig | Configuration
+
+
+@checked
+class ConsumerCalls:
+    """The calls of JetStream for consumers."""
+
+    _api: Api
+
+    async def create_consumer(
+        self,
+        stream: str,
+        config: ConsumerConfigLike | None = None,
+        /,
+        **options: Unpack[ConsumerOptions],
+    ) -> PullConsumer:
+        """Create a pull consumer, or bind to it when it exists with the same configuration.
+
+        Options are the fields of ConsumerConfig. With a `name` (or `durable_name`) it stays until
+        it is deleted; with `name` and `inactive_threshold`, until it was unused for that long;
+        without a name, until it was unused for 5 s. A `config` is sent as it is: only its
+        `durable_name` makes the consumer durable.
+
+        Raises ConfigError, UnsupportedByServerError, StreamNotFoundError, NameInUseError when it
+        exists with another configuration (`update_consumer` changes it, `consumer` binds to it),
+        and as every API call (see `JetStream`).
+        """
+        wire = _durable(_checked(self._api, stream, config, options), config)
+        if wire.get("deliver_subject"):
+            raise ConfigError("deliver_subject makes a push consumer: use create_push_consumer.")
+        return PullConsumer(self._api, await self._create(stream, wire))
+
+    async def create_push_consumer(
+        self,
+        stream: str,
+        config: ConsumerConfigLike | None = None,
+        /,
+        **options: Unpack[ConsumerOptions],
+    ) -> PushConsumer:
+        """Create a push consumer; `deliver_subject` is required. Raises as `create_consumer`."""
+        wire = _durable(_checked(self._api, stream, config, options), config)
+        if not wire.get("deliver_subject"):
+            raise ConfigError("A push consumer needs deliver_subject.")
+        return PushConsumer(self._api, await self._create(stream, wire))
+
+    async def update_consumer(
+        self,
+        stream: str,
+        config: ConsumerConfigLike | None = None,
+        /,
+        **options: Unpack[ConsumerOptions],
+    ) -> ConsumerInfo:
+        """Change a consumer; options not given keep their values. A name is required.
+
+        The current configuration is read first, so of two concurrent updates one may undo the
+        other. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
+        StreamNotFoundError, and as every API call (see `JetStream`).
+        """
+        return await self._change(stream, _checked(self._api, stream, config, options, defaults={}))
+
+    async def _change(self, stream: str, wire: dict[str, Any]) -> ConsumerInfo:
+        name = _name_of(wire)
+        if name is None:
+            raise ConfigError("Updating a consumer needs its name.")
+        answer = await self._api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
+        return await self._send(stream, _merged(answer["config"], wire), "update")
+
+    async def create_or_update_consumer(
+        self,
+        stream: str,
+        config: ConsumerConfigLike | None = None,
+        /,
+        **options: Unpack[ConsumerOptions],
+    ) -> ConsumerInfo:
+        """Update a consumer, or create it, pull or push, when none has that name.
+
+        Raises as `update_consumer` and `create_consumer`.
+        """
+        wire = _checked(self._api, stream, config, options, defaults={})
+        if _name_of(wire) is not None:
+            try:
+                return await self._change(stream, wire)
+            except ConsumerNotFoundError:
+                pass
+        return await self._create(stream, _durable({**_DEFAULTS, **wire}, config))
+
+    async def consumer(self, stream: str, name: str) -> PullConsumer:
+        """Bind to an existing pull consumer.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, ConsumerIsPushError for a push consumer,
+        and as every API call (see `JetStream`).
+        """
+        info = await consumer_info(self._api, stream, name)
+        if info.config.deliver_subject:
+            raise ConsumerIsPushError(CONFLICT, "Consumer is push based")
+        return PullConsumer(self._api, info)
+
+    async def push_consumer(self, stream: str, name: str) -> PushConsumer:
+        """Bind to an existing push consumer.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, ConfigError for a pull consumer, and as
+        every API call (see `JetStream`).
+        """
+        info = await consumer_info(self._api, stream, name)
+        if not info.config.deliver_subject:
+            raise ConfigError(f'Consumer "{name}" of stream "{stream}" is a pull consumer.')
+        return PushConsumer(self._api, info)
+
+    async def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
+        """Configuration and state of a consumer.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
+        """
+        return await consumer_info(self._api, stream, name)
+
+    async def delete_consumer(self, stream: str, name: str) -> None:
+        """Delete a consumer.
+
+        Raises ConsumerNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
+        """
+        await self._api.call(js_api.CONSUMER_DELETE, stream=stream, consumer=name)
+
+    def consumer_names(self, stream: str) -> Paged[str]:
+        """The names of a stream's consumers.
+
+        Raises BadNameError; while iterating StreamNotFoundError, and as every API call (see
+        `JetStream`).
+        """
+        check_name("stream", stream)
+        return Paged(self._api, js_api.CONSUMER_NAMES, "consumers", str, {}, stream=stream)
+
+    def consumers(self, stream: str) -> Paged[ConsumerInfo]:
+        """A stream's consumers. Raises as `consumer_names`."""
+        check_name("stream", stream)
+        return Paged(self._api, js_api.CONSUMER_LIST, "consumers", _to_info, {}, stream=stream)
+
+    async def _create(self, stream: str, wire: dict[str, Any]) -> ConsumerInfo:
+        name = _name_of(wire)
+        if name is not None and not self._knows_actions():
+            existing = await self._existing(stream, name)
+            if existing is not None and "ts" not in existing:  # from a server before 2.10
+                return _same_or_in_use(existing, wire, stream, name)
+        try:
+            return await self._send(stream, wire, "create")
+        except NameInUseError as error:
+            with suppress(JetsparkError):  # who may not ask gets the error as it is
+                if name is not None and (there := await self._existing(stream, name)) is not None:
+                    error = with_differences(error, differing(there["config"], wire))
+            raise error from None
+
+    def _knows_actions(self) -> bool:
+        """Whether the server surely takes the action; behind a domain that is unknown."""
+        server = self._api.server
+        return server is not None and server.at_least(2, 10)
+
+    async def _existing(self, stream: str, name: str) -> dict[str, Any] | None:
+        try:
+            return await self._api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
+        except ConsumerNotFoundError:
+            return None
+
+    async def _send(self, stream: str, wire: dict[str, Any], action: str) -> ConsumerInfo:
+        body: dict[str, Any] = {"stream_name": stream, "config": wire}
+        if self._api.server is None or self._knows_actions():  # older ones ignore it
+            body["action"] = action
+        name, needs = _name_of(wire), consumer_needs(wire)
+        if name is None:
+            call = js_api.CONSUMER_CREATE_UNNAMED
+            return _to_info(await self._api.call(call, body, needs, stream=stream))
+        # With the name in the subject, the server wants it in the configuration too.
+        wire.setdefault("name", name)
+        call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": name}
+        single = wire.get("filter_subject")
+        if single and "*" not in single and ">" not in single:
+            # With the filter in the subject, permissions can be given by filter. With wildcards
+            # the subject would not be valid for publishing (in pedantic mode).
+            call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": single}
+        return _to_info(await self._api.call(call, body, needs, **names))
+
+
+async def create_ephemeral(
+    api: Api, stream: str, config: Mapping[str, Any], name: str
+) -> ConsumerInfo:
+    """Create it by the call without a name in its subject: a reader's permissions allow that one.
+
+    It has a name, so the request may be sent twice, and survives a lost link.
+    Raises as `ConsumerCalls.create_consumer`.
+    """
+    wire = {**_checked(api, stream, config, {}), "name": name}
+    body = {"stream_name": stream, "config": wire}
+    call = js_api.CONSUMER_CREATE_UNNAMED._replace(question=True)
+    return _to_info(await api.call(call, body, consumer_needs(wire), stream=stream))
+
+
+_DEFAULTS = {"ack_policy": "explicit"}
+
+
+def _checked(
+    api: Api,
+    stream: str,
+    config: ConsumerConfigLike | None,
+    options: ConsumerOptions,
+    *,
+    defaults: Mapping[str, Any] = _DEFAULTS,
+) -> dict[str, Any]:
+    check_name("stream", stream)
+    wire = {**defaults, **config_to_wire(ConsumerConfig, config, options)}
+    name, durable = wire.get("name"), wire.get("durable_name")
+    if name and durable and name != durable:
+        raise ConfigError(f"name {name!r} and durable_name {durable!r} must be equal.")
+    for one in (name, durable):
+        if one is not None:
+            check_name("consumer", one)
+    if wire.get("filter_subject") and wire.get("filter_subjects"):
+        raise ConfigError("Give either filter_subject or filter_subjects, not both.")
+    for subject in (wire.get("filter_subject"), *(wire.get("filter_subjects") or [])):
+        if subject:
+            check_subscribe_subject(subject)
+    check_consumer(wire, api.server)
+    return wire
+
+
+def _durable(wire: dict[str, Any], config: ConsumerConfigLike | None) -> dict[str, Any]:
+    """A consumer named by options is durable, unless they give `inactive_threshold`."""
+    if config is None and wire.get("name") and not wire.get("inactive_threshold"):
+        wire.setdefault("durable_name", wire["name"])
+    return wire
+
+
+def _name_of(wire: Mapping[str, Any]) -> str | None:
+    return wire.get("name") or wire.get("durable_name")
+
+
+def _merged(current: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """The current configuration with the changes; either kind of filter replaces the other."""
+    merged = {**current, **change}
+    if "filter_subjects" in change:
+        merged.pop("filter_subject", None)
+    elif "filter_subject" in change:
+        merged.pop("filter_subjects", None)
+    return merged
+
+
+def _same_or_in_use(
+    existing: dict[str, Any], wire: Mapping[str, Any], stream: str, name: str
+) -> ConsumerInfo:
+    config = existing["config"]
+    if any(config.get(key) != value for key, value in wire.items()):
+        error = NameInUseError(
+            400,
+            CONSUMER_EXISTS,
+            "consumer already exists",
+            js_api.consumer_in_use(stream, name),
+        )
+        raise with_differences(error, differing(config, wire))
+    return _to_info(existing)
+
+
+def _to_info(answer: dict[str, Any]) -> ConsumerInfo:
+    return from_wire(ConsumerInfo, answer)

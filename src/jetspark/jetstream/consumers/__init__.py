@@ -1,1 +1,0 @@
-"""Consumers: create, change, bind, list, pause, reset, delete; pull and push."""

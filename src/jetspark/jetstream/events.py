@@ -1,0 +1,226 @@
+"""Advisories, metrics and API audits: the events that JetStream publishes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from jetspark.arguments import checked, checked_but
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
+from jetspark.client.subscription import Arriving, FrameReader, weakly
+from jetspark.documents.events import (
+    DEFAULT_EVENT_PREFIX,
+    Event,
+    event_kinds,
+    event_subjects,
+    parse_event,
+)
+from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError, JetStreamError
+from jetspark.jetstream.api import Api
+from jetspark.timestamps import Seconds, in_seconds
+
+if TYPE_CHECKING:
+    from jetspark.client.client import Client
+    from jetspark.client.requests import Listener
+
+# -------------------------------------------------------------------------------------------------
+# Receiving JetStream's advisories, metrics and API audits.
+#
+# Contract
+# - Events are core NATS messages: those published before, or while the connection is down, are
+#   missed. The server filters by kind, stream and consumer where subjects allow it; API audits
+#   have
+#   the stream in their payload and are filtered here.
+# - The read loop only appends raw frames, up to the pending limits; beyond them events are
+#   dropped,
+#   counted in `dropped` and reported by SlowConsumerError, as for a Subscription.
+# - The iterator form has no task. The callback form has one, which calls it for one event after
+#   the
+#   other; an exception of the callback is reported.
+# - A message that is not an event is reported and left out.
+# - Events received before `close` are still given out, by the iterator also after the connection
+#   was
+#   closed; then a callback gets no more, and a running one is cancelled. `Client.drain` drains.
+# - The iterator raises when the connection was lost for good or the server refused a subject.
+
+
+EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
+
+
+@checked_but("next")
+class Events(FrameReader[Event]):
+    """What `JetStream.events` returns: iterate it, or give it a callback."""
+
+    _client: Client
+
+    def __init__(
+        self,
+        client: Client,
+        subjects: list[str],
+        wanted: Callable[[Event], bool],
+        *,
+        callback: EventCallback | None,
+        pending_msgs_limit: int,
+        pending_bytes_limit: int,
+        parse: Callable[[bytes], Event] = parse_event,
+    ) -> None:
+        self._arriving = arriving = Arriving(
+            ", ".join(subjects), deque(), pending_msgs_limit, pending_bytes_limit, client.report
+        )
+        super().__init__(client, callback, arriving.frames, arriving.waiters)
+        self._parse = parse
+        self._subjects = subjects
+        self._wanted = wanted
+        on_end = weakly(self._close)
+        self._listeners = listeners = [
+            client.listen(subject, arriving.on_frame, on_run=arriving.on_run, on_end=on_end)
+            for subject in subjects
+        ]
+        self._begin_reading("jetspark-events", partial(_unsubscribe, listeners))
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def subjects(self) -> list[str]:
+        """The subjects subscribed to."""
+        return list(self._subjects)
+
+    @property
+    def active(self) -> bool:
+        """Whether more events may arrive."""
+        return not self._ended
+
+    @property
+    def pending(self) -> int:
+        """Messages received and not taken yet."""
+        return len(self._frames)
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped at a pending limit."""
+        return self._arriving.drops.count
+
+    # -- taking events -------------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        self._check_iterated()
+        return self
+
+    def _source(self) -> str:
+        return "events"
+
+    def _take(self) -> Event | None:
+        frame = self._frames.popleft()
+        self._arriving.pending_bytes -= len(frame.payload)
+        try:
+            event = self._parse(frame.payload)
+        except JetStreamError as error:
+            subject = frame.subject.decode("utf-8", "replace")
+            self._client.report(JetStreamError(f"{error} It came on {subject!r}."))
+            return None
+        return event if self._wanted(event) else None
+
+    async def next(self, timeout: Seconds | None = None) -> Event:
+        """The next event; waits `timeout` seconds, None: for ever.
+
+        Raises RequestTimeoutError, ConnectionClosedError when no more will come, PermissionsError
+        when the server refused a subject, and ConfigError when there is a callback.
+        """
+        return await self._next_within(timeout)
+
+    def _over(self) -> JetsparkError:
+        return self._error or ConnectionClosedError("The events were closed.")
+
+    # -- ending --------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Unsubscribe; events received can still be read. May be called again."""
+        self._close(None)
+
+    def _close(self, error: JetsparkError | None) -> None:
+        _unsubscribe(self._listeners)
+        self._end_reading(error)
+
+    async def drain(self, timeout: Seconds | None = None) -> None:
+        """Take the events that the server has sent so far, then `close`.
+
+        Returns when they have arrived; with a callback, when it was called for the last one.
+        `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
+        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
+        ended in any case.
+        """
+        timeout = in_seconds(timeout)
+        try:
+            if not self._ended:
+                await self._client.rtt(timeout)
+        finally:
+            self.close()
+        await self._callback_done(timeout)
+
+    def _leave(self) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Events({', '.join(self._subjects)}, pending={self.pending})"
+
+
+def _unsubscribe(listeners: Iterable[Listener]) -> None:
+    for listener in listeners:
+        listener.close()
+
+
+@checked
+class EventCalls:
+    """The call of JetStream for events."""
+
+    _api: Api
+
+    def events(
+        self,
+        *,
+        kinds: str | Iterable[str] | None = None,
+        stream: str | None = None,
+        consumer: str | None = None,
+        callback: EventCallback | None = None,
+        prefix: str = DEFAULT_EVENT_PREFIX,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> Events:
+        """Advisories, metrics and API audits from now on: iterate the result, or give a callback.
+
+        `kinds`: EventKind values or their words, None for all, unknown ones too. `stream`,
+        `consumer`: only events about these. A context with a domain gets that domain's events
+        only. `prefix`: where the events of another account are imported to. A user of the system
+        account gets the events of servers too.
+
+        Raises ConfigError for an unknown kind, or one without a stream or consumer when one is
+        given; BadNameError, BadSubjectError, ConnectionClosedError.
+        """
+        if pending_msgs_limit < 1 or pending_bytes_limit < 1:
+            raise ConfigError("The pending limits must be at least 1.")
+        wanted = None if kinds is None else event_kinds(kinds)
+        domain = self._api.domain
+
+        def is_wanted(event: Event) -> bool:
+            return (
+                (wanted is None or event.kind in wanted)
+                and (domain is None or event.domain == domain)
+                and _names(event, "stream", stream)
+                and _names(event, "consumer", consumer)
+            )
+
+        return Events(
+            self._api.client,
+            event_subjects(wanted, stream, consumer, prefix=prefix),
+            is_wanted,
+            callback=callback,
+            pending_msgs_limit=pending_msgs_limit,
+            pending_bytes_limit=pending_bytes_limit,
+        )
+
+
+def _names(event: Event, what: str, name: str | None) -> bool:
+    """Whether an event is about this name; one of an unknown type was filtered by subject."""
+    return name is None or getattr(event, what, name) == name

@@ -1,1 +1,0 @@
-"""Advisories, metrics and API audits: the events that JetStream publishes."""

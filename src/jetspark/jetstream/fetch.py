@@ -1,0 +1,685 @@
+"""One fetch from a pull consumer (ADR-13, ADR-37).
+
+Contract
+- A fetch has its own inbox, subscribed while it lasts: the server drops the request of a cancelled
+  one, and what it has delivered to it goes back: it would otherwise be delivered again after the
+  consumer's ack_wait only. Without acks it is lost. The read loop makes the messages; one future
+  wakes the caller.
+- It ends normally when the batch is full or the server says 404, 408 or 409 Batch Completed. Other
+  statuses are errors: raised when no message came, otherwise attached to the result.
+- Without a leader (409 Leadership Change, Server Shutdown, 503) it sends the request again every
+  250 ms until the timeout. A consumer that does not exist gives 503 too, so the API is asked.
+- The server ends a fetch shortly before its timeout. Only when nothing was heard for GRACE after
+  the timeout is that an error. The last status says how many messages were not delivered; if more
+  are missing, they were lost on the way, and that is an error.
+- A server does not answer a fetch without timeout while the consumer is paused or has reached
+  max_ack_pending: after SILENCE the API is asked, and the fetch ends normally.
+- A pull that lost its pin (423) is sent again without it.
+- When the connection is lost, the old inbox is given up, so that a request that outlived the
+  connection cannot deliver to it. What is missing is requested again on the new link. The deadline
+  keeps running meanwhile, the heartbeat clock does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from jetspark.arguments import check_whole
+from jetspark.client.callbacks import background
+from jetspark.documents.consumers import PriorityPolicy
+from jetspark.documents.requirements import check_feature
+from jetspark.errors import (
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    MissedHeartbeatError,
+    NotJetStreamMessageError,
+    RequestTimeoutError,
+    SequenceMismatchError,
+)
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.message import NAK, JsMsg
+from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
+from jetspark.wire import js_api
+from jetspark.wire import status as statuses
+from jetspark.wire.headers import VERSION
+from jetspark.wire.kernel import deliver, frame_of, reply_fields
+from jetspark.wire.pull import (
+    LAST_CONSUMER,
+    PENDING_MESSAGES,
+    PullEnd,
+    PullRequest,
+    delivery_size,
+    number_in,
+    pull_end,
+    pull_error,
+)
+from jetspark.wire.status import NO_RESPONDERS, Status, status_of
+
+if TYPE_CHECKING:
+    from jetspark.client.client import Client
+    from jetspark.client.requests import Listener
+    from jetspark.documents.consumers import ConsumerConfig
+    from jetspark.wire.documents import ServerInfo
+    from jetspark.wire.events import MessageFrame
+
+# -------------------------------------------------------------------------------------------------
+# Gap detection: the deliveries received, compared with those that the consumer says it has sent.
+#
+# A consumer numbers its deliveries from 1 without a gap (consumer sequences), and each idle
+# heartbeat names the last one (Nats-Last-Consumer). Counting the deliveries received is enough to
+# notice a lost one even when none follows it, and the route counts them anyway.
+#
+# Other clients that pull from the same consumer get sequences too: a missing delivery was lost or
+# went to them. A consumer with replicas and acks sends a delivery only when the replicas know of
+# it, but a heartbeat at once: so a delivery counts as missing only when it has not come a while
+# later.
+
+
+LOOKS = 4
+"""How often the received messages are checked within one heartbeat interval."""
+
+
+class GapDetector:
+    """For one subscription. `before`: the consumer sequence before the first delivery, or None.
+
+    None means unknown. `received` is the number of frames that have come, of any kind.
+    """
+
+    __slots__ = ("_doubted", "_heard", "_heard_before", "_looks", "_looks_left", "before", "others")
+
+    def __init__(self, before: int | None) -> None:
+        self.before = before
+        self.others = 0
+        """Frames that were not deliveries."""
+        self._doubted = 0
+        self._looks_left = self._looks = 0
+        self._heard: set[bytes] = set()
+        self._heard_before: set[bytes] = set()
+
+    def first(self, reply: bytes | None, received: int) -> None:
+        """Take `before` from a delivery; `received` without that one."""
+        try:
+            self.before = reply_fields(reply)[4] - 1 - (received - self.others)
+        except NotJetStreamMessageError:
+            pass  # anyone may publish to an inbox
+
+    def last(self, received: int) -> int | None:
+        """The sequence up to which everything has come or was given up; None: unknown."""
+        return None if self.before is None else self.before + received - self.others
+
+    def missing(self, heartbeat: bytes | None, received: int) -> int:
+        """How many deliveries sent before this heartbeat did not come."""
+        sent = number_in(heartbeat, LAST_CONSUMER)
+        if sent is None:
+            return 0
+        last = self.last(received)
+        if last is None or self.before is None:
+            self.before = sent - (received - self.others)
+            return 0
+        if sent < last:  # the consumer was reset, or a frame came twice
+            self.before -= last - sent
+        return max(sent - last, 0)
+
+    # -- when others may have got them, or they may still be on their way ------------------------
+
+    def doubt(self, missing: int, received: int) -> None:
+        """Note missing deliveries, which count when they have not come within half an interval."""
+        last = self.last(received)
+        if not self._looks_left and last is not None:
+            self._doubted, self._looks_left = last + missing, LOOKS // 2
+
+    def look(self, received: int) -> int:
+        """Called LOOKS times in an interval: how many are missing for certain now, told once."""
+        self._looks += 1
+        if self._looks % LOOKS == 0:
+            self._heard_before, self._heard = self._heard, set()
+        last = self.last(received)
+        if not self._looks_left or last is None or self.before is None:
+            return 0
+        self._looks_left -= 1
+        if self._looks_left or last >= self._doubted:
+            return 0
+        self.before += self._doubted - last
+        return self._doubted - last
+
+    def beat(self, reply: bytes) -> None:
+        """A heartbeat came for the request with this reply subject."""
+        self._heard.add(reply)
+
+    def ended(self, reply: bytes) -> None:
+        """The request with this reply subject has ended."""
+        self._heard.discard(reply)
+        self._heard_before.discard(reply)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait at the server: those with a heartbeat in the last interval."""
+        return len(self._heard | self._heard_before)
+
+
+def not_come(what: str, missing: int, then: str) -> SequenceMismatchError:
+    """The error for missing deliveries; `then`: what becomes of them."""
+    messages = "message" if missing == 1 else "messages"
+    return SequenceMismatchError(f"{missing} {messages} sent by {what} did not come: {then}.")
+
+
+def silence_error(who: str, heartbeat: float) -> MissedHeartbeatError:
+    """The error for a consumer that has been silent for two heartbeat intervals (seconds)."""
+    return MissedHeartbeatError(
+        f"{who} sent nothing for {2 * heartbeat:g} s, twice the heartbeat interval."
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# The result of a fetch: messages, and the error that ended it.
+
+
+MessageT = TypeVar("MessageT")
+
+
+class Fetched(list[MessageT]):
+    """What the results of the asyncio and the blocking client have in common."""
+
+    __slots__ = ("error",)
+
+    def __init__(
+        self, messages: Iterable[MessageT] = (), error: JetsparkError | None = None
+    ) -> None:
+        super().__init__(messages)
+        self.error = error
+
+
+class FetchResult(Fetched[JsMsg]):
+    """The messages of a fetch. `error`: the error that ended it after these messages, or None."""
+
+    __slots__ = ()
+
+
+# -------------------------------------------------------------------------------------------------
+# Pull requests of priority groups (ADR-42; server 2.11, "prioritized" 2.12).
+#
+# Contract: what the consumer's configuration does not allow is refused before anything is sent.
+# The `PullConsumer` keeps the pin id of each group: the server sends it in a header of every
+# delivery, later requests repeat it, and a status 423 removes it.
+
+
+GROUPS_SINCE = (2, 11)
+_PRIORITIZED_SINCE = (2, 12)
+_HIGHEST = 9
+_PIN = b"\r\nNats-Pin-Id: "
+
+
+class Priority:
+    """The group's fields of a request. `pins`: pin ids by group, shared by all of a consumer."""
+
+    __slots__ = ("_fields", "_group", "_pins", "pinned")
+
+    def __init__(self, fields: dict[str, Any], pins: dict[str, bytes], *, pinned: bool) -> None:
+        self._fields = fields
+        self._group: str = fields["group"]
+        self._pins = pins
+        self.pinned = pinned
+        """Whether deliveries carry a pin id for `notice`."""
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of the next `PullRequest`."""
+        pin = self._pins.get(self._group)
+        return self._fields if pin is None else {**self._fields, "id": pin.decode()}
+
+    def notice(self, frame: MessageFrame) -> None:
+        """Keep the pin id of a delivery."""
+        block = frame.headers
+        if block is None:
+            return
+        pin = self._pins.get(self._group)
+        # Nearly always the one that is known: one comparison, no copy.
+        if pin is not None and block.endswith(_PIN + pin + b"\r\n\r\n"):
+            return
+        begin = block.rfind(_PIN)
+        if begin >= 0:
+            begin += len(_PIN)
+            self._pins[self._group] = block[begin : block.index(b"\r\n", begin)]
+
+    def added(self, frame: MessageFrame) -> int:
+        """Bytes of the pin id's header, which the server does not count for max_bytes."""
+        block = frame.headers or b""
+        begin = block.rfind(_PIN)
+        if begin < 0:
+            return 0
+        # Without headers of the publisher the whole block was added.
+        return len(block) if begin == len(VERSION) else len(block) - begin - 4
+
+    def lost(self) -> None:
+        """Another client is pinned: later requests have no pin id."""
+        self._pins.pop(self._group, None)
+
+
+def make_priority(
+    config: ConsumerConfig,
+    server: ServerInfo | None,
+    pins: dict[str, bytes],
+    *,
+    group: str | None,
+    min_pending: int | None,
+    min_ack_pending: int | None,
+    priority: int | None,
+) -> Priority | None:
+    """None for a consumer without groups. Raises ConfigError, UnsupportedByServerError."""
+    if group is not None:
+        check_feature("a pull of a priority group", GROUPS_SINCE, server)
+    if priority is not None:
+        check_feature("a pull's priority", _PRIORITIZED_SINCE, server)
+    groups, policy = config.priority_groups or [], config.priority_policy
+    known = ", ".join(map(repr, groups))
+    if group is None and groups:
+        raise ConfigError(f"The consumer has priority groups; name one as group: {known}.")
+    if group is not None and not groups:
+        raise ConfigError("group: the consumer has no priority groups.")
+    if group is not None and group not in groups:
+        raise ConfigError(f"The consumer has no priority group {group!r}; it has {known}.")
+    for name, value in (("min_pending", min_pending), ("min_ack_pending", min_ack_pending)):
+        if value is not None and policy != PriorityPolicy.OVERFLOW:
+            raise ConfigError(f"{name} needs a consumer with priority_policy 'overflow'.")
+        if value is not None and value < 1:
+            raise ConfigError(f"{name} must be at least 1.")
+    if priority is not None and policy != PriorityPolicy.PRIORITIZED:
+        raise ConfigError("priority needs a consumer with priority_policy 'prioritized'.")
+    if priority is not None and not 0 <= priority <= _HIGHEST:
+        raise ConfigError(f"priority must be from 0 (served first) to {_HIGHEST}.")
+    if group is None:
+        return None
+    given = {"min_pending": min_pending, "min_ack_pending": min_ack_pending, "priority": priority}
+    said = {name: value for name, value in given.items() if value is not None}
+    return Priority({"group": group, **said}, pins, pinned=policy == PriorityPolicy.PINNED_CLIENT)
+
+
+# -------------------------------------------------------------------------------------------------
+# Waiting between two pull requests while the consumer has no leader.
+#
+# A consumer without a leader gives 503, and so does one that does not exist; the API knows which
+# it is. It is asked only then, with a short timeout: a server that shuts down may drop the
+# request.
+
+
+RETRY_WAIT = 0.25
+"""Seconds between two requests while the consumer has no leader, or after a refusal."""
+
+_API_WAIT = 1.0
+"""Seconds for the API to answer before the next pull request."""
+
+
+async def wait_for_leader(
+    api: Api, names: Mapping[str, str], status: int | None
+) -> JetsparkError | None:
+    """Return None after RETRY_WAIT or later, or at once the API's error about the consumer.
+
+    `status`: the code that ended the request. `names`: stream and consumer.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + RETRY_WAIT
+    if status == NO_RESPONDERS:
+        try:
+            async with asyncio.timeout(_API_WAIT):
+                await api.call(js_api.CONSUMER_INFO, **names)
+        except ConnectionClosedError as error:
+            return error  # a lost connection is a TimeoutError too
+        except TimeoutError:
+            pass  # no leader to answer either
+        except JetsparkError as error:
+            return error
+    await asyncio.sleep(max(until - loop.time(), 0))
+    return None
+
+
+async def wait_for_leader_or(
+    end: asyncio.Future[None],
+    deadline: float,
+    api: Api,
+    names: Mapping[str, str],
+    status: int | None,
+) -> JetsparkError | None:
+    """`wait_for_leader`, or None as soon as `end` is done. Raises TimeoutError at the deadline."""
+    loop = asyncio.get_running_loop()
+    waiting = loop.create_task(wait_for_leader(api, names, status))
+    either: set[asyncio.Future[Any]] = {waiting, end}
+    left = deadline - loop.time()
+    try:
+        done, _ = await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            raise TimeoutError
+        return waiting.result() if waiting.done() else None
+    finally:
+        waiting.cancel()
+
+
+EXPIRES_EARLIER = 0.010
+"""Seconds by which the server's timer is shorter than ours, so that it ends first."""
+
+GRACE = 0.5
+"""Seconds after the timeout for the server's last status to arrive, on links with a long round
+trip."""
+
+SILENCE = 0.25
+"""Seconds without an answer after which a fetch without timeout looks at the consumer."""
+
+
+class Pull:
+    """One fetch: make it, await `run` once. Raises ConfigError for arguments that cannot work."""
+
+    def __init__(
+        self,
+        api: Api,
+        stream: str,
+        consumer: str,
+        batch: int,
+        timeout: Seconds | None,
+        max_bytes: int | None,
+        heartbeat: Seconds | None,
+        priority: Priority | None = None,
+        *,
+        acks: bool = True,
+    ) -> None:
+        timeout, heartbeat = in_seconds(timeout), in_seconds(heartbeat)
+        check_whole("batch", batch)
+        if timeout is not None and not timeout > 0:
+            raise ConfigError("timeout must be more than 0 seconds, or None for what is pending.")
+        if max_bytes is not None:
+            check_whole("max_bytes", max_bytes)
+        if heartbeat is not None:
+            if timeout is None:
+                raise ConfigError("heartbeat needs a timeout.")
+            if not 0 < heartbeat <= _expires(timeout) / 2:
+                raise ConfigError("heartbeat must be more than 0 and at most half of timeout.")
+        self._api = api
+        self._client = api.client
+        self._names = {"stream": stream, "consumer": consumer}
+        self._subject = js_api.subject_of(api.prefix, js_api.MSG_NEXT, self._names)
+        self._batch = batch
+        self._no_wait = timeout is None
+        self._timeout = api.timeout if timeout is None else timeout
+        self._max_bytes = max_bytes
+        self._heartbeat = heartbeat
+        self._priority = priority
+        self._acks = acks
+        self._messages: list[JsMsg] = []
+        self._error: JetsparkError | None = None
+        self._retry_status: int | None = None
+        self._heard = 0.0
+        self._deadline = 0.0
+        self._requested = False
+        self._listener: Listener | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._look: asyncio.Task[None] | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    async def run(self) -> FetchResult:
+        """The fetch. Cancelling it gives back what came. Raises as `PullConsumer.fetch`."""
+        self._client.check_loop()
+        loop = self._client.loop
+        self._deadline = loop.time() + self._timeout
+        self._set_timer("deadline", self._deadline, self._on_deadline)
+        try:
+            while True:
+                waiter = self._waiter = loop.create_future()
+                self._listen()
+                if self._retry_status is not None:
+                    # Listening meanwhile: the connection's end ends this wait too.
+                    await self._wait_for_leader(self._retry_status, waiter)
+                    self._retry_status = None
+                if self._client.is_connected:
+                    self._request()
+                await waiter
+                if self._retry_status is None:
+                    break
+        except asyncio.CancelledError:
+            self._give_back()
+            raise
+        finally:
+            self._waiter = None
+            self._stop_listening()
+            for timer in self._timers.values():
+                timer.cancel()
+            if self._look is not None:
+                self._look.cancel()
+        return self._result()
+
+    def _result(self) -> FetchResult:
+        if self._priority is not None and self._priority.pinned and self._messages:
+            self._priority.notice(frame_of(self._messages[-1]))
+        if not self._messages and self._error is not None:
+            raise self._error
+        self._client.hooking.handed_out(self._messages)
+        return FetchResult(self._messages, self._error)
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        self._listener = self._client.listen(
+            self._client.new_inbox(),
+            self._on_frame,
+            on_run=self._on_run,
+            on_disconnect=self._on_disconnect,
+            on_reconnect=self._on_reconnect,
+            on_refused=self._on_refused,
+            on_end=self._finish,
+        )
+
+    def _request(self) -> None:
+        """Request what is still missing."""
+        left = self._deadline - self._client.loop.time()
+        if self._listener is None or left <= 0:
+            return  # over, or the deadline's timer is due in this turn of the loop
+        if self._no_wait:
+            self._watch_silence()
+        max_bytes = heartbeat = 0
+        if self._max_bytes is not None:
+            max_bytes = self._max_bytes - sum(
+                delivery_size(frame_of(message)) for message in self._messages
+            )
+            if max_bytes <= 0:
+                self._finish(None)
+                return
+        # The server refuses a heartbeat of more than half of what is left of the time.
+        if self._heartbeat is not None and self._heartbeat <= _expires(left) / 2:
+            heartbeat = duration_to_ns(self._heartbeat)
+            self._heard = self._client.loop.time()
+            self._set_heartbeat_timer(self._heartbeat)
+        payload = PullRequest(
+            batch=self._batch - len(self._messages),
+            max_bytes=max_bytes,
+            no_wait=self._no_wait,
+            expires=0 if self._no_wait else duration_to_ns(_expires(left)),
+            idle_heartbeat=heartbeat,
+            **({} if self._priority is None else self._priority.fields()),
+        ).encode()
+        self._api.note_request(self._subject, payload)
+        self._requested = True
+        try:
+            self._client.publish_nowait(self._subject, payload, reply=self._listener.subject)
+        except JetsparkError as error:
+            self._finish(error)
+
+    async def _wait_for_leader(self, status: int, waiter: asyncio.Future[None]) -> None:
+        """Between two requests. Ends the fetch when another request is pointless."""
+        try:
+            error = await wait_for_leader_or(waiter, self._deadline, self._api, self._names, status)
+        except TimeoutError:
+            error = self._timed_out()
+        if error is not None:
+            self._finish(error)
+
+    def _give_back(self) -> None:
+        if not self._requested or not self._acks or not self._client.is_connected:
+            return
+        # The listener takes what is on its way, and is closed behind it.
+        listener, self._listener = self._listener, None
+        ending = _given_back(self._client, listener, self._messages)
+        background(ending, "A cancelled fetch", self._client.report)
+
+    def _stop_listening(self) -> None:
+        """No answer is expected from here on, so no clock runs for one."""
+        self._stop_timer("heartbeat")
+        self._stop_timer("silence")
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    # -- what comes back: called in the read loop ------------------------------------------------
+
+    def _on_frame(self, frame: MessageFrame) -> None:
+        status = status_of(frame.headers)
+        if status is not None:
+            self._on_status(status, frame)
+
+    def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
+        if self._heartbeat is not None:
+            self._heard = self._client.loop.time()
+        if frames[0].reply is None:
+            return False  # statuses: deliveries have a reply subject to ack to
+        client, missing = self._client, self._batch - len(self._messages)
+        self._messages += deliver(JsMsg, client, frames[:missing])
+        if len(frames) >= missing:
+            self._finish(None)
+        return True
+
+    def _on_status(self, status: Status, frame: MessageFrame) -> None:
+        if status.code == statuses.CONTROL:
+            return
+        end = pull_end(status)
+        left = number_in(frame.headers, PENDING_MESSAGES)
+        missing = 0 if left is None else self._batch - len(self._messages) - left
+        if missing > 0 and end in (PullEnd.ORDINARY, PullEnd.TOO_LARGE):
+            redelivered = "they are delivered again after its ack_wait"
+            then = redelivered if self._acks else "they are lost"
+            self._finish(not_come(f"consumer {self._names['consumer']!r}", missing, then))
+        elif end is PullEnd.ORDINARY or (end is PullEnd.TOO_LARGE and self._messages):
+            self._finish(None)
+        elif end is PullEnd.PIN_LOST and self._priority is not None:
+            self._priority.lost()
+            if self._messages:
+                self._finish(None)
+            else:
+                self._request()
+        elif status.code == statuses.NO_RESPONDERS or (
+            end is PullEnd.NO_LEADER and not self._messages
+        ):
+            self._request_when_led(status.code)
+        else:
+            self._finish(pull_error(status))
+
+    def _finish(self, error: JetsparkError | None) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._error = error
+            self._waiter.set_result(None)
+            # Now, not when the caller runs: later messages are not ours.
+            self._stop_listening()
+
+    def _request_when_led(self, status: int) -> None:
+        if self._messages:
+            # These messages should not wait for a new leader.
+            self._finish(None)
+            return
+        self._retry_status = status
+        self._finish(None)
+
+    # -- time and the link -----------------------------------------------------------------------
+
+    def _on_deadline(self) -> None:
+        if self._client.is_connected and self._requested:
+            self._set_timer("deadline", self._deadline + GRACE, self._on_silent_end)
+        else:
+            self._on_silent_end()
+
+    def _on_silent_end(self) -> None:
+        # Without a link no more could come: an ordinary partial batch.
+        partial = self._messages and not self._client.is_connected
+        self._finish(None if partial else self._timed_out())
+
+    def _timed_out(self) -> RequestTimeoutError:
+        return RequestTimeoutError(
+            f"No answer to a fetch from consumer {self._names['consumer']!r} "
+            f"within {self._timeout:g} s."
+        )
+
+    def _set_timer(self, name: str, when: float, call: Callable[..., None], *args: Any) -> None:
+        self._stop_timer(name)
+        self._timers[name] = self._client.loop.call_at(when, call, *args)
+
+    def _stop_timer(self, name: str) -> None:
+        if (timer := self._timers.pop(name, None)) is not None:
+            timer.cancel()
+
+    def _set_heartbeat_timer(self, heartbeat: float) -> None:
+        due = self._heard + 2 * heartbeat
+        self._set_timer("heartbeat", due, self._on_heartbeat_timer, heartbeat)
+
+    def _on_heartbeat_timer(self, heartbeat: float) -> None:
+        if self._client.loop.time() < self._heard + 2 * heartbeat:
+            self._set_heartbeat_timer(heartbeat)
+            return
+        self._finish(silence_error(f"Consumer {self._names['consumer']!r}", heartbeat))
+
+    def _watch_silence(self) -> None:
+        due = self._client.loop.time() + SILENCE
+        self._set_timer("silence", due, self._on_silence_timer, len(self._messages))
+
+    def _on_silence_timer(self, frames: int) -> None:
+        if len(self._messages) != frames:
+            self._watch_silence()
+        else:
+            what = f"A fetch from consumer {self._names['consumer']!r}"
+            self._look = background(self._look_at_consumer(frames), what, self._finish)
+
+    async def _look_at_consumer(self, frames: int) -> None:
+        try:
+            info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
+        except RequestTimeoutError:
+            return  # by then the fetch is over too
+        except JetsparkError as error:
+            self._finish(error)
+            return
+        limit = info["config"].get("max_ack_pending", 0)
+        blocked = info.get("paused", False) or 0 < limit <= info["num_ack_pending"]
+        if blocked and len(self._messages) == frames:
+            self._finish(None)
+        elif self._waiter is not None and not self._waiter.done():
+            self._watch_silence()
+
+    def _on_disconnect(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._stop_listening()
+            self._listen()
+
+    def _on_reconnect(self) -> None:
+        if self._waiter is not None and not self._waiter.done() and self._retry_status is None:
+            self._request()
+
+    def _on_refused(self, name: str, error: JetsparkError) -> None:
+        if name == self._subject:
+            self._finish(copy(error))
+
+
+async def _given_back(client: Client, listener: Listener | None, messages: list[JsMsg]) -> None:
+    """Refuse the messages (NAK), after those that are on their way to the listener, whose handler
+    adds them; None: all have come."""
+    try:
+        if listener is not None:
+            listener.stop()
+            await client.flush()
+        for message in messages:
+            if message.reply is not None:
+                client.publish_nowait(message.reply, NAK)
+    except JetsparkError:
+        pass  # without a link they come again after ack_wait
+    finally:
+        if listener is not None:
+            listener.close()
+
+
+def _expires(timeout: float) -> float:
+    """The server's share of a timeout."""
+    return max(timeout - EXPIRES_EARLIER, timeout / 2)

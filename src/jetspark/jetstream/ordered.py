@@ -1,0 +1,602 @@
+"""Ordered consumers, and watches on subjects, which are built on them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from jetspark.arguments import checked
+from jetspark.client.callbacks import background
+from jetspark.client.subscription import FrameReader
+from jetspark.documents.configuration import config_to_wire
+from jetspark.documents.consumers import (
+    AckPolicy,
+    ConsumerConfig,
+    ConsumerInfo,
+    DeliverPolicy,
+    ReplayPolicy,
+)
+from jetspark.documents.document import exact_ns
+from jetspark.documents.requirements import check_consumer
+from jetspark.err_codes import CONSUMER_NOT_FOUND
+from jetspark.errors import (
+    APIError,
+    ConfigError,
+    ConnectionClosedError,
+    ConsumerNotFoundError,
+    DataLossError,
+    JetsparkError,
+    JetStreamNotEnabledError,
+    PermissionsError,
+    RequestTimeoutError,
+    SequenceMismatchError,
+    StreamNotFoundError,
+    StreamRecreatedError,
+)
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.consume import (
+    EXPIRES,
+    ConsumerMessages,
+    JsMsgCallback,
+    StopReason,
+    make_consume_options,
+)
+from jetspark.jetstream.consumers import consumer_info, create_ephemeral
+from jetspark.jetstream.fetch import RETRY_WAIT
+from jetspark.jetstream.message import JsMsg
+from jetspark.jetstream.stored import leader_get
+from jetspark.jetstream.streams import stream_info
+from jetspark.kinds import StreamSequence
+from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.timestamps import Seconds, as_timedelta, ns_to_datetime
+from jetspark.wire import js_api
+from jetspark.wire.pull import ConsumerOrder
+
+if TYPE_CHECKING:
+    from jetspark.jetstream.consume import ConsumeOptions, ContinuousPull
+    from jetspark.wire.events import MessageFrame
+
+# -------------------------------------------------------------------------------------------------
+# Whether the stream of a recreated consumer is the one that was read before.
+
+
+LAG_SECONDS = 15.0
+"""So long a stream with replicas may end before what was delivered: a new leader may not have all
+of it yet. The only replica cannot be behind."""
+
+_EVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+class StreamOrigin(NamedTuple):
+    """What is known of the stream that is read."""
+
+    created: datetime
+    last_seq: int
+    """It once had messages up to this one."""
+
+
+class Reached(NamedTuple):
+    """The last message that came, and when it was stored; 0: none, not known."""
+
+    seq: int = 0
+    time_ns: int = 0
+
+
+class SameStream:
+    """What is known of a stream, and the check."""
+
+    def __init__(self, api: Api, stream: str) -> None:
+        self._api = api
+        self._stream = stream
+        self.origin: StreamOrigin | None = None
+        self.reached = Reached()
+        """What the next consumer goes on after."""
+        self.began = _EVER
+        """When the first consumer was created."""
+        self._behind_since = math.inf
+
+    async def check(self) -> None:
+        """Raises StreamRecreatedError, or DataLossError where the stream ends too early or is
+        another copy: the consumer would leave messages out, or wait for ever, and nothing would
+        tell."""
+        try:
+            info = await stream_info(self._api, self._stream)
+        except (PermissionsError, JetStreamNotEnabledError):
+            return  # not allowed, or not imported from the account that has the stream
+        expected = self.origin.created if self.origin is not None else None
+        if info.created > self.began if expected is None else info.created != expected:
+            before = f"or before {self.began}" if expected is None else str(expected)
+            raise StreamRecreatedError(self._stream, before, str(info.created))
+        had = max(self.reached.seq, self.origin.last_seq if self.origin else 0)
+        self.origin = StreamOrigin(info.created, max(had, info.state.last_seq))
+        if info.state.last_seq < had:
+            alone = info.config.num_replicas == 1
+            self._behind_since = -math.inf if alone else min(self._behind_since, time.monotonic())
+            raise DataLossError(
+                self._stream,
+                info.state.last_seq + 1,
+                had,
+                f"Stream {self._stream!r} ends at sequence {info.state.last_seq}, and it had {had} "
+                "before: the server has lost stored messages, or has an older copy of them.",
+            )
+        self._behind_since = math.inf
+        if self.reached.time_ns and info.state.first_seq <= self.reached.seq:
+            await self._check_reached()
+
+    async def _check_reached(self) -> None:
+        """Raises DataLossError where another message than the one that came has its sequence."""
+        seq, time_ns = self.reached
+        try:
+            stored = await leader_get(self._api, self._stream, {"seq": seq})
+        except (PermissionsError, APIError):
+            return  # not allowed, or removed since: nothing can be said
+        if exact_ns(stored.time) == time_ns:
+            return
+        self._behind_since = -math.inf
+        raise DataLossError(
+            self._stream,
+            seq,
+            seq,
+            f"Stream {self._stream!r} has a message of {stored.time} at sequence {seq}, and had "
+            f"one of {ns_to_datetime(time_ns)} there: it is another copy of the stream, "
+            "which may not have what was read before.",
+        )
+
+    @property
+    def never_again(self) -> bool:
+        """Whether the DataLossError just raised is no passing state of a new leader."""
+        return time.monotonic() > self._behind_since + LAG_SECONDS
+
+
+# -------------------------------------------------------------------------------------------------
+# Ordered consumers: a stream, or part of it, in order and without a gap (ADR-17).
+#
+# Contract
+# - It reads through an ephemeral pull consumer without acks, in memory, with one replica. That is
+#   created at the first use, and recreated after the last message in order whenever deliveries or
+#   heartbeats are missing, it was deleted, its leader is gone, or the link was lost. A lost
+#   delivery
+#   is noticed by the next one or, when none follows, by the next heartbeat, which has the last
+#   consumer sequence: in any case within twice the heartbeat. Deliveries of an older consumer find
+#   no
+#   interest. So every message that the stream has comes once, in stream order; the consumer's name
+#   changes. One that began with "last_per_subject" goes on with every later message, so with older
+#   values too.
+# - Why it was recreated goes to `last_error`, the log and the error callback. Recreating is
+#   retried
+#   for ever, with growing pauses, except when the stream is gone (StreamNotFoundError), when there
+#   is
+#   another one of the same name (StreamRecreatedError), when it ends before what was delivered
+#   (DataLossError), when the server does not understand the pull requests, or the next message is
+#   larger than max_bytes (PullError), and when the connection is closed. Then buffered messages
+#   are
+#   given out first, and the iterator raises; with a callback, the error is reported. The first
+#   attempt raises any error to the caller.
+# - Each recreated consumer is one of the stream that was begun with, by its creation time. Who has
+#   not asked for that compares it with the first consumer's: the same clock (of the server, or the
+#   leader of the cluster's metadata) writes both. An older copy of the stream that was written on
+#   has
+#   the same creation time, and other messages: so the last message that came is compared by its
+#   time
+#   with the one that is there now (DataLossError). Without the permissions for the stream's info
+#   and
+#   its messages, or their import from another account, this is not checked.
+# - It ends as consuming does (`jetspark.jetstream.consume`). Its end deletes the consumer;
+#   if
+#   that request is lost, the server removes it after `inactive_threshold`.
+# - One task while a consumer is being created; with a callback, one more.
+
+
+_FIRST_TIMEOUT = 1.0
+"""Seconds for the first attempt to recreate the consumer; later ones take up to the timeout."""
+
+_LONGEST_WAIT = 5.0
+"""Seconds between two attempts to recreate the consumer, at most."""
+
+# Their first message is decided when the consumer is created, and stays the first.
+_DECIDED_ONCE = (DeliverPolicy.NEW, DeliverPolicy.LAST, DeliverPolicy.BY_START_TIME)
+
+
+CreateConsumer = Callable[[str, Mapping[str, Any], str], Awaitable[ConsumerInfo]]
+
+
+class OrderedMessages(ConsumerMessages):
+    """What `JetStream.ordered` returns: iterate it, or give it a callback."""
+
+    def __init__(
+        self,
+        api: Api,
+        stream: str,
+        config: Mapping[str, Any],
+        limits: ConsumeOptions,
+        callback: JsMsgCallback | None,
+        name_prefix: str | None = None,
+    ) -> None:
+        self._create: CreateConsumer = partial(create_ephemeral, api)
+        self._config = dict(config)
+        self._name_prefix = "" if name_prefix is None else f"{name_prefix}_"
+        self._order = ConsumerOrder()
+        self._same = SameStream(api, stream)
+        self._checks = False
+        """Whether the stream of the next consumer is checked."""
+        self._last_error: JetsparkError | None = None
+        super().__init__(api, stream, "", limits, callback, None, alone=True)
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self._names["stream"]
+
+    @property
+    def name(self) -> str:
+        """The name of the current consumer; empty while there is none."""
+        return self._names["consumer"]
+
+    @property
+    def last_error(self) -> JetsparkError | None:
+        """Why the consumer was recreated the last time, or could not be."""
+        return self._last_error
+
+    async def info(self) -> ConsumerInfo:
+        """The current consumer as it is now.
+
+        Raises ConsumerNotFoundError, also when there is none at the moment, StreamNotFoundError,
+        and as every API call (see `JetStream`).
+        """
+        if not self.name:
+            raise ConsumerNotFoundError(
+                404, CONSUMER_NOT_FOUND, "consumer not found", "There is no consumer at the moment."
+            )
+        return await consumer_info(self._api, self.stream, self.name)
+
+    # -- the consumer --------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Only with a callback: an iterator starts when it is used."""
+        if self._callback is not None:
+            self._make(first=True)
+
+    def _make(self, *, first: bool = False) -> None:
+        if first:
+            self._client.require_open()
+        self._retry = background(
+            self._make_consumer(first=first),
+            f"Making an ordered consumer of stream {self.stream!r}",
+            self._end,
+            name=f"jetspark-ordered-{self.stream}",
+        )
+
+    async def _make_consumer(self, *, first: bool) -> None:
+        wait, behind = RETRY_WAIT, False
+        timeout = self._api.timeout if first else min(_FIRST_TIMEOUT, self._api.timeout)
+        while True:
+            # Named here: it can be deleted even when the answer is lost.
+            self._names["consumer"] = self._name_prefix + secrets.token_hex(8)
+            try:
+                async with asyncio.timeout(timeout):
+                    info = await self._created()
+                    if self._checks:
+                        await self._same.check()
+                break
+            except (StreamNotFoundError, ConnectionClosedError) as error:
+                self._names["consumer"] = ""
+                self._end(error)
+                return
+            except StreamRecreatedError as error:
+                self._end(error)
+                return
+            except DataLossError as error:
+                if self._same.never_again:
+                    self._end(error)
+                    return
+                if not behind:  # once: each attempt finds it again
+                    self._tell(error)
+                behind = True
+            except JetsparkError as error:
+                if not isinstance(error, RequestTimeoutError):
+                    self._names["consumer"] = ""  # refused: there is nothing to delete
+                if first:
+                    self._end(error)
+                    return
+                self._tell(error)
+            except TimeoutError:
+                # A server that shuts down may drop the request.
+                self._tell(RequestTimeoutError(f"No consumer was made within {timeout:g} s."))
+                timeout = min(2 * timeout, self._api.timeout)
+            self._delete()
+            await asyncio.sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT)
+        self._names["consumer"] = info.name
+        if first:
+            self._same.began, self._checks = info.created, True
+            if self._config["deliver_policy"] in _DECIDED_ONCE:
+                self._start_from(info.delivered.stream_seq + 1)
+        self._retry = None
+        self._start()
+
+    async def _created(self) -> ConsumerInfo:
+        """Left before the answer has come, it deletes the consumer after it.
+
+        A DELETE that is sent at once may be handled before the CREATE, and delete nothing.
+        """
+        names = dict(self._names)
+        creating = asyncio.ensure_future(self._create(self.stream, self._config, self.name))
+        try:
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            creating.add_done_callback(partial(_delete_late, self._api, names))
+            raise
+
+    def _delivered(self) -> int:
+        return 0  # it was just created
+
+    def _start_from(self, seq: int) -> None:
+        self._config.pop("opt_start_time", None)
+        self._config["deliver_policy"] = DeliverPolicy.BY_START_SEQUENCE
+        self._config["opt_start_seq"] = seq
+
+    def _delete(self) -> None:
+        _delete(self._api, self._names)
+
+    def _ending(self) -> Callable[[], None]:
+        return partial(_end, self._pull, self._api, self._names)
+
+    # -- trouble -------------------------------------------------------------------------------
+
+    def _on_stop(self, reason: StopReason, error: JetsparkError | None) -> None:
+        if self._draining:
+            return
+        if reason is StopReason.CLOSED or reason is StopReason.INVALID:
+            self._end(error)
+            return
+        if error is not None:
+            self._tell(error)
+        self._make_again()
+
+    def _tell(self, error: JetsparkError) -> None:
+        self._last_error = error
+        self._client.report(error)
+
+    def _make_again(self) -> None:
+        """Go on after the last buffered message in order; those after a gap are dropped."""
+        self._pull.stop()
+        order = self._order.copy()
+        frames = self._frames
+        good = 0
+        for frame in frames:
+            if not order.follows(frame.reply):
+                break
+            good += 1
+        while len(frames) > good:
+            frames.pop()
+        if order.stream_seq:
+            self._same.reached = Reached(order.stream_seq, order.time_ns)
+            self._start_from(order.stream_seq + 1)
+        if self._retry is None:
+            self._delete()
+            self._make()
+
+    def _on_gap(self) -> None:
+        self._tell(
+            SequenceMismatchError(
+                f'Ordered consumer of stream "{self.stream}": delivery {self._order.expected} is '
+                f"missing; it is recreated after sequence {self._order.stream_seq}."
+            )
+        )
+        self._make_again()
+
+    def _end(self, error: JetsparkError | None) -> None:
+        if not self._ended:
+            self._delete()
+        super()._end(error)
+
+    # -- taking messages -----------------------------------------------------------------------
+
+    async def _loop(self) -> AsyncIterator[JsMsg]:
+        frames, take, follows = self._frames, self._pull.take, self._order.follows
+        client = self._client
+        self._loop_begins()
+        try:
+            while True:
+                if not frames:
+                    try:
+                        await self._fill()
+                    except StopAsyncIteration:
+                        return
+                frame = take()
+                if follows(frame.reply):
+                    yield JsMsg(client, frame)
+                else:
+                    self._on_gap()
+        finally:
+            self._loop_ends(over=self._ended)
+
+    async def __anext__(self) -> JsMsg:
+        return await FrameReader.__anext__(self)
+
+    def _take(self) -> JsMsg | None:
+        frame = self._pull.take()
+        if self._order.follows(frame.reply):
+            return JsMsg(self._client, frame)
+        self._on_gap()
+        return None
+
+    async def _fill(self) -> None:
+        if not self.name and self._retry is None and not self._ended:
+            self._make(first=True)
+        await super()._fill()
+
+    def take_queued(self, limit: int) -> list[MessageFrame]:
+        """Up to `limit` buffered frames, taken as if iterated over.
+
+        For whoever makes messages of its own out of many frames.
+        """
+        taken = super().take_queued(limit)
+        for index, frame in enumerate(taken):
+            if not self._order.follows(frame.reply):
+                self._on_gap()
+                return taken[:index]
+        return taken
+
+    def __repr__(self) -> str:
+        state = "active" if self.active else "ended"
+        return f"OrderedMessages({self.stream!r}, {state}, {self.pending_msgs} here)"
+
+
+def _delete(api: Api, names: dict[str, str]) -> None:
+    """Does not wait for the answer: otherwise the server removes the consumer later."""
+    gone, names["consumer"] = dict(names), ""
+    client = api.client
+    if gone["consumer"] and client.is_connected:
+        subject = js_api.subject_of(api.prefix, js_api.CONSUMER_DELETE, gone)
+        try:
+            client.publish_nowait(subject, reply=client.new_inbox())
+        except JetsparkError as error:
+            client.report(error)
+
+
+def _delete_late(api: Api, names: dict[str, str], created: asyncio.Future[ConsumerInfo]) -> None:
+    """Of one that nobody waits for any more."""
+    if created.cancelled() or not isinstance(created.exception(), RequestTimeoutError | None):
+        return  # it was refused: there is nothing to delete
+    _delete(api, names)
+
+
+def _end(pull: ContinuousPull, api: Api, names: dict[str, str]) -> None:
+    """Of one to which nothing refers any more."""
+    pull.stop()
+    _delete(api, names)
+
+
+def expect(
+    messages: OrderedMessages, origin: StreamOrigin, reached: Reached, *, at_once: bool
+) -> None:
+    """Read this stream only, after what was reached. `at_once`: check the first consumer's, too."""
+    messages._same.origin = origin
+    messages._same.reached = reached
+    messages._checks = at_once
+
+
+# -------------------------------------------------------------------------------------------------
+# The call that makes an ordered consumer (ADR-17); `ordered.ordered` says what it promises.
+
+
+HEARTBEAT = 5.0
+INACTIVE_THRESHOLD = timedelta(minutes=5)
+
+
+@checked
+class OrderedCalls:
+    """The call of JetStream that makes an ordered consumer."""
+
+    _api: Api
+
+    def ordered(
+        self,
+        stream: str,
+        *,
+        subjects: str | Sequence[str] | None = None,
+        deliver_policy: str | None = None,
+        start_seq: StreamSequence | None = None,
+        start_time: datetime | None = None,
+        headers_only: bool = False,
+        replay_policy: str = ReplayPolicy.INSTANT,
+        name_prefix: str | None = None,
+        callback: JsMsgCallback | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        expires: Seconds = EXPIRES,
+        heartbeat: Seconds = HEARTBEAT,
+        inactive_threshold: Seconds = INACTIVE_THRESHOLD,
+    ) -> OrderedMessages:
+        """A stream in order, without a gap and without acks: iterate it, or give a callback.
+
+        `subjects`: only matching ones; several need server 2.10. `deliver_policy`: a
+        DeliverPolicy, default "all"; or `start_seq` or `start_time` instead. `headers_only`:
+        without payloads; their sizes are in the header Nats-Msg-Size. `replay_policy`: "original"
+        keeps the pace of publishing. `name_prefix`: the consumers are called after it, an
+        underscore and a random number, for those who look at the stream's consumers.
+
+        It buffers: up to `max_messages` messages (default: 500, and up to 8,000 for a quick
+        reader), or `max_bytes` bytes, are received or requested ahead. `expires`: seconds that a
+        pull request may wait at the server. `heartbeat`: seconds between the server's heartbeats;
+        when none comes for twice as long, the consumer is recreated. `inactive_threshold`: how long
+        the server keeps the consumer of a reader that is gone.
+
+        Nothing is sent before the first message is wanted, except with a callback. Raises
+        ConfigError, BadNameError, BadSubjectError, UnsupportedByServerError; how it ends: see
+        `jetspark.jetstream.ordered`.
+        """
+        check_name("stream", stream)
+        if name_prefix is not None:
+            check_name("consumer", name_prefix)
+        config = _config(
+            subjects=subjects,
+            deliver_policy=deliver_policy,
+            start_seq=start_seq,
+            start_time=start_time,
+            headers_only=headers_only or None,
+            replay_policy=replay_policy,
+            inactive_threshold=as_timedelta(inactive_threshold),
+        )
+        check_consumer(config, self._api.server)
+        limits = make_consume_options(
+            ConsumerConfig(),
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            expires=expires,
+            heartbeat=heartbeat,
+        )
+        return OrderedMessages(self._api, stream, config, limits, callback, name_prefix)
+
+
+def _config(
+    *,
+    subjects: str | Sequence[str] | None,
+    deliver_policy: str | None,
+    start_seq: StreamSequence | None,
+    start_time: datetime | None,
+    **options: Any,
+) -> dict[str, Any]:
+    """The configuration of the first consumer, as a wire document. Raises ConfigError."""
+    if [deliver_policy, start_seq, start_time].count(None) < 2:
+        raise ConfigError("Give one of deliver_policy, start_seq and start_time.")
+    if start_seq is not None:
+        deliver_policy = DeliverPolicy.BY_START_SEQUENCE
+    elif start_time is not None:
+        deliver_policy = DeliverPolicy.BY_START_TIME
+    elif deliver_policy in (DeliverPolicy.BY_START_SEQUENCE, DeliverPolicy.BY_START_TIME):
+        raise ConfigError("Give start_seq or start_time instead of this deliver_policy.")
+    filters = [subjects] if isinstance(subjects, str) else list(subjects or ())
+    if subjects is not None and not filters:
+        raise ConfigError("subjects is empty: leave it out to read all of them.")
+    for subject in filters:
+        check_subscribe_subject(subject)
+    if not filters and deliver_policy == DeliverPolicy.LAST_PER_SUBJECT:
+        filters = [">"]  # required by this policy
+    if len(filters) == 1:
+        options["filter_subject"] = filters[0]
+    elif filters:
+        options["filter_subjects"] = filters
+    return config_to_wire(
+        ConsumerConfig,
+        None,
+        {
+            **options,
+            "deliver_policy": deliver_policy or DeliverPolicy.ALL,
+            "opt_start_seq": start_seq,
+            "opt_start_time": start_time,
+            "ack_policy": AckPolicy.NONE,
+            "max_deliver": 1,
+            "mem_storage": True,
+            "num_replicas": 1,
+        },
+    )

@@ -1,1 +1,0 @@
-"""Ordered consumers, and watches on subjects, which are built on them."""

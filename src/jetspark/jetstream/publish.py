@@ -1,0 +1,468 @@
+"""Publishing one message and awaiting its acknowledgement (ADR-22).
+
+Contract: a publish is a request whose reply is a PubAck. "No responders" means that no stream
+listens on the subject, or that its leader is just changing: it is tried twice more, 250 ms apart,
+inside the one deadline. An ack that does not come leaves open whether the message was stored;
+with `msg_id` it can be published again without harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from operator import index
+from typing import Any
+
+from jetspark.arguments import checked, checked_but
+from jetspark.client.client import request_and_read
+from jetspark.client.messages import Message, Sendable, parts_of
+from jetspark.documents.document import text_of_time
+from jetspark.documents.requirements import check_feature
+from jetspark.documents.streams import PubAck, StoredMsg
+from jetspark.errors import (
+    ConfigError,
+    DocumentError,
+    JetStreamError,
+    MessageNotFoundError,
+    NoRespondersError,
+)
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.publisher import (
+    RETRY_FOR,
+    DisconnectPolicy,
+    Publisher,
+    PublisherOptions,
+    PublishTries,
+    TimeToLive,
+    headers_of,
+    merged,
+    parse_pub_ack,
+    publish_headers,
+    ttl_text,
+)
+from jetspark.jetstream.stored import StoredCalls
+from jetspark.kinds import is_whole
+from jetspark.payloads import Payload, payload_bytes
+from jetspark.subjects import check_publish_subject
+from jetspark.timestamps import NANOSECONDS, Seconds, in_seconds, ns_from_now
+from jetspark.wire.documents import decode_document, decode_json
+from jetspark.wire.headers import Headers, HeadersLike
+
+
+@checked_but("publish", "publish_msg")
+class PublishCalls:
+    """The part of JetStream that is about publishing."""
+
+    _api: Api
+
+    async def publish(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
+        expect_stream: str | None = None,
+        expect_last_seq: int | None = None,
+        expect_last_subject_seq: int | None = None,
+        expect_last_subject_seq_of: str | None = None,
+        expect_last_msg_id: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> PubAck:
+        """Publish, and return where it was stored.
+
+        `msg_id`: stored once, however often it is published inside the stream's duplicate
+        window (`duplicate` in the ack says that it was there). `ttl`: removed after so long, a
+        timedelta or seconds, whole ones; "never": not even by the stream's max_age (2.11).
+        `expect_…`: store only if this stream takes it, and its last sequence, the subject's last
+        sequence (or that of the subject `expect_last_subject_seq_of`, 2.11) or the last message
+        id is this one. `timeout`: seconds in all, retries included; default: the context's.
+
+        Raises NoStreamResponseError, WrongLastSequenceError, NotEnabledOnStreamError, APIError
+        for other refusals of the stream, RequestTimeoutError when it is not known whether it was
+        stored (or, with `sent` False, when it is not), ConnectionClosedError with the same `sent`,
+        UnsupportedByServerError, and what `Client.publish` raises.
+        """
+        all_headers = publish_headers(
+            self._api.server,
+            headers,
+            msg_id=msg_id,
+            ttl=ttl,
+            expect_stream=expect_stream,
+            expect_last_seq=expect_last_seq,
+            expect_last_subject_seq=expect_last_subject_seq,
+            expect_last_subject_seq_of=expect_last_subject_seq_of,
+            expect_last_msg_id=expect_last_msg_id,
+        )
+        return await acknowledged(self._api, subject, payload, all_headers, timeout)
+
+    async def publish_msg(
+        self,
+        message: Sendable,
+        *,
+        msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
+        expect_stream: str | None = None,
+        expect_last_seq: int | None = None,
+        expect_last_subject_seq: int | None = None,
+        expect_last_subject_seq_of: str | None = None,
+        expect_last_msg_id: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> PubAck:
+        """`publish` a message made before, or one that was received; its `reply` is not used.
+
+        Its headers go along, except that a received message leaves behind the conditions and
+        marks of its own publish (Nats-Expected-…, Nats-Batch-…, Nats-Schedule…). The options
+        replace headers of the same meaning. Raises as `publish`.
+        """
+        subject, data, _, _ = parts_of(message)
+        return await self.publish(
+            subject,
+            data,
+            headers=headers_of(message),
+            msg_id=msg_id,
+            ttl=ttl,
+            expect_stream=expect_stream,
+            expect_last_seq=expect_last_seq,
+            expect_last_subject_seq=expect_last_subject_seq,
+            expect_last_subject_seq_of=expect_last_subject_seq_of,
+            expect_last_msg_id=expect_last_msg_id,
+            timeout=timeout,
+        )
+
+    def publisher(
+        self,
+        window: int = 4000,
+        *,
+        timeout: Seconds | None = None,
+        on_disconnect: DisconnectPolicy = "auto",
+        retry_for: Seconds = RETRY_FOR,
+        raise_failures: bool = True,
+    ) -> Publisher:
+        """Publish many without waiting for each ack: `async with js.publisher() as pub`.
+
+        `window`: most messages without an ack at any time. `timeout`: seconds of connected time
+        for an ack; default: the context's. `on_disconnect`: what becomes of a message when the link
+        is lost, or no ack comes in time, so that nobody knows whether it was stored: "auto" (sent
+        again if it has a msg_id, otherwise failed), "fail" or "resend". `retry_for`: seconds of
+        connected time for which messages are sent again that are not stored because their stream
+        has no leader, or that "auto" and "resend" send again; 0: never. Neither bounds an outage:
+        without a link a full window, and leaving the block, wait for it. The rest is in
+        `Publisher`.
+        """
+        options = publisher_options(
+            self._api, window, timeout, on_disconnect, retry_for, raise_failures
+        )
+        return Publisher(self._api, options)
+
+
+@checked  # the blocking client calls it, too
+def publisher_options(
+    api: Api,
+    window: int,
+    timeout: Seconds | None,
+    on_disconnect: DisconnectPolicy,
+    retry_for: Seconds,
+    raise_failures: bool,
+) -> PublisherOptions:
+    """Those of `publisher`, in seconds. Raises ConfigError, BadTimeError."""
+    return PublisherOptions(
+        window=window,
+        timeout=api.timeout if timeout is None else in_seconds(timeout),
+        on_disconnect=on_disconnect,
+        retry_for=in_seconds(retry_for),
+        raise_failures=raise_failures,
+    )
+
+
+async def acknowledged(
+    api: Api, subject: str, payload: Payload, headers: Headers | None, timeout: Seconds | None
+) -> PubAck:
+    """Publish and await the ack; retry while there is no responder (ADR-22)."""
+    client = api.client
+    tries = PublishTries(subject, api.timeout if timeout is None else in_seconds(timeout))
+    payload = payload_bytes(payload)  # once: every try sends the same
+    while True:
+        try:
+            with tries:
+                return await request_and_read(
+                    client, subject, payload, _pub_ack, timeout=tries.left, headers=headers
+                )
+        except NoRespondersError:
+            await asyncio.sleep(tries.pause())
+
+
+def _pub_ack(reply: Message) -> PubAck:
+    return parse_pub_ack(reply.data)
+
+
+# -------------------------------------------------------------------------------------------------
+# Counters: a subject whose stream adds up what is published to it (ADR-49).
+#
+# Contract: the stream (`allow_msg_counter`, 2.12) does the arithmetic, in whole numbers of any
+# size; `increment` returns the sum that it made. An ack that does not come leaves open whether it
+# was counted; with `msg_id` it can be done again without counting twice.
+
+
+INCREMENT = "Nats-Incr"
+SOURCES = "Nats-Counter-Sources"
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A counter as it was stored last."""
+
+    subject: str
+    value: int
+    increment: int
+    """What was added last."""
+    sources: Mapping[str, Mapping[str, int]]
+    """What other streams contributed: stream, subject there, value there."""
+    seq: int
+    """The stream's sequence of this value."""
+
+
+@checked_but("increment")
+class CounterCalls(StoredCalls):
+    """The part of JetStream that is about counters."""
+
+    async def increment(
+        self,
+        subject: str,
+        by: int = 1,
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> int:
+        """Add to a counter, a negative number too, and return its new value.
+
+        It begins at 0. `msg_id`: counted once; when it was counted before, the value is that of
+        now. `timeout`: as in `publish`.
+
+        Raises NotEnabledOnStreamError when the stream's `allow_msg_counter` is off, ConfigError,
+        UnsupportedByServerError, and what `publish` raises.
+        """
+        check_feature("increment", (2, 12), self._api.server)
+        try:
+            if not is_whole(by):
+                raise TypeError
+            text = f"{index(by):+d}"
+        except (TypeError, ValueError):
+            raise ConfigError("by is a whole number of at most 4300 digits.") from None
+        with_id = publish_headers(self._api.server, headers, msg_id=msg_id)
+        ack = await acknowledged(
+            self._api, subject, b"", merged(with_id, [(INCREMENT, text)]), timeout
+        )
+        if ack.duplicate:
+            return (await self.get_counter(ack.stream, subject)).value
+        if ack.val is None:
+            raise JetStreamError(
+                f"Stream {ack.stream!r} does not count: it stored an ordinary message at "
+                f"sequence {ack.seq}."
+            )
+        return _number(ack.val)
+
+    async def get_counter(self, stream: str, subject: str) -> Counter:
+        """A counter's value, from the stream's leader.
+
+        Raises MessageNotFoundError when nothing was counted yet, JetStreamError for a message
+        that is no counter.
+        """
+        check_publish_subject(subject)
+        return _counter(await self.get_msg(stream, last_by_subject=subject, direct=False))
+
+    async def get_counters(self, stream: str, subjects: str | Sequence[str]) -> list[Counter]:
+        """The counters of all matching subjects, as of one moment.
+
+        A message that is no counter is reported and left out. See `get_last_msgs` for what it
+        needs, raises, and may lag behind.
+        """
+        counters = []
+        async for message in self.get_last_msgs(stream, subjects):
+            try:
+                counters.append(_counter(message))
+            except JetStreamError as error:
+                self._api.client.report(error)
+        return counters
+
+
+def _counter(message: StoredMsg) -> Counter:
+    try:
+        headers = message.headers
+        if headers is None:
+            raise KeyError(INCREMENT)
+        sources: dict[str, dict[str, str]] = {}
+        if text := headers.get(SOURCES):
+            sources = decode_json(text, dict[str, dict[str, str]], "sources")
+        body = decode_document(message.data, "counter")
+        return Counter(
+            subject=message.subject,
+            value=_number(body["val"]),
+            increment=_number(headers[INCREMENT]),
+            sources={
+                stream: {subject: _number(value) for subject, value in values.items()}
+                for stream, values in sources.items()
+            },
+            seq=message.seq,
+        )
+    except (DocumentError, KeyError):
+        raise JetStreamError(
+            f"The last message on {message.subject!r}, at sequence {message.seq}, is no counter."
+        ) from None
+
+
+def _number(text: Any) -> int:
+    """Raises JetStreamError for anything but a number that Python can read."""
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        raise JetStreamError(f"A counter has the value {str(text)[:40]!r}.") from None
+
+
+# -------------------------------------------------------------------------------------------------
+# Scheduled messages: the stream publishes later, or again and again (ADR-51).
+#
+# Contract: a schedule is a message on a subject of its own, in a stream with
+# `allow_msg_schedules`; while it is the subject's last message, the stream publishes what it says
+# to the target, a subject of the same stream. A new schedule on the subject replaces the old one.
+# Times are the server's. At one time (`at`): server 2.12; everything else: 2.14.
+
+
+SCHEDULE = "Nats-Schedule"
+TARGET = "Nats-Schedule-Target"
+SOURCE = "Nats-Schedule-Source"
+TARGET_TTL = "Nats-Schedule-TTL"
+TIME_ZONE = "Nats-Schedule-Time-Zone"
+ROLLUP = "Nats-Schedule-Rollup"
+SCHEDULER = "Nats-Scheduler"
+NEXT = "Nats-Schedule-Next"
+
+_FIELDS = 6
+_NAMED = frozenset(
+    ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+)
+
+
+@checked
+class ScheduleCalls(StoredCalls):
+    """The part of JetStream that is about scheduled messages."""
+
+    async def schedule(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        target: str,
+        at: datetime | None = None,
+        every: Seconds | None = None,
+        cron: str | None = None,
+        time_zone: str | None = None,
+        source: str | None = None,
+        target_ttl: TimeToLive | None = None,
+        rollup: bool = False,
+        ttl: TimeToLive | None = None,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> PubAck:
+        """Have the stream publish to `target`: once, or again and again.
+
+        Exactly one of `at`, a time (aware; one that has passed means now); `every`, a timedelta
+        or seconds, at least 1; `cron`, six fields, seconds first, or "@hourly" and the like, in
+        UTC or in `time_zone` ("Europe/Amsterdam"). What is published is `payload` with `headers`;
+        with `source` it is the last message of that subject, if there is one. `target_ttl`: its
+        time to live; `rollup`: it replaces all others on the target. `ttl`: the schedule's own.
+
+        Raises NotEnabledOnStreamError, ConfigError, UnsupportedByServerError, and what `publish`
+        raises; BadSubjectError, and APIError for a target or source outside the stream.
+        """
+        later = (every, cron, time_zone, source, rollup or None)
+        first = "schedule" if later == (None,) * len(later) else "schedule other than at a time"
+        check_feature(first, (2, 12) if first == "schedule" else (2, 14), self._api.server)
+        check_publish_subject(target, what="target")
+        if source is not None:
+            check_publish_subject(source, what="source")
+        if len({subject, target, source}) < 3:
+            raise ConfigError("subject, target and source must be different subjects.")
+        if time_zone is not None and cron is None:
+            raise ConfigError("time_zone goes with cron only.")
+        ours = [
+            (SCHEDULE, _pattern(at, every, cron)),
+            (TARGET, target),
+            (SOURCE, source),
+            (TARGET_TTL, None if target_ttl is None else ttl_text(target_ttl, "target_ttl")),
+            (TIME_ZONE, time_zone),
+            (ROLLUP, "sub" if rollup else None),
+        ]
+        own = publish_headers(self._api.server, headers, msg_id=msg_id, ttl=ttl)
+        return await acknowledged(self._api, subject, payload, merged(own, ours), timeout)
+
+    async def cancel_schedule(self, stream: str, subject: str) -> bool:
+        """Delete a schedule; False when there is none any more.
+
+        Raises JetStreamError, and deletes nothing, when the subject's last message is not one.
+        """
+        check_publish_subject(subject)
+        try:
+            message = await self.get_msg(stream, last_by_subject=subject, direct=False)
+            headers = message.headers
+            if headers is None or SCHEDULE not in headers:
+                raise JetStreamError(
+                    f"The last message on {subject!r} of stream {stream!r} is no schedule."
+                )
+            await self.delete_msg(stream, message.seq)
+        except MessageNotFoundError:
+            return False
+        return True
+
+    async def end_schedule(
+        self,
+        schedule: str,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        schedule_seq: int | None = None,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
+        timeout: Seconds | None = None,
+    ) -> PubAck:
+        """Publish a message and end a schedule, both or neither (2.14).
+
+        `schedule`: its subject. `subject`: any other of the stream; the schedule's target
+        publishes early, another one tells that it will not happen. `schedule_seq`: only if the
+        schedule with this sequence is still there (WrongLastSequenceError). Raises as `publish`.
+        """
+        check_feature("end_schedule", (2, 14), self._api.server)
+        check_publish_subject(schedule)
+        if schedule == subject:
+            raise ConfigError("The message that ends a schedule goes to another subject.")
+        own = publish_headers(
+            self._api.server,
+            headers,
+            msg_id=msg_id,
+            ttl=ttl,
+            expect_last_subject_seq=schedule_seq,
+            expect_last_subject_seq_of=None if schedule_seq is None else schedule,
+        )
+        ours: list[tuple[str, str | None]] = [(NEXT, "purge"), (SCHEDULER, schedule)]
+        return await acknowledged(self._api, subject, payload, merged(own, ours), timeout)
+
+
+def _pattern(at: datetime | None, every: Seconds | None, cron: str | None) -> str:
+    if [at, every, cron].count(None) != 2:
+        raise ConfigError("A schedule needs exactly one of at, every and cron.")
+    if at is not None:
+        return f"@at {text_of_time(at)}"
+    if every is not None:
+        if (ns := ns_from_now("every", every)) < NANOSECONDS:
+            raise ConfigError("every is at least 1 second.")
+        return f"@every {ns}ns"
+    text = (cron or "").strip()
+    if text not in _NAMED and (text.startswith("@") or len(text.split()) != _FIELDS):
+        raise ConfigError(f"cron is six fields, seconds first, or a name as @hourly: not {cron!r}.")
+    return text

@@ -1,0 +1,527 @@
+"""Stored messages: read without a consumer (direct gets, or from the leader), and deleted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+from jetspark.arguments import MOST_SEQUENCE, check_flag, check_whole, checked_but
+from jetspark.client.listing import Listing
+from jetspark.client.messages import Message
+from jetspark.documents.configuration import given
+from jetspark.documents.document import from_wire, text_of_time, timestamp_of_text
+from jetspark.documents.requirements import check_feature
+from jetspark.documents.streams import StoredMsg
+from jetspark.err_codes import MESSAGE_DELETE_FAILED, MESSAGE_NOT_FOUND, SEQUENCE_NOT_FOUND
+from jetspark.errors import (
+    APIError,
+    ConfigError,
+    DirectGetError,
+    JetStreamError,
+    MessageNotFoundError,
+    NoRespondersError,
+    RequestTimeoutError,
+    UnsupportedByServerError,
+)
+from jetspark.jetstream.api import Api
+from jetspark.kinds import StreamSequence
+from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.wire import js_api
+from jetspark.wire.direct_get import DirectReply, parse_direct_reply, parse_end_of_batch
+from jetspark.wire.documents import encode_document
+from jetspark.wire.kernel import frame_of
+from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, TOO_MANY_RESULTS, Status
+
+# -------------------------------------------------------------------------------------------------
+# Direct gets: stored messages from any replica or mirror (ADR-31).
+#
+# Contract: every replica of a stream and of its mirrors may answer, so an answer may be older than
+# the last ack: a missing message or the end of a batch is a hint, not a proof. Batches are
+# requested one after the other, small enough not to hold up the stream's publishers. Each message
+# names the sequence sent before it, and the end of a batch the last one: a lost message shows at
+# once (a lost end after the context's timeout, or with the link), and the next request starts
+# after the last message in order. Nothing runs while nobody iterates.
+
+
+BATCHES = "reading stored messages in batches"
+
+TOGETHER = 1024
+"""Subjects that a server answers for at most."""
+TOGETHER_BYTES = 32 * 1024 * 1024
+"""Half of what a server buffers for one client by default."""
+
+_GONE = "Message Not Found"
+"""In a batch of last messages: one was replaced while the batch was made, which ends there."""
+
+_ATTEMPTS = 3
+"""Requests of a batch of last messages at least, when it is broken off each time."""
+
+
+class StoredMsgs(Listing[StoredMsg]):
+    """Stored messages, in the order of their sequences: `async for`, or `await msgs.all()`.
+
+    Nothing is requested before the first message is; each `async for` starts anew.
+    """
+
+    __slots__ = ()
+
+
+async def direct_get(api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:
+    """One message. Raises NoRespondersError without direct gets (see `no_direct_gets`).
+
+    Servers before 2.10 do not answer then. Raises MessageNotFoundError, DirectGetError,
+    RequestTimeoutError.
+    """
+    call, names, payload = js_api.DIRECT_GET, {"stream": stream}, encode_document(body)
+    last = body.get("last_by_subj")
+    if last is not None and not any(wildcard in last for wildcard in "*>"):
+        # With the subject in the request's subject, permissions can be given by it.
+        call, names, payload = js_api.DIRECT_GET_LAST, {**names, "subject": last}, b""
+    where = js_api.subject_of(api.prefix, call, names)
+    api.note_request(where, payload)
+    reply = await api.client.ask(where, payload, timeout=api.timeout)
+    api.note_answer(where, reply.data)
+    found = parse_direct_reply(frame_of(reply).headers)
+    if found is None:
+        raise _refusal(stream, reply.status)
+    return _stored(found, reply.data)
+
+
+class Range(NamedTuple):
+    """What `read_range` reads: see `StoredCalls.get_msgs`."""
+
+    stream: str
+    where: Mapping[str, Any]
+    """The first sequence or time, as the request says it."""
+    subject: str | None
+    up_to_seq: int | None
+    max_msgs: int | None
+    batch: int
+    max_bytes: int
+    confirm: bool
+
+
+async def read_range(api: Api, wanted: Range) -> AsyncIterator[StoredMsg]:
+    """Messages in order until nothing is left. Raises as `StoredCalls.get_msgs`."""
+    where = wanted.where
+    subject = {} if wanted.subject is None else {"next_by_subj": wanted.subject}
+    left = sys.maxsize if wanted.max_msgs is None else wanted.max_msgs
+    last = sys.maxsize if wanted.up_to_seq is None else wanted.up_to_seq
+    while True:
+        size = min(wanted.batch, left, last - where.get("seq", 1) + 1)
+        request = {**where, **subject, "batch": size, "max_bytes": wanted.max_bytes}
+        page = await _request_batch(api, wanted.stream, request)
+        if page.messages:
+            where = {"seq": page.messages[-1].seq + 1}
+        left -= len(page.messages)
+        if wanted.confirm and not page.more and left and where.get("seq", 1) <= last:
+            late = await _from_leader(api, wanted.stream, {**where, **subject})
+            if late is not None:
+                page.messages.append(late)
+                page.more = True
+                where = {"seq": late.seq + 1}
+                left -= 1
+        for message in page.messages:
+            if message.seq > last:
+                return
+            yield message
+        if not page.more or not left or where.get("seq", 1) > last:
+            return
+
+
+async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIterator[StoredMsg]:
+    """The last message of each subject of `body`, all as of one moment, over all batches."""
+    request = dict(body)
+    attempts = 0
+    give_up = api.client.loop.time() + api.timeout
+    beyond: int | None = None
+    while True:
+        page = await _request_batch(api, stream, request)
+        if page.broken_off and not (page.messages and "up_to_seq" in request):
+            # The batch's end names the moment: without it, the next batch would be of another one.
+            attempts += 1
+            if attempts >= _ATTEMPTS and api.client.loop.time() >= give_up:
+                raise RequestTimeoutError(
+                    f'No batch of direct gets from stream "{stream}" was completed.'
+                )
+            continue
+        first = beyond is None and "seq" not in request
+        if first and not page.messages and "up_to_seq" in request:
+            # A file store finds nothing up to a sequence that it has not reached: all that it has
+            # is the answer then.
+            beyond = request.pop("up_to_seq")
+            continue
+        if beyond is not None and (page.up_to_seq or 0) > beyond:
+            return
+        for message in page.messages:
+            yield message
+        if not page.more and not page.broken_off:
+            return
+        attempts, give_up = 0, api.client.loop.time() + api.timeout
+        if page.messages:
+            request["seq"] = page.messages[-1].seq + 1
+        if page.up_to_seq is not None:
+            request.pop("up_to_time", None)
+            request["up_to_seq"] = page.up_to_seq
+
+
+class LastMsgs(NamedTuple):
+    """The last messages of some subjects, all of them as of one sequence of the stream."""
+
+    messages: list[StoredMsg]
+    """In the order of their sequences; none for a subject without a message."""
+    up_to_seq: int
+    """The stream's last sequence then; 0 when there are no messages."""
+
+
+async def read_together(api: Api, stream: str, subjects: list[str]) -> LastMsgs:
+    """As `StoredCalls.get_last_msgs_together`.
+
+    Only one batch that came to its end proves that nothing is missing: when the next one is read,
+    messages may have been replaced. From 2.14 on the server makes it while nothing is stored;
+    earlier ones break it off when a message was replaced meanwhile.
+    """
+    if len(subjects) > TOGETHER:  # of a second answer messages may have been replaced meanwhile
+        raise _refusal(stream, Status(TOO_MANY_RESULTS, "Too Many Results"))
+    request = {"multi_last": subjects, "batch": TOGETHER, "max_bytes": TOGETHER_BYTES}
+    end = api.client.loop.time() + api.timeout
+    attempts = 0
+    while True:
+        page = await _request_batch(api, stream, request)
+        attempts += 1
+        if page.up_to_seq is not None and not page.lost:
+            if page.more:
+                raise DirectGetError(
+                    END_OF_BATCH,
+                    "EOB",
+                    f"The last messages have more than {TOGETHER_BYTES >> 20} MiB: "
+                    "ask for fewer subjects at once.",
+                )
+            return LastMsgs(page.messages, page.up_to_seq)
+        if page.nothing:
+            return LastMsgs([], 0)
+        if attempts >= _ATTEMPTS and api.client.loop.time() >= end:
+            why = "were replaced again and again while they were read"
+            if page.lost:
+                why = "were asked for again and again, and parts of each answer did not come"
+            raise RequestTimeoutError(
+                f'The last messages of stream "{stream}" {why}, for {api.timeout:g} s.'
+            )
+
+
+class _Page:
+    """One batch. `more`: whether more may follow; True also when its end was lost."""
+
+    __slots__ = ("lost", "messages", "more", "nothing", "pending", "up_to_seq")
+
+    def __init__(self) -> None:
+        self.messages: list[StoredMsg] = []
+        self.more = True
+        self.nothing = False
+        """Whether the server has said that no message fits."""
+        self.pending = 0
+        self.lost = True
+        """Whether a part of it did not come, if only its end."""
+        self.up_to_seq: int | None = None
+
+    @property
+    def broken_off(self) -> bool:
+        """Of last messages: the end was lost, or the server has stopped before it."""
+        return self.up_to_seq is None and not self.nothing
+
+
+async def _request_batch(api: Api, stream: str, request: Mapping[str, Any]) -> _Page:
+    """One batch, as far as it arrived. Raises RequestTimeoutError when nothing arrived."""
+    page = _Page()
+    last = 0
+    subject = js_api.subject_of(api.prefix, js_api.DIRECT_GET, {"stream": stream})
+    payload = encode_document(request)
+    api.note_request(subject, payload)
+    try:
+        async with api.client.ask_many(subject, payload, timeout=api.timeout) as replies:
+            async for reply in replies:
+                found = parse_direct_reply(frame_of(reply).headers)
+                if found is None:
+                    _end(page, stream, reply)
+                    break
+                if found.pending is None:  # servers before 2.11 answer with one message
+                    raise UnsupportedByServerError(BATCHES, "2.11", "older")
+                if found.seq <= last:
+                    continue  # it came twice
+                if found.before != last:
+                    break  # one was lost
+                last = found.seq
+                page.messages.append(_stored(found, reply.data))
+                page.pending = found.pending
+    except NoRespondersError:
+        raise await no_direct_gets(api, stream) from None
+    return page
+
+
+def _end(page: _Page, stream: str, reply: Message) -> None:
+    status = reply.status
+    if status is None or status.code not in (END_OF_BATCH, NOT_FOUND):
+        raise _refusal(stream, status)
+    page.more = page.lost = False
+    page.nothing = status.code == NOT_FOUND and status.description != _GONE
+    if status.code == END_OF_BATCH:
+        end = parse_end_of_batch(frame_of(reply).headers or b"")
+        last = page.messages[-1].seq if page.messages else 0
+        # Both are needed: the end counts messages stored meanwhile, and before 2.12 one too few for
+        # last messages; one too many costs an empty batch.
+        page.lost = last != end.last_seq
+        page.more = page.lost or (max(end.pending, page.pending) > 0 and last > 0)
+        page.up_to_seq = end.up_to_seq
+
+
+async def _from_leader(api: Api, stream: str, where: Mapping[str, Any]) -> StoredMsg | None:
+    """The first message from `where` on that the leader has."""
+    try:
+        return await leader_get(api, stream, {"next_by_subj": ">", **where})
+    except MessageNotFoundError:
+        return None
+
+
+async def leader_get(api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:
+    """One message, as the stream's leader has it. Raises MessageNotFoundError."""
+    answer = await api.call(js_api.MSG_GET, body, stream=stream)
+    return from_wire(StoredMsg, answer["message"])
+
+
+async def no_direct_gets(api: Api, stream: str) -> JetStreamError:
+    """Why there were no responders: StreamNotFoundError, or DirectGetError."""
+    try:
+        await api.call(js_api.STREAM_INFO, stream=stream)
+    except APIError as error:
+        return error
+    except RequestTimeoutError:
+        pass  # no leader, or no permission to ask
+    return DirectGetError(
+        NO_RESPONDERS,
+        "No Responders",
+        f'Stream "{stream}" does not allow direct gets: set its allow_direct.',
+    )
+
+
+def _refusal(stream: str, status: Status | None) -> JetStreamError:
+    if status is None:
+        return JetStreamError(f'Unreadable answer to a direct get of stream "{stream}".')
+    if status.code == NOT_FOUND:
+        return MessageNotFoundError(
+            status.code,
+            MESSAGE_NOT_FOUND,
+            status.description,
+            f'No such message in stream "{stream}".',
+        )
+    if status.code == TOO_MANY_RESULTS:
+        return DirectGetError(
+            status.code,
+            status.description,
+            f'More than {TOGETHER:,} subjects of stream "{stream}" are asked for, and a server '
+            "answers for as many at most: ask for fewer at once.",
+        )
+    return DirectGetError(status.code, status.description)
+
+
+def _stored(found: DirectReply, data: bytes) -> StoredMsg:
+    return StoredMsg(
+        subject=found.subject,
+        seq=found.seq,
+        time=timestamp_of_text(found.time),
+        data=data,
+        hdrs=found.hdrs,
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# Stored messages: read without a consumer, and deleted.
+#
+# Contract: names, subjects and limits are checked before anything is sent. A message is read from
+# the stream's leader, which has everything that was acknowledged, or by a direct get
+# (`direct_get`), which any replica or mirror answers and which may lag a little behind.
+
+
+BATCH = 1000
+"""Messages requested at once: a large batch holds up publishers to the stream."""
+BATCH_BYTES = 4 * 1024 * 1024
+
+_NO_MESSAGE = ("EOF", "message found", "message not found", "deleted message")
+
+
+@checked_but("get_msg")
+class StoredCalls:
+    """The calls of JetStream for stored messages."""
+
+    _api: Api
+
+    async def get_msg(
+        self,
+        stream: str,
+        seq: int | None = None,
+        *,
+        last_by_subject: str | None = None,
+        next_by_subject: str | None = None,
+        direct: bool | None = None,
+    ) -> StoredMsg:
+        """One stored message.
+
+        By `seq`; the last of a subject; or the first of a subject, from `seq` on if given.
+        `direct`: False reads from the stream's leader, True from any replica or mirror. None:
+        from any if the stream's `allow_direct` is on (looked up once for each stream), and from
+        the leader if it is off or the message was not found. A replica may miss what was stored a
+        moment ago, and answer with an older message.
+
+        Raises MessageNotFoundError, StreamNotFoundError, DirectGetError when `direct` is True and
+        not allowed, ConfigError, BadSubjectError, and as every API call (see `JetStream`).
+        """
+        if last_by_subject is not None and (seq is not None or next_by_subject is not None):
+            raise ConfigError("last_by_subject goes with neither seq nor next_by_subject.")
+        if seq is None and last_by_subject is None and next_by_subject is None:
+            raise ConfigError("Give seq, last_by_subject or next_by_subject.")
+        if seq is not None:
+            check_whole("seq", seq, most=MOST_SEQUENCE)
+        if direct is not None:
+            direct = check_flag("direct", direct)
+        for subject in (last_by_subject, next_by_subject):
+            if subject is not None:
+                check_subscribe_subject(subject)
+        check_name("stream", stream)
+        body = given(seq=seq, last_by_subj=last_by_subject, next_by_subj=next_by_subject)
+        if direct or (direct is None and await self._allows_direct(stream)):
+            try:
+                return await direct_get(self._api, stream, body)
+            except (NoRespondersError, RequestTimeoutError) as error:
+                self._api.direct.pop(stream, None)
+                if direct and isinstance(error, NoRespondersError):
+                    raise await no_direct_gets(self._api, stream) from None
+                if isinstance(error, RequestTimeoutError):
+                    raise
+            except MessageNotFoundError:
+                if direct:
+                    raise
+        return await leader_get(self._api, stream, body)
+
+    def get_msgs(
+        self,
+        stream: str,
+        seq: StreamSequence | None = None,
+        *,
+        start_time: datetime | None = None,
+        subject: str | None = None,
+        up_to_seq: StreamSequence | None = None,
+        max_msgs: int | None = None,
+        batch: int = BATCH,
+        max_bytes: int = BATCH_BYTES,
+        confirm: bool = True,
+    ) -> StoredMsgs:
+        """Stored messages in order, without a consumer.
+
+        From `seq` (default: the first) or `start_time`, to the end, to `up_to_seq` included, or
+        `max_msgs` at most. `subject`: only matching ones. Batches have up to `batch` messages and
+        about `max_bytes` bytes. `confirm`: when a replica has no more, the leader is asked too,
+        since the replica may lag.
+
+        The stream's `allow_direct` must be on. Raises UnsupportedByServerError before 2.11,
+        ConfigError, BadNameError, BadSubjectError; while iterating StreamNotFoundError,
+        DirectGetError, and as every API call (see `JetStream`).
+        """
+        if seq is not None and start_time is not None:
+            raise ConfigError("Give either seq or start_time, not both.")
+        first = 1 if seq is None else seq
+        if max_msgs is not None:
+            check_whole("max_msgs", max_msgs)
+        if up_to_seq is not None and up_to_seq < first:
+            raise ConfigError("up_to_seq is before seq.")
+        if subject is not None:
+            check_subscribe_subject(subject)
+        where = {"seq": first} if start_time is None else {"start_time": text_of_time(start_time)}
+        self._check_batches(stream, batch, max_bytes)
+        wanted = Range(stream, where, subject, up_to_seq, max_msgs, batch, max_bytes, confirm)
+        return StoredMsgs(partial(read_range, self._api, wanted))
+
+    def get_last_msgs(
+        self,
+        stream: str,
+        subjects: str | Sequence[str],
+        *,
+        up_to_seq: StreamSequence | None = None,
+        up_to_time: datetime | None = None,
+        batch: int = BATCH,
+        max_bytes: int = BATCH_BYTES,
+    ) -> StoredMsgs:
+        """The last message of each subject that matches one of `subjects`, in stream order.
+
+        All as of one moment: now, or after `up_to_seq`, or before `up_to_time`, as far as the
+        stream still has those messages; one that is yet to come is now. The server answers for
+        1,024 subjects at most: otherwise DirectGetError, status 413. `batch`, `max_bytes` and other
+        errors: see `get_msgs`.
+        """
+        wanted = _checked_subjects(subjects)
+        if up_to_seq is not None and up_to_time is not None:
+            raise ConfigError("Give either up_to_seq or up_to_time, not both.")
+        self._check_batches(stream, batch, max_bytes)
+        body = given(
+            multi_last=wanted,
+            up_to_seq=up_to_seq,
+            up_to_time=None if up_to_time is None else text_of_time(up_to_time),
+            batch=batch,
+            max_bytes=max_bytes,
+        )
+        return StoredMsgs(partial(read_last, self._api, stream, body))
+
+    async def get_last_msgs_together(self, stream: str, subjects: str | Sequence[str]) -> LastMsgs:
+        """The last message of each subject that matches, proven to be as of one sequence.
+
+        Unlike `get_last_msgs`, nothing that is replaced while it is read can be missing. The
+        server answers for 1,024 subjects and 32 MiB at most: otherwise DirectGetError. The replica
+        that answers may lag behind the last ack. Raises RequestTimeoutError when messages were
+        replaced again and again, and as `get_msgs`.
+        """
+        wanted = _checked_subjects(subjects)
+        self._check_batches(stream, 1, 1)
+        return await read_together(self._api, stream, wanted)
+
+    async def delete_msg(self, stream: str, seq: StreamSequence, *, erase: bool = False) -> None:
+        """Delete one message; `erase` overwrites it with random bytes first (slower).
+
+        Raises MessageNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
+        """
+        body = {"seq": seq} if erase else {"seq": seq, "no_erase": True}
+        try:
+            await self._api.call(js_api.MSG_DELETE, body, stream=stream)
+        except APIError as error:
+            # A file store has one code for every failure, and the reason only in the text.
+            if error.err_code == SEQUENCE_NOT_FOUND or (
+                error.err_code == MESSAGE_DELETE_FAILED and error.description.endswith(_NO_MESSAGE)
+            ):
+                raise MessageNotFoundError(
+                    error.code,
+                    error.err_code,
+                    error.description,
+                    f'No message {seq} in stream "{stream}".',
+                ) from None
+            raise
+
+    async def _allows_direct(self, stream: str) -> bool:
+        if stream not in self._api.direct:
+            info = await self._api.call(js_api.STREAM_INFO, stream=stream)
+            self._api.direct[stream] = bool(info["config"].get("allow_direct"))
+        return self._api.direct[stream]
+
+    def _check_batches(self, stream: str, batch: int, max_bytes: int) -> None:
+        check_name("stream", stream)
+        check_whole("batch", batch)
+        check_whole("max_bytes", max_bytes)
+        check_feature(BATCHES, (2, 11), self._api.server)
+
+
+def _checked_subjects(subjects: str | Sequence[str]) -> list[str]:
+    wanted = [subjects] if isinstance(subjects, str) else list(subjects)
+    if not wanted:
+        raise ConfigError("subjects is empty.")
+    for subject in wanted:
+        check_subscribe_subject(subject)
+    return wanted

@@ -1,1 +1,0 @@
-"""Stored messages: read without a consumer (direct gets, or from the leader), and deleted."""

@@ -1,0 +1,419 @@
+"""Streams and stream templates; what buckets and object stores take from their stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final, TypeAlias, Unpack
+
+import msgspec
+
+from jetspark import err_codes
+from jetspark.arguments import check_whole, checked
+from jetspark.documents.configuration import Configuration, config_to_wire, given
+from jetspark.documents.consumers import ConsumerConfig
+from jetspark.documents.document import Document, from_wire, time_fields
+from jetspark.documents.requirements import check_stream, stream_needs
+from jetspark.documents.streams import StreamConfig, StreamInfo, StreamOptions, UnnamedStreamOptions
+from jetspark.errors import (
+    APIError,
+    ConfigError,
+    JetsparkError,
+    NameInUseError,
+    StreamNotFoundError,
+    UnsupportedByServerError,
+)
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.paging import Paged
+from jetspark.kinds import StreamSequence
+from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.wire import js_api
+from jetspark.wire.documents import encode_document
+from jetspark.wire.js_api import SubjectPages
+
+# -------------------------------------------------------------------------------------------------
+# What an existing stream or consumer has in place of what a caller wanted, for NameInUseError.
+
+
+_TIMES: Final = dict(time_fields(StreamConfig)) | dict(time_fields(ConsumerConfig))
+_NAMES: Final = frozenset({"name", "durable_name"})
+_ANOTHER: Final = "another configuration"
+_OF_SERVER: Final = "_nats."  # metadata that the server adds
+# What a server fills in for a field that was not given, besides nothing, 0 and -1; and the fields
+# that it computes from others or from its own configuration.
+_FILLED: Final[Mapping[str, Any]] = {
+    "retention": "limits",
+    "discard": "old",
+    "storage": "file",
+    "compression": "none",
+    "num_replicas": 1,
+    "deliver_policy": "all",
+    "replay_policy": "instant",
+}
+_COMPUTED: Final = frozenset(
+    {*("subjects", "duplicate_window", "allow_direct", "mirror_direct", "allow_msg_ttl")}
+    | {*("ack_wait", "max_ack_pending", "max_waiting", "max_deliver", "inactive_threshold")}
+)
+
+
+def differing(existing: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The fields of two wire documents that surely differ: what is there, and what is wanted."""
+    found = {}
+    for name in dict.fromkeys([*wanted, *existing]):
+        there, here = _plain(name, existing.get(name)), _plain(name, wanted.get(name))
+        if name in _NAMES or there == here or (here is None and name in _COMPUTED):
+            continue
+        if here is not None and _holds(there, here):  # with what the server has filled in
+            continue
+        found[name] = existing.get(name), wanted.get(name)
+    return found
+
+
+def _plain(name: str, value: Any) -> Any:
+    """None for what is as good as not given."""
+    if isinstance(value, dict):
+        value = {k: v for k, v in value.items() if not k.startswith(_OF_SERVER)}
+    return None if not value or value == -1 or value == _FILLED.get(name) else value
+
+
+def _holds(there: Any, here: Any) -> bool:
+    if isinstance(there, dict) and isinstance(here, dict):
+        return all(_holds(there.get(name), value) for name, value in here.items())
+    if isinstance(there, list) and isinstance(here, list):
+        return len(there) == len(here) and all(map(_holds, there, here))
+    return bool(there == here)
+
+
+def with_differences(
+    error: NameInUseError,
+    differences: Mapping[str, tuple[Any, Any]],
+) -> NameInUseError:
+    """The error with what differs in its sentence."""
+    return _error(error, str(error), differences, {})
+
+
+def known_as(error: NameInUseError, what: str, names: Mapping[str, str]) -> NameInUseError:
+    """The error about a stream in the words of what it is to the caller, such as a bucket.
+
+    `names`: of fields that have other names there; "" for those that it has not.
+    """
+    told = {name: pair for name, pair in error.differences.items() if names.get(name, name)}
+    sentence = f"{what} exists with {_ANOTHER}: {js_api.UPDATE}."
+    return _error(error, sentence, told, names)
+
+
+def _error(
+    error: NameInUseError,
+    sentence: str,
+    differences: Mapping[str, tuple[Any, Any]],
+    names: Mapping[str, str],
+) -> NameInUseError:
+    listed = "; ".join(
+        f"{names.get(name, name)} is {_said(name, there)}, "
+        + (f"not {_said(name, here)}" if here is not None else "and was not given")
+        for name, (there, here) in differences.items()
+    )
+    if listed:
+        sentence = sentence.replace(_ANOTHER, f"{_ANOTHER} ({listed})", 1)
+    found = NameInUseError(error.code, error.err_code, error.description, sentence)
+    found.differences = {names.get(name, name): pair for name, pair in differences.items()}
+    return found
+
+
+def _said(name: str, value: Any) -> str:
+    if name in _TIMES and isinstance(value, int):
+        return str(timedelta(microseconds=value // 1000))
+    if isinstance(value, dict):
+        value = {k: v for k, v in value.items() if not k.startswith(_OF_SERVER)}
+    return "unset" if value in (None, "", [], {}) else encode_document(value).decode()
+
+
+# -------------------------------------------------------------------------------------------------
+# One look at a stream, for whoever has no need of the public call's options.
+
+
+async def stream_info(api: Api, name: str) -> StreamInfo:
+    """Configuration and state of a stream. Raises StreamNotFoundError, and as every API call."""
+    return from_wire(StreamInfo, await api.call(js_api.STREAM_INFO, stream=name))
+
+
+# -------------------------------------------------------------------------------------------------
+# Which stream has a subject already: the server's answer does not say.
+
+
+async def naming_the_other(api: Api, error: APIError, wire: Mapping[str, Any]) -> APIError:
+    """The refusal of a configuration, for an overlap with the subject and the other stream."""
+    overlap = err_codes.SUBJECT_OVERLAP  # of a restore in the text of another error
+    if error.err_code == overlap or f"({overlap})" in error.description:
+        with suppress(JetsparkError):  # who may not ask gets the error as it is
+            for subject in wire.get("subjects") or [wire["name"]]:
+                answer = await api.call(js_api.STREAM_NAMES, {"subject": subject})
+                for other in answer.get("streams") or ():
+                    if other != wire["name"]:
+                        sentence = f'{subject!r} overlaps with a subject of stream "{other}".'
+                        return APIError(error.code, error.err_code, error.description, sentence)
+    return error
+
+
+# -------------------------------------------------------------------------------------------------
+# Streams: create, update, info, purge, delete, list.
+#
+# Contract: a configuration is given as a StreamConfig, a mapping, JSON text, the path of a JSON
+# file, keyword arguments, or one of the first four with keyword arguments on top. Mappings and
+# JSON are wire documents (durations in nanoseconds) and are sent as they are. Names follow ADR-6.
+
+
+StreamConfigLike: TypeAlias = StreamConfig | Configuration
+
+
+@checked
+class StreamCalls:
+    """The calls of JetStream for streams."""
+
+    _api: Api
+
+    async def create_stream(
+        self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
+    ) -> StreamInfo:
+        """Create a stream. Options are the fields of StreamConfig; `name` is required.
+
+        An existing one with the same configuration is left alone. Raises NameInUseError when it
+        has another one, ConfigError, UnsupportedByServerError, and as every API call (see
+        `JetStream`).
+        """
+        name, wire = self._named(config, options)
+        try:
+            return await self._send_config(js_api.STREAM_CREATE, name, wire)
+        except NameInUseError as error:
+            with suppress(JetsparkError):  # who may not ask gets the error as it is
+                there = await self._api.call(js_api.STREAM_INFO, stream=name)
+                # The server's default.
+                wanted = (
+                    wire
+                    if wire.get("mirror") or wire.get("sources")
+                    else {"subjects": [name], **wire}
+                )
+                error = with_differences(error, differing(there["config"], wanted))
+            raise error from None
+
+    async def update_stream(
+        self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
+    ) -> StreamInfo:
+        """Change the stream `name`; options not given keep their values.
+
+        The current configuration is read first, so of two concurrent updates one may undo the
+        other. Raises StreamNotFoundError, ConfigError, UnsupportedByServerError, and as every API
+        call (see `JetStream`).
+        """
+        return await self._update(*self._named(config, options))
+
+    async def _update(self, name: str, wire: dict[str, Any]) -> StreamInfo:
+        current = await self._api.call(js_api.STREAM_INFO, stream=name)
+        return await self._send_config(js_api.STREAM_UPDATE, name, {**current["config"], **wire})
+
+    async def create_or_update_stream(
+        self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
+    ) -> StreamInfo:
+        """Update a stream, or create it. Raises as `update_stream` and `create_stream`."""
+        name, wire = self._named(config, options)
+        try:
+            return await self._update(name, wire)
+        except StreamNotFoundError:
+            pass
+        try:
+            return await self._send_config(js_api.STREAM_CREATE, name, wire)
+        except NameInUseError:  # created in between
+            return await self._update(name, wire)
+
+    async def delete_stream(self, name: str) -> None:
+        """Delete a stream and its messages.
+
+        Raises StreamNotFoundError, and as every API call (see `JetStream`).
+        """
+        await self._api.call(js_api.STREAM_DELETE, stream=name)
+
+    async def purge_stream(
+        self,
+        name: str,
+        *,
+        filter: str | None = None,
+        keep: int | None = None,
+        seq: StreamSequence | None = None,
+    ) -> int:
+        """Delete all messages or some; returns how many.
+
+        `filter`: only those of matching subjects. `keep`: all but the last so many. `seq`: those
+        before this sequence. Raises ConfigError when both `keep` and `seq` are given,
+        BadSubjectError, StreamNotFoundError, and as every API call (see `JetStream`).
+        """
+        if keep is not None and seq is not None:
+            raise ConfigError("Give either keep or seq, not both.")
+        if filter is not None:
+            check_subscribe_subject(filter)
+        # To the server, 0 is "not given": purge everything.
+        if keep is not None:
+            check_whole("keep", keep, 0)
+        if seq == 1:  # nothing is before it; but servers before 2.14 would purge everything
+            await self.stream_info(name)
+            return 0
+        body = given(filter=filter, keep=keep or None, seq=seq)
+        answer = await self._api.call(js_api.STREAM_PURGE, body, stream=name)
+        purged: int = answer.get("purged", 0)
+        return purged
+
+    async def stream_info(
+        self, name: str, *, deleted_details: bool = False, subjects_filter: str | None = None
+    ) -> StreamInfo:
+        """Configuration and state of a stream.
+
+        `deleted_details`: list the deleted sequences. `subjects_filter`: count the messages of
+        each matching subject (">" for all), in as many pages as that takes. Raises
+        StreamNotFoundError, BadSubjectError, and as every API call (see `JetStream`).
+        """
+        if subjects_filter is not None:
+            check_subscribe_subject(subjects_filter)
+        request = given(deleted_details=deleted_details or None, subjects_filter=subjects_filter)
+        answer = await self._api.call(js_api.STREAM_INFO, request or None, stream=name)
+        pages = SubjectPages()
+        page = answer
+        while subjects_filter is not None and not pages.add(page):
+            page = await self._api.call(
+                js_api.STREAM_INFO, {**request, "offset": pages.offset}, stream=name
+            )
+        if pages.found:
+            answer["state"]["subjects"] = pages.found
+        return _stream_info(answer)
+
+    def stream_names(self, subject: str | None = None) -> Paged[str]:
+        """The names of all streams, or of those with `subject` among their subjects.
+
+        Raises BadSubjectError; while iterating, as every API call (see `JetStream`).
+        """
+        return Paged(self._api, js_api.STREAM_NAMES, "streams", str, _by_subject(subject))
+
+    def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
+        """All streams, or those with `subject` among theirs. Raises as `stream_names`."""
+        return Paged(self._api, js_api.STREAM_LIST, "streams", _stream_info, _by_subject(subject))
+
+    def _named(
+        self, config: StreamConfigLike | None, options: StreamOptions
+    ) -> tuple[str, dict[str, Any]]:
+        wire = config_to_wire(StreamConfig, config, options)
+        name = wire.get("name")
+        if not isinstance(name, str):
+            raise ConfigError("The stream needs a name.")
+        check_name("stream", name)
+        for subject in wire.get("subjects") or []:
+            check_subscribe_subject(subject)
+        check_stream(wire, self._api.server)
+        return name, wire
+
+    async def _send_config(self, call: js_api.Call, name: str, wire: dict[str, Any]) -> StreamInfo:
+        try:
+            needs = stream_needs(wire)
+            return _stream_info(await self._api.call(call, wire, needs, stream=name))
+        except APIError as error:
+            raise await naming_the_other(self._api, error, wire) from None
+
+
+def _stream_info(answer: dict[str, Any]) -> StreamInfo:
+    # The envelope of a paged answer does not belong to the stream.
+    return from_wire(
+        StreamInfo, {k: v for k, v in answer.items() if k not in ("total", "offset", "limit")}
+    )
+
+
+def _by_subject(subject: str | None) -> dict[str, Any]:
+    if subject is not None:
+        check_subscribe_subject(subject)
+    return given(subject=subject)
+
+
+# -------------------------------------------------------------------------------------------------
+# Stream templates: the server creates a stream for each new subject.
+#
+# Contract: for servers that still have them, which are those before 2.14 that are not clustered;
+# with a newer one UnsupportedByServerError is raised before anything is sent. Behind a domain or
+# an API prefix the answering server is unknown; a newer one does not answer, and the call times
+# out.
+
+
+class StreamTemplateConfig(Document, frozen=True, kw_only=True):
+    """A template: the configuration of its streams, and how many there may be."""
+
+    name: str
+    config: StreamConfig
+    max_streams: int
+
+
+class StreamTemplateInfo(Document, frozen=True, kw_only=True):
+    """A template and the names of its streams."""
+
+    config: StreamTemplateConfig
+    streams: list[str] = msgspec.field(default_factory=list)
+
+
+@checked
+class TemplateCalls:
+    """The calls of JetStream for stream templates."""
+
+    _api: Api
+
+    async def create_template(
+        self,
+        name: str,
+        config: StreamConfigLike | None = None,
+        /,
+        *,
+        max_streams: int,
+        **options: Unpack[UnnamedStreamOptions],
+    ) -> StreamTemplateInfo:
+        """Create a template: each new subject gets a stream of its own, named after it.
+
+        `config` and `options` are the fields of StreamConfig without a name; `subjects` are those
+        of the template. Raises APIError when the template exists, ConfigError, BadSubjectError,
+        UnsupportedByServerError, and as every API call (see `JetStream`).
+        """
+        self._check(name)
+        if max_streams < 1:
+            raise ConfigError("max_streams must be at least 1.")
+        wire = config_to_wire(StreamConfig, config, options)
+        for subject in wire.get("subjects") or []:
+            check_subscribe_subject(subject)
+        check_stream(wire, self._api.server)
+        body = {"name": name, "config": wire, "max_streams": max_streams}
+        needs = stream_needs(wire)
+        answer = await self._api.call(js_api.TEMPLATE_CREATE, body, needs, template=name)
+        return from_wire(StreamTemplateInfo, answer)
+
+    async def template_info(self, name: str) -> StreamTemplateInfo:
+        """A template and the names of its streams.
+
+        Raises UnsupportedByServerError, APIError when there is no such template, and as every API
+        call (see `JetStream`).
+        """
+        self._check(name)
+        return from_wire(
+            StreamTemplateInfo, await self._api.call(js_api.TEMPLATE_INFO, template=name)
+        )
+
+    async def delete_template(self, name: str) -> None:
+        """Delete a template and all its streams. Raises as `template_info`."""
+        self._check(name)
+        await self._api.call(js_api.TEMPLATE_DELETE, template=name)
+
+    def template_names(self) -> Paged[str]:
+        """The names of all templates.
+
+        Raises UnsupportedByServerError; while iterating, as every API call (see `JetStream`).
+        """
+        self._check()
+        return Paged(self._api, js_api.TEMPLATE_NAMES, "streams", str, {})
+
+    def _check(self, name: str | None = None) -> None:
+        if name is not None:
+            check_name("template", name)
+        server = self._api.server
+        if server is not None and server.at_least(2, 14):
+            raise UnsupportedByServerError("A stream template", "< 2.14", server.version)

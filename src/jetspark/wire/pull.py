@@ -1,0 +1,255 @@
+"""The statuses that end a pull request, and what each means (ADR-37), for the client and `bulk`.
+
+A status concerns the request to whose reply subject it was sent. Most statuses have the headers
+Nats-Pending-Messages and Nats-Pending-Bytes: how much of that request was not delivered.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from jetspark.errors import (
+    BadHeaderError,
+    ConsumerDeletedError,
+    ConsumerIsPushError,
+    NotJetStreamMessageError,
+    PullError,
+)
+from jetspark.wire import status as statuses
+from jetspark.wire.documents import encode_document
+from jetspark.wire.headers import parse_headers
+from jetspark.wire.reply_subject import delivery_parts
+from jetspark.wire.status import Status
+
+if TYPE_CHECKING:
+    from jetspark.wire.events import MessageFrame
+
+# -------------------------------------------------------------------------------------------------
+# The pull request's document (ADR-13, ADR-37, ADR-42), for the client and `bulk`.
+
+
+class PullRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The request of CONSUMER.MSG.NEXT. Fields with their default are not sent."""
+
+    batch: int
+    """Most messages to deliver."""
+    max_bytes: int = 0
+    """Most bytes to deliver; 0: no limit."""
+    no_wait: bool = False
+    """Deliver what is available and end the request."""
+    expires: int = 0
+    """Nanoseconds that the request may wait on the server."""
+    idle_heartbeat: int = 0
+    """Nanoseconds between idle heartbeats; 0: none."""
+    group: str | None = None
+    """The priority group."""
+    id: str | None = None
+    """The pin id of this client (Nats-Pin-Id), in a pinned priority group."""
+    min_pending: int | None = None
+    min_ack_pending: int | None = None
+    priority: int | None = None
+    """0 to 9; lower ones are served first."""
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return encode_document(self)
+
+
+def delivery_size(frame: MessageFrame) -> int:
+    """Bytes of a delivery, as the server counts them for `max_bytes`."""
+    return (
+        len(frame.subject)
+        + len(frame.reply or b"")
+        + len(frame.headers or b"")
+        + len(frame.payload)
+    )
+
+
+PENDING_MESSAGES: Final = "Nats-Pending-Messages"
+PENDING_BYTES: Final = "Nats-Pending-Bytes"
+LAST_CONSUMER: Final = "Nats-Last-Consumer"
+"""In an idle heartbeat: the consumer sequence of the last delivery."""
+
+_DELETED, _IS_PUSH = "consumer deleted", "push based"
+
+# As the server writes them: a number, or a duration of Go such as "1m30s" or "500ms".
+_LIMIT = re.compile(r"exceeded maxrequest(batch|maxbytes|expires) of (\S+)")
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s|[uµμ]s|ns))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|[uµμ]s|ns)")
+_SECONDS = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+
+
+class PullEnd(Enum):
+    """Why the server ended a pull request."""
+
+    ORDINARY = auto()
+    """It expired, no message was available, or the batch is complete."""
+    TOO_LARGE = auto()
+    """The next message is larger than what is left of max_bytes."""
+    NO_LEADER = auto()
+    """The consumer has no leader: none of the waiting requests will be answered."""
+    PIN_LOST = auto()
+    """Another client of the priority group is pinned."""
+    REFUSED = auto()
+    """Only this request was refused; a later one may be served."""
+    LIMITED = auto()
+    """The request was beyond a limit of the consumer (`limit_of`); a smaller one is served."""
+    INVALID = auto()
+    """The server does not understand the request; it will not understand the next one either."""
+    UNUSABLE = auto()
+    """The consumer was deleted or is a push consumer."""
+
+
+def pull_end(status: Status) -> PullEnd:
+    """The meaning of a status other than 100."""
+    text = status.description.casefold()
+    match status.code:
+        case statuses.NOT_FOUND | statuses.REQUEST_TIMEOUT | statuses.END_OF_BATCH:
+            return PullEnd.ORDINARY
+        case statuses.NO_RESPONDERS:
+            return PullEnd.NO_LEADER
+        case statuses.PIN_MISMATCH:
+            return PullEnd.PIN_LOST
+        case statuses.BAD_REQUEST:
+            return PullEnd.INVALID
+    if status.code != statuses.CONFLICT:
+        return PullEnd.REFUSED
+    if "batch completed" in text:
+        return PullEnd.ORDINARY
+    if "message size exceeds maxbytes" in text:
+        return PullEnd.TOO_LARGE
+    if text.startswith(("leadership change", "server shutdown")):
+        return PullEnd.NO_LEADER
+    if _DELETED in text or _IS_PUSH in text:
+        return PullEnd.UNUSABLE
+    if text.startswith("exceeded maxrequest"):
+        return PullEnd.INVALID if limit_of(status) is None else PullEnd.LIMITED
+    return PullEnd.REFUSED
+
+
+class PullLimit(NamedTuple):
+    """A limit of a consumer. One field is given: messages, bytes or seconds of a request."""
+
+    batch: int | None = None
+    max_bytes: int | None = None
+    expires: float | None = None
+
+
+def limit_of(status: Status) -> PullLimit | None:
+    """The limit that a request exceeded; None when the status names none."""
+    match = _LIMIT.fullmatch(status.description.casefold())
+    if match is None:
+        return None
+    what, limit = match.groups()
+    if what == "expires":
+        if _DURATION.fullmatch(limit) is None:
+            return None
+        seconds = sum(float(count) * _SECONDS[unit] for count, unit in _PART.findall(limit))
+        return PullLimit(expires=seconds) if seconds > 0 else None
+    if not (limit.isascii() and limit.isdigit() and int(limit)):
+        return None
+    return PullLimit(batch=int(limit)) if what == "batch" else PullLimit(max_bytes=int(limit))
+
+
+def pull_error(status: Status) -> PullError:
+    """The exception for a status that ended a pull request."""
+    text = status.description.casefold()
+    if status.code == statuses.CONFLICT:
+        if _DELETED in text:
+            return ConsumerDeletedError(status.code, status.description)
+        if _IS_PUSH in text:
+            return ConsumerIsPushError(status.code, status.description)
+    return PullError(status.code, status.description)
+
+
+def number_in(block: bytes | None, header: str) -> int | None:
+    """The number in a header of a status; None if there is none."""
+    try:
+        headers = parse_headers(block or b"")[0]
+    except BadHeaderError:
+        return None
+    value = headers.get(header, "")
+    return int(value) if value and value.isascii() and value.isdigit() else None
+
+
+# -------------------------------------------------------------------------------------------------
+# Checks that a consumer's deliveries have no gap (ADR-17).
+#
+# A consumer numbers its deliveries from 1 on; the reply subject has that consumer sequence. To be
+# fast, only this token is parsed, and the tokens before it are compared as one prefix.
+
+
+_NEVER = b"\x00"
+_NOTHING = [b"", b"0", b"", b"0"]
+
+
+class ConsumerOrder:
+    """The position in the deliveries of a consumer, and of those created to replace it.
+
+    A new consumer is in order when its first delivery has consumer sequence 1 and a stream sequence
+    after the last one. To look ahead, use a `copy`.
+    """
+
+    __slots__ = ("_cut", "_last", "_next", "_prefix")  # _last: the numbers of the last delivery
+
+    def __init__(self) -> None:
+        self._prefix = _NEVER
+        self._cut = 0
+        self._next = 1
+        self._last = _NOTHING
+
+    def follows(self, reply: bytes | None) -> bool:
+        """Whether this delivery is the next one; if so, move on to it."""
+        if reply is None or not reply.startswith(self._prefix):
+            return self._follows_change(reply)
+        # <deliveries>.<stream sequence>.<consumer sequence>.<rest>
+        numbers = reply[self._cut :].split(b".", 3)
+        try:
+            if int(numbers[2]) != self._next:
+                return False
+        except (IndexError, ValueError):
+            return False
+        self._next += 1
+        self._last = numbers
+        return True
+
+    def _follows_change(self, reply: bytes | None) -> bool:
+        try:
+            prefix, stream_seq, consumer_seq = delivery_parts(reply)
+        except NotJetStreamMessageError:
+            return False
+        if reply is None or consumer_seq != 1 or stream_seq <= self.stream_seq:
+            return False
+        self._prefix, self._cut = prefix, len(prefix)
+        self._next = 2
+        self._last = reply[self._cut :].split(b".", 3)
+        return True
+
+    @property
+    def stream_seq(self) -> int:
+        """Stream sequence of the last delivery in order; 0 before the first."""
+        return int(self._last[1])
+
+    @property
+    def time_ns(self) -> int:
+        """When that message was stored, nanoseconds since the epoch; 0 before the first."""
+        try:
+            return int(self._last[3].partition(b".")[0])
+        except (IndexError, ValueError):
+            return 0
+
+    @property
+    def expected(self) -> int:
+        """The consumer sequence of the next delivery."""
+        return self._next
+
+    def copy(self) -> ConsumerOrder:
+        """An independent copy at the same position."""
+        other = ConsumerOrder()
+        other._prefix, other._cut = self._prefix, self._cut
+        other._next, other._last = self._next, self._last
+        return other
