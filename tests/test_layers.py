@@ -389,6 +389,19 @@ def test_reading_a_stream_into_arrow_loads_no_client() -> None:
     assert "asyncio" not in loaded
 
 
+@pytest.mark.parametrize(
+    ("missing", "modules"),
+    [
+        ("pyiceberg", "jetspark.spark.ingest, jetspark.lakehouse.delta, jetspark.cli.table"),
+        ("deltalake", "jetspark.spark.ingest, jetspark.lakehouse.iceberg, jetspark.cli.table"),
+        ("pyspark", "jetspark.bulk.reader, jetspark.spark.ddl, jetspark.spark.java"),
+        ("pyarrow", "jetspark.cli.ingest, jetspark.cli.run, jetspark.cli.demo"),
+    ],
+)
+def test_a_library_is_imported_only_by_what_needs_it(missing: str, modules: str) -> None:
+    loaded_by(f"import sys\nsys.modules[{missing!r}] = None\nimport {modules}")
+
+
 WITHOUT_POSIX = """
 import importlib, os, pkgutil, signal, socket, sys
 

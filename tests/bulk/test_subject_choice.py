@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark.bulk import links
-from jetspark.bulk.arrow import COLUMNS, batches
-from jetspark.bulk.ranges import ReadLimits, SequenceRange, SubjectChoice, reading_all_is_faster
+from jetspark.bulk.arrow import COLUMNS, SubjectChoice, batches, reading_all_is_faster
+from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.stream_api import Reader, StreamAPI
 from jetspark.connection.options import make_options

@@ -65,7 +65,7 @@ from pyroaring import BitMap64
 from tests.support.table_readers import by_duckdb, duckdb_of
 
 from jetspark.errors import JetsparkError
-from jetspark.lakehouse import iceberg, maintenance
+from jetspark.lakehouse import iceberg, iceberg_maintenance
 from jetspark.lakehouse.batches import commit_batch, commit_files
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.new_files import FileWriter
@@ -536,7 +536,7 @@ def later() -> Iterator[None]:
 
     with (
         mock.patch.object(iceberg, "datetime", Later),
-        mock.patch.object(maintenance, "datetime", Later),
+        mock.patch.object(iceberg_maintenance, "datetime", Later),
     ):
         yield
 

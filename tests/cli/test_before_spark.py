@@ -20,9 +20,9 @@ from jetspark.cli.signals import StopRequested
 from jetspark.cli.spark_runs import spark_settings
 from jetspark.cli.stream_session import starting
 from jetspark.errors import ConfigError, SparkUnavailableError
+from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.schema import check_fields
 from jetspark.timestamps import parse_isotime
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from tests.support.processes import finish, jetspark
 from jetspark.blocking import connect
 from jetspark.server import find_server
 from jetspark.spark import class_archive
-from jetspark.spark.class_archive import find_java
+from jetspark.spark.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

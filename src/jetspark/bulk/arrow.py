@@ -33,7 +33,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.bulk.ranges import ReadLimits, SubjectChoice, cut
+from jetspark.bulk.ranges import ReadLimits, cut
 from jetspark.kv_rules import (
     MARKER_REASON,
     OPERATION,
@@ -42,6 +42,7 @@ from jetspark.kv_rules import (
     has_operation,
     operation_of,
 )
+from jetspark.subjects import subject_matches
 from jetspark.wire.headers import VERSION
 from jetspark.wire.kernel import Columns, JsonKind, header_pairs, json_columns
 
@@ -116,6 +117,49 @@ def _left(payloads: Any, left: bytes) -> Any:
         return pa.nulls(len(payloads), pa.binary())
     chosen = pa.Array.from_buffers(pa.bool_(), len(payloads), [None, pa.py_buffer(left)])
     return pc.if_else(chosen, payloads, pa.scalar(None, pa.binary()))
+
+
+# -------------------------------------------------------------------------------------------------
+# Messages under some of many subjects: the server's filter, or all of them, filtered here.
+#
+# With several subjects, nats-server takes about 0.6 ms to find each next message, the longer the
+# more subjects there are (2.15: 0.5 s for 500 messages under 10 subjects of 200,000, 29 s for
+# 50,000 under 1,000); delivering all takes 2 to 7 µs for each message, the others included.
+
+
+_WORTH = 100
+"""Deliveries that cost as much as finding one message, with a payload of 1 KB on a fast network."""
+
+
+def reading_all_is_faster(subjects: Sequence[str], matching: int, stored: int) -> bool:
+    """Of `stored` sequences so many match. One subject's messages the server finds quickly."""
+    return len(subjects) > 1 and matching * _WORTH > stored
+
+
+class SubjectChoice:
+    """Chooses rows by subject. Wildcards allowed."""
+
+    def __init__(self, subjects: Sequence[str]) -> None:
+        self._exact = {one for one in subjects if not {"*", ">"} & set(one.split("."))}
+        self._patterns = [one for one in subjects if one not in self._exact]
+        self._known: dict[bytes, bool] = {}
+
+    def mask(self, subjects: pa.BinaryArray) -> pa.BooleanArray:
+        """True for each row whose subject is wanted."""
+        encoded = subjects.dictionary_encode()
+        wanted = [self._is_wanted(subject) for subject in encoded.dictionary.to_pylist()]
+        return pa.array(wanted, pa.bool_()).take(encoded.indices)
+
+    def _is_wanted(self, raw: bytes) -> bool:
+        known = self._known.get(raw)
+        if known is None:
+            subject = raw.decode("utf-8", "surrogateescape")
+            known = self._known[raw] = subject in self._exact or any(
+                subject_matches(pattern, subject) for pattern in self._patterns
+            )
+            if len(self._known) > 100_000:
+                self._known.clear()
+        return known
 
 
 _HEADER = pa.struct(

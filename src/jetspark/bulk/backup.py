@@ -46,8 +46,8 @@ from jetspark.archives.folder import (
     shown_folder,
 )
 from jetspark.arguments import checked
-from jetspark.bulk.arrow import COLUMNS, batches
-from jetspark.bulk.ranges import Loss, ReadLimits, SubjectChoice, left_out
+from jetspark.bulk.arrow import COLUMNS, SubjectChoice, batches
+from jetspark.bulk.ranges import Loss, ReadLimits, left_out
 from jetspark.bulk.stream_api import StreamFacts, facts_of
 from jetspark.errors import BackupError, ConfigError, DataLossError
 from jetspark.kinds import StreamSequence

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import pyarrow as pa
 
 from jetspark.bulk.stream_api import LastMessage, Witness
 from jetspark.errors import ConfigError
-from jetspark.subjects import subject_matches
 from jetspark.wire.kernel import require_archives
 
 
@@ -127,46 +125,3 @@ def left_out(logger: logging.Logger, sentence: str, loss: Loss) -> None:
     if file := os.environ.get(VARIABLE):
         with suppress(OSError), Path(file).open("ab", buffering=0) as opened:
             opened.write(msgspec.json.encode(loss) + b"\n")  # one write: no other one is within
-
-
-# -------------------------------------------------------------------------------------------------
-# Messages under some of many subjects: the server's filter, or all of them, filtered here.
-#
-# With several subjects, nats-server takes about 0.6 ms to find each next message, the longer the
-# more subjects there are (2.15: 0.5 s for 500 messages under 10 subjects of 200,000, 29 s for
-# 50,000 under 1,000); delivering all takes 2 to 7 µs for each message, the others included.
-
-
-_WORTH = 100
-"""Deliveries that cost as much as finding one message, with a payload of 1 KB on a fast network."""
-
-
-def reading_all_is_faster(subjects: Sequence[str], matching: int, stored: int) -> bool:
-    """Of `stored` sequences so many match. One subject's messages the server finds quickly."""
-    return len(subjects) > 1 and matching * _WORTH > stored
-
-
-class SubjectChoice:
-    """Chooses rows by subject. Wildcards allowed."""
-
-    def __init__(self, subjects: Sequence[str]) -> None:
-        self._exact = {one for one in subjects if not {"*", ">"} & set(one.split("."))}
-        self._patterns = [one for one in subjects if one not in self._exact]
-        self._known: dict[bytes, bool] = {}
-
-    def mask(self, subjects: pa.BinaryArray) -> pa.BooleanArray:
-        """True for each row whose subject is wanted."""
-        encoded = subjects.dictionary_encode()
-        wanted = [self._is_wanted(subject) for subject in encoded.dictionary.to_pylist()]
-        return pa.array(wanted, pa.bool_()).take(encoded.indices)
-
-    def _is_wanted(self, raw: bytes) -> bool:
-        known = self._known.get(raw)
-        if known is None:
-            subject = raw.decode("utf-8", "surrogateescape")
-            known = self._known[raw] = subject in self._exact or any(
-                subject_matches(pattern, subject) for pattern in self._patterns
-            )
-            if len(self._known) > 100_000:
-                self._known.clear()
-        return known

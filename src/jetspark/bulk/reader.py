@@ -29,19 +29,12 @@ from dataclasses import replace
 import pyarrow as pa
 
 from jetspark.bulk import links
-from jetspark.bulk.arrow import COLUMNS, WITH_PAYLOAD, batches
+from jetspark.bulk.arrow import COLUMNS, WITH_PAYLOAD, SubjectChoice, batches, reading_all_is_faster
 from jetspark.bulk.backfill import snapshot_steps
 from jetspark.bulk.direct import DirectBatches
 from jetspark.bulk.leaders import leading, proven
 from jetspark.bulk.links import BlockingLink
-from jetspark.bulk.ranges import (
-    Loss,
-    ReadLimits,
-    SequenceRange,
-    SubjectChoice,
-    left_out,
-    reading_all_is_faster,
-)
+from jetspark.bulk.ranges import Loss, ReadLimits, SequenceRange, left_out
 from jetspark.bulk.retry import CUT_OFF_SECONDS, Retry, stop_reading
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts, Witness
 from jetspark.connection.options import ConnectOptions

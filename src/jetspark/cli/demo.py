@@ -104,8 +104,8 @@ def demo(*, to: str | None = None, format: str = "delta", master: str = "local[*
 
 def _run(source: Path, folder: Path, table: Path, format_: str, master: str, stop: Stop) -> int:
     with signals_held():
-        from jetspark.spark.class_archive import find_java
         from jetspark.spark.ingest import Ingest
+        from jetspark.spark.java import find_java
 
     job = Ingest(
         options={"stream": STREAM, "startingOffsets": "earliest"},

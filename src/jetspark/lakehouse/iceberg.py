@@ -56,18 +56,20 @@ from pyiceberg.transforms import IdentityTransform
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
 from jetspark.lakehouse.iceberg_folder import catalog_of
+from jetspark.lakehouse.iceberg_maintenance import (
+    compact,
+    line_of,
+    manifests_of,
+    old_snapshots,
+    stage,
+    vacuumed,
+)
 from jetspark.lakehouse.maintenance import (
     Compaction,
     TableFacts,
     Vacuum,
     check_retention,
-    compact,
-    line_of,
-    manifests_of,
-    old_snapshots,
     remove_all,
-    stage,
-    vacuumed,
 )
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile
 from jetspark.lakehouse.schemas import nullable, plain, small

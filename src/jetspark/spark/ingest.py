@@ -23,6 +23,7 @@ from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, check_library, format_of, in_catalog
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path, with_quick_checkpoint
+from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
 from jetspark.spark.lag import lag_of
@@ -36,7 +37,6 @@ from jetspark.spark.lakehouse.options import (
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_columns, check_fit
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.schema import check_fields
 from jetspark.spark.source import register_formats
 from jetspark.spark.starting import begun
 

@@ -17,8 +17,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from jetspark.bulk.arrow import TYPES
 from jetspark.errors import ConfigError
+from jetspark.spark.ddl import ambiguous, check_fields, column_collated
 from jetspark.spark.failures import explain
-from jetspark.spark.schema import ambiguous, check_fields, column_collated
 
 CORRUPT = "_corrupt_record"
 KEPT = ("stream", "subject", "seq", "timestamp", "headers")

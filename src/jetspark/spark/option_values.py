@@ -9,7 +9,7 @@ from typing import TypeVar
 from jetspark.bulk.arrow import TYPES
 from jetspark.errors import ConfigError
 from jetspark.kv_rules import check_filter
-from jetspark.spark.schema import check_fields
+from jetspark.spark.ddl import check_fields
 from jetspark.subjects import (
     check_disjoint,
     check_name,

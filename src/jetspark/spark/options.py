@@ -23,7 +23,7 @@ from jetspark.connection.urls import parse_urls
 from jetspark.errors import ConfigError, DocumentError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.spark import option_values as values
-from jetspark.spark.schema import ambiguous
+from jetspark.spark.ddl import ambiguous
 from jetspark.subjects import check_name, nearest_name
 from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
 from jetspark.wire.documents import decode_document

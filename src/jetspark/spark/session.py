@@ -27,8 +27,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jetspark.errors import ConfigError, SparkUnavailableError
-from jetspark.spark.class_archive import class_archive, find_java
+from jetspark.spark.class_archive import class_archive
 from jetspark.spark.failures import blamed_setting, explain
+from jetspark.spark.java import find_java
 from jetspark.spark.workers.preloading import Preloader, preloading
 
 if TYPE_CHECKING:

@@ -1,0 +1,239 @@
+"""Compaction and vacuum of Iceberg tables, for which pyiceberg has only the primitives."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise, takewhile
+from typing import Any
+
+import pyarrow.fs
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO
+from pyiceberg.manifest import DataFile
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+
+from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.lakehouse.maintenance import Compaction, Vacuum, groups_of, provable
+from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
+
+_CONFLICT_SECONDS = 120.0
+_SCHEME = re.compile(r"^[a-z0-9+.-]+:(?://)?(?=.)")
+
+
+def compact(
+    table: Callable[[], Table],
+    transaction: Callable[[], Transaction],
+    data_file: Callable[[NewFile], DataFile],
+    commit: Callable[[Transaction], None],
+    layout: Layout,
+    storage: Storage,
+) -> Compaction:
+    """Merge the small files of each partition. After `commit` has raised CommitConflict, `table`
+    and `transaction` return the newest version.
+
+    Files with rows that were deleted by another program are left as they are.
+    """
+    removed = added = 0
+    for group in _groups(table(), layout.target_bytes):
+        new = _rewritten(table(), group, layout, storage)
+        old = {task.file.file_path for task in group}
+        deadline = time.monotonic() + _CONFLICT_SECONDS
+        while True:
+            live = {
+                one.file.file_path: one
+                for one in table().scan().plan_files()
+                if not one.delete_files
+            }
+            if not old <= live.keys():
+                break  # they were replaced, or rows were deleted: discard the new files
+            making = transaction()
+            stage(making, [live[path].file for path in old], list(map(data_file, new)))
+            try:
+                commit(making)
+            except CommitConflict:
+                if time.monotonic() >= deadline:
+                    raise TableError(
+                        "Other writers committed without a break: compact the table later."
+                    ) from None
+                continue
+            removed += len(old)
+            added += len(new)
+            break
+    return Compaction(removed, added)
+
+
+def stage(making: Transaction, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
+    """Replace files by others, in one snapshot."""
+    snapshot = making.update_snapshot()
+    # Also without files: a commit that only sets properties would not notice another one.
+    with snapshot.overwrite() if old else snapshot.merge_append() as changing:
+        for one in old:
+            changing.delete_data_file(one)
+        for one in new:
+            changing.append_data_file(one)
+
+
+def old_snapshots(table: Table, before: datetime) -> list[int]:
+    """Snapshots that were replaced before then, and not those that the table keeps for a branch or
+    a tag.
+
+    A snapshot may be old when it is replaced, and readers have begun with it just before.
+    """
+    metadata = table.metadata
+    least = int(metadata.properties.get("history.expire.min-snapshots-to-keep", 1))
+    kept: set[int] = set()
+    for ref in metadata.refs.values():
+        head = metadata.snapshot_by_id(ref.snapshot_id)
+        count = max(ref.min_snapshots_to_keep or least, 1)
+        kept.update(one.snapshot_id for one in islice(ancestors_of(head, metadata), count))
+    ended = {one.snapshot_id: one.timestamp_ms for one in metadata.snapshots}
+    ends = [(one.parent_snapshot_id, one.timestamp_ms) for one in metadata.snapshots]
+    # With rollbacks, after which an earlier snapshot is the present one again.
+    ends += [(one.snapshot_id, then.timestamp_ms) for one, then in pairwise(metadata.snapshot_log)]
+    for snapshot, end in ends:
+        if snapshot in ended:
+            ended[snapshot] = max(ended[snapshot], end)
+    limit = int(before.timestamp() * 1000)
+    return [one for one, end in ended.items() if end < limit and one not in kept]
+
+
+def vacuumed(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
+    """Which files may be removed with these snapshots. Raises ConfigError for a folder that has
+    the metadata of another table."""
+    metadata = table.metadata
+    needed: set[str] = set()
+    once: set[str] = set()
+    for snapshot in metadata.snapshots:
+        named = once if snapshot.snapshot_id in old else needed
+        named.update(_named(snapshot, table))
+    # Also those of old snapshots: PyIceberg's expiry leaves the names of some in the metadata.
+    for statistics in (*metadata.statistics, *metadata.partition_statistics):
+        needed.add(_path(statistics.statistics_path))
+    root = _path(table.location()) + "/"
+    before = datetime.now(UTC) - retention
+    files = dict(_files(table))
+    if needed and needed.isdisjoint(root + path for path in files):
+        raise TableError(
+            f"No file in {table.location()} is one that the table's metadata names: it names them "
+            "in another way. Nothing was removed."
+        )
+    _check_alone(table, files)
+    unnamed = [
+        path
+        for path, modified in files.items()
+        if modified < before
+        and root + path not in needed
+        and path.endswith((".parquet", ".avro", ".orc", ".puffin", ".stats"))
+    ]
+    return provable(unnamed, {one.removeprefix(root) for one in once - needed}, files)
+
+
+def line_of(metadata: TableMetadata) -> Iterator[Snapshot]:
+    """The present snapshot and those that have led to it, as far as they have not expired."""
+    known = {one.snapshot_id: one for one in metadata.snapshots}
+    one = metadata.current_snapshot()
+    while one is not None:
+        yield one
+        one = known.get(one.parent_snapshot_id or 0)
+
+
+def manifests_of(table: Table, old: Sequence[int]) -> list[str]:
+    """Manifests and their lists below the table's location that only these snapshots name. None
+    unless all snapshots are one line and these its end: then it would take all of them to tell."""
+    metadata = table.metadata
+    gone = set(old)
+    line = list(line_of(metadata))
+    kept = list(takewhile(lambda one: one.snapshot_id not in gone, line))
+    if not kept or not len(kept) + len(old) == len(line) == len(metadata.snapshots):
+        return []
+    # A snapshot has manifests of the one before, and new ones.
+    needed = {one.manifest_path for one in kept[-1].manifests(table.io)}
+    named: set[str] = set()
+    for snapshot in metadata.snapshots:
+        if snapshot.snapshot_id in gone:
+            named.add(snapshot.manifest_list)
+            named.update(one.manifest_path for one in snapshot.manifests(table.io))
+    root = table.location().rstrip("/") + "/"
+    return [one.removeprefix(root) for one in named - needed if one.startswith(root)]
+
+
+def _named(snapshot: Snapshot, table: Table) -> Iterator[str]:
+    """The files that a snapshot refers to."""
+    yield _path(snapshot.manifest_list)
+    for manifest in snapshot.manifests(table.io):
+        yield _path(manifest.manifest_path)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            yield _path(entry.data_file.file_path)
+
+
+def _check_alone(table: Table, files: Iterable[str]) -> None:
+    """Raises ConfigError for metadata of another table among these files, which has the same
+    names for its own."""
+    known = {_path(one.metadata_file) for one in table.metadata.metadata_log}
+    known.add(_path(table.metadata_location))
+    for path in files:
+        uri = f"{table.location().rstrip('/')}/{path}"
+        if not path.endswith(".metadata.json") or path.count("/") > 1 or _path(uri) in known:
+            continue
+        other = FromInputFile.table_metadata(table.io.new_input(uri))
+        # A creation that failed leaves a table without a file.
+        if other.table_uuid != table.metadata.table_uuid and other.snapshots:
+            raise ConfigError(
+                f"{table.location()} has the metadata of another table, too ({path}), and which "
+                "file is whose is not known. Nothing was removed. If that table is not used any "
+                "more, remove this file and those like it."
+            )
+
+
+def _groups(table: Table, target: int) -> Iterator[list[FileScanTask]]:
+    by_partition: dict[Any, list[FileScanTask]] = defaultdict(list)
+    spec = table.metadata.default_spec_id
+    for task in table.scan().plan_files():
+        if not task.delete_files and task.file.spec_id == spec:
+            by_partition[task.file.partition].append(task)
+    for tasks in by_partition.values():
+        yield from groups_of(tasks, [task.file.file_size_in_bytes for task in tasks], target)
+
+
+def _rewritten(
+    table: Table, tasks: Sequence[FileScanTask], layout: Layout, storage: Storage
+) -> list[NewFile]:
+    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    writer = FileWriter(layout, storage, "compacted")
+    try:
+        for batch in scan.to_record_batches(tasks):
+            writer.write(batch)
+        return writer.close()
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def _files(table: Table) -> Iterator[tuple[str, datetime]]:
+    """Path below the table's location, and when it was written."""
+    io = table.io
+    if not isinstance(io, PyArrowFileIO):
+        raise TableError(
+            "Files without a reference can be listed only through PyArrow: set the "
+            "catalog's py-io-impl to pyiceberg.io.pyarrow.PyArrowFileIO."
+        )
+    scheme, netloc, path = PyArrowFileIO.parse_location(table.location().rstrip("/"))
+    files = io.fs_by_scheme(scheme, netloc)
+    for folder in ("data", "metadata"):
+        selector = pyarrow.fs.FileSelector(f"{path}/{folder}", recursive=True, allow_not_found=True)
+        for one in files.get_file_info(selector):
+            if one.type == pyarrow.fs.FileType.File and one.mtime is not None:
+                yield one.path.removeprefix(f"{path}/"), one.mtime.astimezone(UTC)
+
+
+def _path(uri: str) -> str:
+    """Without the scheme, which differs between writers of one table (s3, s3a; file:, file://)."""
+    return posixpath.normpath(_SCHEME.sub("", uri))

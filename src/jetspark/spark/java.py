@@ -1,0 +1,38 @@
+"""The Java that Spark will use."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from jetspark.errors import SparkUnavailableError
+
+OLDEST_JAVA = 17
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def find_java() -> Path:
+    """The java that Spark will use. Raises SparkUnavailableError when missing or too old."""
+    home = os.environ.get("JAVA_HOME")
+    found = Path(home, "bin", "java") if home else shutil.which("java")
+    advice = f"Spark needs Java {OLDEST_JAVA} or newer: install it and put it on PATH (or set \
+JAVA_HOME)."
+    if found is None or not os.access(found, os.X_OK):
+        where = f"there is no java in JAVA_HOME ({home})" if home else "no java was found"
+        raise SparkUnavailableError(f"{advice} Now {where}.")
+    match = _VERSION.search(version_text(Path(found)))
+    if match is None or int(match[1]) < OLDEST_JAVA:
+        is_now = f"version {match[1]}" if match else "not a working Java"
+        raise SparkUnavailableError(f"{advice} {found} is {is_now}.")
+    return Path(found)
+
+
+@cache
+def version_text(java: Path) -> str:
+    """The output of `java -version`, on standard error."""
+    ran = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    return ran.stderr
