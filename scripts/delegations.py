@@ -533,7 +533,6 @@ HELPERS: dict[str, str] = {
     "Any": "typing",
     **dict.fromkeys(("Callable", "Coroutine", "Mapping"), "collections.abc"),
     "partial": "functools",
-    "spelt": "jetspark.arguments",
     "Future": "concurrent.futures",
     "drive": "jetspark.blocking.caller_side",
     "CallerSide": "jetspark.blocking.caller_side",
@@ -758,12 +757,6 @@ def attributes_of(
             yield Call(owner, name, module, None, ast.unparse(annotation), inspect.cleandoc(doc))
 
 
-def is_checked(call: Call) -> bool:
-    """Whether its arguments are looked at before it runs: it is not made for each message."""
-    owner = getattr(importlib.import_module(call.module), call.owner)
-    return hasattr(vars(owner)[call.name], "__wrapped__")
-
-
 # -- writing ---------------------------------------------------------------------------------------
 
 
@@ -913,8 +906,6 @@ class Module:
             body = self.call_body(path, twin, call)
             parameters = ast.unparse(call.arguments)
             head = f"    def {call.name}({parameters}) -> {returns}:\n"
-            if body != BY_HAND and is_checked(call):
-                head = f"    @{self.use('spelt')}\n{head}"
         body = body.replace(", )", ")")
         self.use(body)
         if body != BY_HAND and "\n" not in body and returns != "None":

@@ -24,6 +24,7 @@ VALUES = {
         "errors",
         "err_codes",
         "transient",
+        "validation",
         "kinds",
         "arguments",
         "payloads",

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.events import ErrorCallback, EventCallback, EventStream
 from jetspark.blocking.loop_thread import LoopThread
@@ -51,7 +50,6 @@ class GeneratedClient:
     ) -> None:
         raise NotImplementedError
 
-    @spelt
     def __init__(
         self,
         options: ConnectOptions | None = None,
@@ -113,7 +111,6 @@ class GeneratedClient:
         """Iterator over changes of the connection from now on; ends when it is closed."""
         return EventStream(self._thread, self._thread.call(self._inner.events))
 
-    @spelt
     def report(self, error: JetsparkError) -> None:
         """last_error, the log, and the error callback: for errors that no call can raise."""
         self._thread.call(self._inner.report, error)
@@ -130,7 +127,6 @@ class GeneratedClient:
         """
         raise NotImplementedError
 
-    @spelt
     def set_servers(self, servers: str | Iterable[str]) -> None:
         """Replace the servers to connect to, discovered ones too, from the next attempt on.
 
@@ -171,7 +167,6 @@ class GeneratedClient:
         """
         raise NotImplementedError
 
-    @spelt
     def subscribe(
         self,
         subject: str,
@@ -226,7 +221,6 @@ class GeneratedClient:
         """
         raise NotImplementedError
 
-    @spelt
     def request_many(
         self,
         subject: str,
@@ -314,7 +308,6 @@ class GeneratedClient:
         """
         raise NotImplementedError
 
-    @spelt
     def rtt(self, timeout: Seconds | None = None) -> float:
         """Seconds of one round trip to the server.
 

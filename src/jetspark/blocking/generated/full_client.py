@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from jetspark.arguments import spelt
 from jetspark.blocking.client import Client
 from jetspark.blocking.identity.callout import AuthCallout, CalloutHandler
 from jetspark.blocking.jetstream.context import JetStream
@@ -30,7 +29,6 @@ from jetspark.wire.service_api import DEFAULT_PREFIX
 class GeneratedClient(Client):
     """The calls of `Client` that hand on to its asyncio twin."""
 
-    @spelt
     def jetstream(
         self,
         *,
@@ -50,7 +48,6 @@ class GeneratedClient(Client):
         """
         return JetStream(self, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace)
 
-    @spelt
     def add_service(
         self,
         name: str,
@@ -86,7 +83,6 @@ class GeneratedClient(Client):
             ),
         )
 
-    @spelt
     def services(self, *, prefix: str = DEFAULT_PREFIX) -> Services:
         """Find services, look at them, and call them.
 
@@ -95,7 +91,6 @@ class GeneratedClient(Client):
         """
         return Services(self._caller, AsyncServices(self._inner, prefix))
 
-    @spelt
     def trace(
         self,
         subject: str,
@@ -122,7 +117,6 @@ class GeneratedClient(Client):
             trace_message, self._inner, subject, payload, headers, deliver, timeout
         )
 
-    @spelt
     def auth_callout(
         self,
         handler: CalloutHandler,
@@ -151,7 +145,6 @@ class GeneratedClient(Client):
             self._caller, handler, signer, account, xkey, servers, queue_group, concurrency
         )
 
-    @spelt
     def system(self, *, timeout: Seconds = TIMEOUT, stall: Seconds = STALL) -> System:
         """Look at servers and accounts, as a user of the system account.
 

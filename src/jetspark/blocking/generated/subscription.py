@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from jetspark.arguments import spelt
 from jetspark.blocking.messages import Message
 from jetspark.blocking.taking import Taking, drain
 from jetspark.client.subscription import Subscription as AsyncSubscription
@@ -67,7 +66,6 @@ class GeneratedSubscription(Taking[Message]):
         """
         raise NotImplementedError
 
-    @spelt
     def drain(self, timeout: Seconds | None = None) -> None:
         """Stop the deliveries, and take all that is on its way.
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Unpack
 
-from jetspark.arguments import spelt
 from jetspark.blocking.dead_letters.dead_letters import DeadLetters
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.documents.streams import StreamSettings
@@ -19,7 +18,6 @@ class GeneratedDeadLetterCalls:
     _thread: LoopThread
     _inner: AsyncJetStream
 
-    @spelt
     def create_dead_letters(
         self,
         name: str,
@@ -49,7 +47,6 @@ class GeneratedDeadLetterCalls:
             ),
         )
 
-    @spelt
     def dead_letters(self, name: str) -> DeadLetters:
         """The dead letters of this name.
 
@@ -58,7 +55,6 @@ class GeneratedDeadLetterCalls:
         """
         return DeadLetters(self._thread, self._thread.run(self._inner.dead_letters, name))
 
-    @spelt
     def delete_dead_letters(self, name: str) -> None:
         """Delete dead letters and what is still to be moved, and store no more.
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from jetspark.arguments import spelt
 from jetspark.blocking.dead_letters.worker import DeadLetterWorker
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
@@ -29,7 +28,6 @@ class GeneratedDeadLetters:
         """The name of the stream that stores the advisories until they are handled."""
         return self._inner.advisories
 
-    @spelt
     def worker(self, *, remove_originals: bool = False) -> DeadLetterWorker:
         """Moves messages while its block is entered: `with dead.worker():`.
 
@@ -40,7 +38,6 @@ class GeneratedDeadLetters:
         """
         return DeadLetterWorker(self._thread, self._inner.worker(remove_originals=remove_originals))
 
-    @spelt
     def move(self, *, remove_originals: bool = False) -> int:
         """Move all messages that are to be moved now; returns how many. For timetables.
 
@@ -54,7 +51,6 @@ class GeneratedDeadLetters:
         """How many advisories wait to be handled. Raises as every API call (see `JetStream`)."""
         return self._thread.run(self._inner.waiting)
 
-    @spelt
     def letters(
         self,
         *,
@@ -76,17 +72,14 @@ class GeneratedDeadLetters:
             self._inner.letters(stream=stream, consumer=consumer, subject=subject, reason=reason),
         )
 
-    @spelt
     def letter(self, seq: StreamSequence) -> DeadLetter:
         """The letter with this sequence. Raises MessageNotFoundError, StreamNotFoundError."""
         return self._thread.run(self._inner.letter, seq)
 
-    @spelt
     def delete(self, letter: DeadLetter) -> None:
         """Delete a letter. Raises MessageNotFoundError when it is not there any more."""
         self._thread.run(self._inner.delete, letter)
 
-    @spelt
     def replay(
         self,
         *,
@@ -121,7 +114,6 @@ class GeneratedDeadLetters:
             keep=keep,
         )
 
-    @spelt
     def replay_letter(
         self, letter: DeadLetter, *, to: str | None = None, keep: bool = False
     ) -> bool:

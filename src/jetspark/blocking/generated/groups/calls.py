@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.groups.group import ElasticGroup, StaticGroup
 from jetspark.blocking.listing import Listing
@@ -21,7 +20,6 @@ class GeneratedGroupCalls:
     _caller: CallerSide
     _inner: AsyncJetStream
 
-    @spelt
     def create_elastic_group(
         self,
         stream: str,
@@ -56,7 +54,6 @@ class GeneratedGroupCalls:
             ),
         )
 
-    @spelt
     def create_static_group(
         self,
         stream: str,
@@ -87,7 +84,6 @@ class GeneratedGroupCalls:
             ),
         )
 
-    @spelt
     def elastic_group(self, stream: str, name: str) -> ElasticGroup:
         """Bind to an elastic group.
 
@@ -96,12 +92,10 @@ class GeneratedGroupCalls:
         """
         return ElasticGroup(self._caller, self._thread.run(self._inner.elastic_group, stream, name))
 
-    @spelt
     def static_group(self, stream: str, name: str) -> StaticGroup:
         """Bind to a static group. Raises as `elastic_group`."""
         return StaticGroup(self._caller, self._thread.run(self._inner.static_group, stream, name))
 
-    @spelt
     def elastic_group_names(self, stream: str) -> Listing[str]:
         """The names of a stream's elastic groups.
 
@@ -109,7 +103,6 @@ class GeneratedGroupCalls:
         """
         return Listing(self._thread, self._inner.elastic_group_names(stream))
 
-    @spelt
     def static_group_names(self, stream: str) -> Listing[str]:
         """The names of a stream's static groups. Raises as `elastic_group_names`."""
         return Listing(self._thread, self._inner.static_group_names(stream))

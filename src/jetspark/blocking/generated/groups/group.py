@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Unpack
 
-from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.groups.member import GroupCallback, GroupMember
 from jetspark.documents.consumers import ConsumerSettings
@@ -39,7 +38,6 @@ class GeneratedConsumerGroup:
         """The configuration, as it was read or written last by this object."""
         return self._inner.config
 
-    @spelt
     def partitions(self, member: str) -> list[int]:
         """The partitions of a member in `config`. Raises ConfigError for who is no member."""
         return self._inner.partitions(member)
@@ -52,7 +50,6 @@ class GeneratedConsumerGroup:
         """The members that have a consumer with a waiting instance, as far as the server knows."""
         return self._client.thread.run(self._inner.active_members)
 
-    @spelt
     def step_down(self, member: str) -> None:
         """Let another instance of a member have its messages.
 
@@ -60,7 +57,6 @@ class GeneratedConsumerGroup:
         """
         self._client.thread.run(self._inner.step_down, member)
 
-    @spelt
     def consume(
         self,
         member: str,
@@ -113,7 +109,6 @@ class GeneratedElasticGroup:
     _client: CallerSide
     _inner: AsyncElasticGroup
 
-    @spelt
     def add_members(self, members: str | Iterable[str]) -> list[str]:
         """Add members; returns all.
 
@@ -122,7 +117,6 @@ class GeneratedElasticGroup:
         """
         return self._client.thread.run(self._inner.add_members, members)
 
-    @spelt
     def drop_members(self, members: str | Iterable[str]) -> list[str]:
         """Remove members; returns the others.
 
@@ -130,7 +124,6 @@ class GeneratedElasticGroup:
         """
         return self._client.thread.run(self._inner.drop_members, members)
 
-    @spelt
     def set_mappings(self, mappings: Mapping[str, Iterable[int]]) -> None:
         """Say which member has which partitions, in place of members.
 

@@ -7,7 +7,6 @@ import os
 from functools import partial
 from typing import Unpack
 
-from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.backup import ProgressCallback, transfer
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.documents.streams import StreamInfo, UnnamedStreamOptions
@@ -23,7 +22,6 @@ class GeneratedBackupCalls:
     _thread: LoopThread
     _inner: AsyncJetStream
 
-    @spelt
     def backup_stream(
         self,
         name: str,
@@ -69,7 +67,6 @@ class GeneratedBackupCalls:
             progress,
         )
 
-    @spelt
     def restore_stream(
         self,
         folder: str | os.PathLike[str],

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.message import JsMsg
 from jetspark.blocking.taking import Taking, drain
 from jetspark.errors import JetsparkError
@@ -47,7 +46,6 @@ class GeneratedConsumerMessages(Taking[JsMsg]):
         """
         self._stop(self._inner.stop)
 
-    @spelt
     def drain(self, timeout: Seconds | None = None) -> None:
         """Request no more, and take the messages on their way.
 

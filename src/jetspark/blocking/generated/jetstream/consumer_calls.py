@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Unpack
 
-from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.consume import JsMsgCallback
 from jetspark.blocking.jetstream.consumers import PullConsumer, PushConsumer
@@ -30,7 +29,6 @@ class GeneratedConsumerCalls:
     _caller: CallerSide
     _inner: AsyncJetStream
 
-    @spelt
     def create_consumer(
         self,
         stream: str,
@@ -53,7 +51,6 @@ class GeneratedConsumerCalls:
             self._caller, self._thread.run(self._inner.create_consumer, stream, config, **options)
         )
 
-    @spelt
     def create_push_consumer(
         self,
         stream: str,
@@ -67,7 +64,6 @@ class GeneratedConsumerCalls:
             self._thread.run(self._inner.create_push_consumer, stream, config, **options),
         )
 
-    @spelt
     def update_consumer(
         self,
         stream: str,
@@ -83,7 +79,6 @@ class GeneratedConsumerCalls:
         """
         return self._thread.run(self._inner.update_consumer, stream, config, **options)
 
-    @spelt
     def create_or_update_consumer(
         self,
         stream: str,
@@ -97,7 +92,6 @@ class GeneratedConsumerCalls:
         """
         return self._thread.run(self._inner.create_or_update_consumer, stream, config, **options)
 
-    @spelt
     def consumer(self, stream: str, name: str) -> PullConsumer:
         """Bind to an existing pull consumer.
 
@@ -106,7 +100,6 @@ class GeneratedConsumerCalls:
         """
         return PullConsumer(self._caller, self._thread.run(self._inner.consumer, stream, name))
 
-    @spelt
     def push_consumer(self, stream: str, name: str) -> PushConsumer:
         """Bind to an existing push consumer.
 
@@ -115,7 +108,6 @@ class GeneratedConsumerCalls:
         """
         return PushConsumer(self._caller, self._thread.run(self._inner.push_consumer, stream, name))
 
-    @spelt
     def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
         """Configuration and state of a consumer.
 
@@ -123,7 +115,6 @@ class GeneratedConsumerCalls:
         """
         return self._thread.run(self._inner.consumer_info, stream, name)
 
-    @spelt
     def delete_consumer(self, stream: str, name: str) -> None:
         """Delete a consumer.
 
@@ -131,7 +122,6 @@ class GeneratedConsumerCalls:
         """
         self._thread.run(self._inner.delete_consumer, stream, name)
 
-    @spelt
     def consumer_names(self, stream: str) -> Paged[str]:
         """The names of a stream's consumers.
 
@@ -140,12 +130,10 @@ class GeneratedConsumerCalls:
         """
         return Paged(self._thread, self._inner.consumer_names(stream))
 
-    @spelt
     def consumers(self, stream: str) -> Paged[ConsumerInfo]:
         """A stream's consumers. Raises as `consumer_names`."""
         return Paged(self._thread, self._inner.consumers(stream))
 
-    @spelt
     def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
         """Deliver nothing until then (server 2.11).
 
@@ -155,12 +143,10 @@ class GeneratedConsumerCalls:
         """
         return self._thread.run(self._inner.pause_consumer, stream, name, until)
 
-    @spelt
     def resume_consumer(self, stream: str, name: str) -> PauseState:
         """Deliver again (server 2.11). Raises as `pause_consumer`."""
         return self._thread.run(self._inner.resume_consumer, stream, name)
 
-    @spelt
     def reset_consumer(
         self, stream: str, name: str, seq: StreamSequence | None = None
     ) -> ConsumerInfo:
@@ -173,7 +159,6 @@ class GeneratedConsumerCalls:
         """
         return self._thread.run(self._inner.reset_consumer, stream, name, seq)
 
-    @spelt
     def ordered(
         self,
         stream: str,

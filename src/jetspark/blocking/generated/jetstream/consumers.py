@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.consume import ConsumerMessages, JsMsgCallback
 from jetspark.blocking.jetstream.message import FetchResult, JsMsg, fetched, received
@@ -54,7 +53,6 @@ class GeneratedConsumer:
         """Delete the consumer. Raises as `info`."""
         self._client.thread.run(self._inner.delete)
 
-    @spelt
     def pause(self, until: datetime) -> PauseState:
         """Deliver nothing until then, an aware datetime (server 2.11).
 
@@ -66,7 +64,6 @@ class GeneratedConsumer:
         """Deliver again (server 2.11). Raises as `JetStream.pause_consumer`."""
         return self._client.thread.run(self._inner.resume)
 
-    @spelt
     def reset(self, seq: StreamSequence | None = None) -> ConsumerInfo:
         """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
@@ -87,7 +84,6 @@ class GeneratedPullConsumer:
     _client: CallerSide
     _inner: AsyncPullConsumer
 
-    @spelt
     def fetch(
         self,
         batch: int,
@@ -169,7 +165,6 @@ class GeneratedPullConsumer:
             ),
         )
 
-    @spelt
     def consume(
         self,
         *,
@@ -217,7 +212,6 @@ class GeneratedPullConsumer:
             callback,
         )
 
-    @spelt
     def unpin(self, group: str) -> None:
         """Let the server pin another client of a priority group (ADR-42; server 2.11).
 
@@ -241,7 +235,6 @@ class GeneratedPushConsumer:
         """The subject that it delivers to."""
         return self._inner.deliver_subject
 
-    @spelt
     def subscribe(
         self,
         *,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.client import Client
 from jetspark.blocking.loop_thread import LoopThread
@@ -23,7 +22,6 @@ class GeneratedJetStreamContext:
     _caller: CallerSide
     _inner: AsyncJetStream
 
-    @spelt
     def __init__(
         self,
         client: Client,
@@ -58,7 +56,6 @@ class GeneratedJetStreamContext:
         """
         return self._inner.server_info
 
-    @spelt
     def api_request(self, subject: str, document: Configuration | None = None) -> dict[str, Any]:
         """Any call of the JetStream API: the document is sent and the answer given as they are.
 
@@ -78,7 +75,6 @@ class GeneratedJetStreamContext:
         """What the account uses and may use. Raises as every API call (see `JetStream`)."""
         return self._thread.run(self._inner.account_info)
 
-    @spelt
     def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
         """Make the stream's leader step down; `preferred` names the next one (server 2.11).
 
@@ -87,7 +83,6 @@ class GeneratedJetStreamContext:
         """
         self._thread.run(self._inner.stream_leader_stepdown, stream, preferred=preferred)
 
-    @spelt
     def consumer_leader_stepdown(
         self, stream: str, name: str, *, preferred: str | None = None
     ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.events import EventCallback, Events
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
@@ -19,7 +18,6 @@ class GeneratedEventCalls:
     _caller: CallerSide
     _inner: AsyncJetStream
 
-    @spelt
     def events(
         self,
         *,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.taking import drain
@@ -53,7 +52,6 @@ class GeneratedEvents:
         """Unsubscribe; events received can still be read. May be called again."""
         raise NotImplementedError
 
-    @spelt
     def drain(self, timeout: Seconds | None = None) -> None:
         """Take the events that the server has sent so far, then `close`.
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import drive
 from jetspark.blocking.messages import Message
 from jetspark.jetstream.message import JsMsg as AsyncJsMsg
@@ -35,7 +34,6 @@ class GeneratedJsMsg(Message):
         """
         drive(self._answerer().ack_sync(timeout=timeout))
 
-    @spelt
     def nak(self, delay: Seconds | None = None) -> None:
         """Not processed: deliver it again, at once or after `delay` (a timedelta, or seconds).
 
@@ -48,7 +46,6 @@ class GeneratedJsMsg(Message):
         """Still being processed: restarts the consumer's ack_wait (see `JsMsg`)."""
         drive(self._answerer().in_progress())
 
-    @spelt
     def term(self, reason: str = "") -> None:
         """Never deliver it again. The server's advisory has the reason.
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.batch import AtomicBatch
 from jetspark.blocking.jetstream.fast_ingest import FastIngest
 from jetspark.blocking.jetstream.publisher import Publisher
@@ -110,7 +109,6 @@ class GeneratedPublishCalls(ThisThreadCalls):
             timeout=timeout,
         )
 
-    @spelt
     def publisher(
         self,
         window: int = 4000,
@@ -143,7 +141,6 @@ class GeneratedPublishCalls(ThisThreadCalls):
 class GeneratedBatchCalls(ThisThreadCalls):
     """The calls of `BatchCalls` that hand on to its asyncio twin."""
 
-    @spelt
     def atomic_batch(self, *, timeout: Seconds | None = None) -> AtomicBatch:
         """Store messages together or not at all: `with js.atomic_batch() as batch`.
 
@@ -154,7 +151,6 @@ class GeneratedBatchCalls(ThisThreadCalls):
             self._caller, atomic_batch(self._inner.api, self._caller.publishing, timeout)
         )
 
-    @spelt
     def fast_ingest(
         self,
         *,
@@ -207,7 +203,6 @@ class GeneratedCounterCalls:
             self._inner.increment, subject, by, headers=headers, msg_id=msg_id, timeout=timeout
         )
 
-    @spelt
     def get_counter(self, stream: str, subject: str) -> Counter:
         """A counter's value, from the stream's leader.
 
@@ -216,7 +211,6 @@ class GeneratedCounterCalls:
         """
         return self._thread.run(self._inner.get_counter, stream, subject)
 
-    @spelt
     def get_counters(self, stream: str, subjects: str | Sequence[str]) -> list[Counter]:
         """The counters of all matching subjects, as of one moment.
 
@@ -232,7 +226,6 @@ class GeneratedScheduleCalls:
     _thread: LoopThread
     _inner: AsyncJetStream
 
-    @spelt
     def schedule(
         self,
         subject: str,
@@ -280,7 +273,6 @@ class GeneratedScheduleCalls:
             timeout=timeout,
         )
 
-    @spelt
     def cancel_schedule(self, stream: str, subject: str) -> bool:
         """Delete a schedule; False when there is none any more.
 
@@ -288,7 +280,6 @@ class GeneratedScheduleCalls:
         """
         return self._thread.run(self._inner.cancel_schedule, stream, subject)
 
-    @spelt
     def end_schedule(
         self,
         schedule: str,

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.message import JsMsg
 from jetspark.blocking.taking import Taking, drain
 from jetspark.jetstream.consumers import PushMessages as AsyncPushMessages
@@ -42,7 +41,6 @@ class GeneratedPushMessages(Taking[JsMsg]):
         """End it now, and discard messages not taken. May be called again."""
         self._stop(self._inner.stop)
 
-    @spelt
     def drain(self, timeout: Seconds | None = None) -> None:
         """Stop the deliveries, and take those on their way.
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.stored import StoredMsgs
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.documents.streams import StoredMsg
@@ -50,7 +49,6 @@ class GeneratedStoredCalls:
             direct=direct,
         )
 
-    @spelt
     def get_msgs(
         self,
         stream: str,
@@ -90,7 +88,6 @@ class GeneratedStoredCalls:
             ),
         )
 
-    @spelt
     def get_last_msgs(
         self,
         stream: str,
@@ -120,7 +117,6 @@ class GeneratedStoredCalls:
             ),
         )
 
-    @spelt
     def get_last_msgs_together(self, stream: str, subjects: str | Sequence[str]) -> LastMsgs:
         """The last message of each subject that matches, proven to be as of one sequence.
 
@@ -131,7 +127,6 @@ class GeneratedStoredCalls:
         """
         return self._thread.run(self._inner.get_last_msgs_together, stream, subjects)
 
-    @spelt
     def delete_msg(self, stream: str, seq: StreamSequence, *, erase: bool = False) -> None:
         """Delete one message; `erase` overwrites it with random bytes first (slower).
 

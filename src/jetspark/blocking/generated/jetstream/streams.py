@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from jetspark.arguments import spelt
 from jetspark.blocking.jetstream.paging import Paged
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.documents.streams import StreamInfo, StreamOptions, UnnamedStreamOptions
@@ -20,7 +19,6 @@ class GeneratedStreamCalls:
     _thread: LoopThread
     _inner: AsyncJetStream
 
-    @spelt
     def create_stream(
         self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
@@ -32,7 +30,6 @@ class GeneratedStreamCalls:
         """
         return self._thread.run(self._inner.create_stream, config, **options)
 
-    @spelt
     def update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
@@ -44,14 +41,12 @@ class GeneratedStreamCalls:
         """
         return self._thread.run(self._inner.update_stream, config, **options)
 
-    @spelt
     def create_or_update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
         """Update a stream, or create it. Raises as `update_stream` and `create_stream`."""
         return self._thread.run(self._inner.create_or_update_stream, config, **options)
 
-    @spelt
     def delete_stream(self, name: str) -> None:
         """Delete a stream and its messages.
 
@@ -59,7 +54,6 @@ class GeneratedStreamCalls:
         """
         self._thread.run(self._inner.delete_stream, name)
 
-    @spelt
     def purge_stream(
         self,
         name: str,
@@ -76,7 +70,6 @@ class GeneratedStreamCalls:
         """
         return self._thread.run(self._inner.purge_stream, name, filter=filter, keep=keep, seq=seq)
 
-    @spelt
     def stream_info(
         self, name: str, *, deleted_details: bool = False, subjects_filter: str | None = None
     ) -> StreamInfo:
@@ -93,7 +86,6 @@ class GeneratedStreamCalls:
             subjects_filter=subjects_filter,
         )
 
-    @spelt
     def stream_names(self, subject: str | None = None) -> Paged[str]:
         """The names of all streams, or of those with `subject` among their subjects.
 
@@ -101,7 +93,6 @@ class GeneratedStreamCalls:
         """
         return Paged(self._thread, self._inner.stream_names(subject))
 
-    @spelt
     def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
         """All streams, or those with `subject` among theirs. Raises as `stream_names`."""
         return Paged(self._thread, self._inner.streams(subject))
@@ -113,7 +104,6 @@ class GeneratedTemplateCalls:
     _thread: LoopThread
     _inner: AsyncJetStream
 
-    @spelt
     def create_template(
         self,
         name: str,
@@ -133,7 +123,6 @@ class GeneratedTemplateCalls:
             self._inner.create_template, name, config, max_streams=max_streams, **options
         )
 
-    @spelt
     def template_info(self, name: str) -> StreamTemplateInfo:
         """A template and the names of its streams.
 
@@ -142,7 +131,6 @@ class GeneratedTemplateCalls:
         """
         return self._thread.run(self._inner.template_info, name)
 
-    @spelt
     def delete_template(self, name: str) -> None:
         """Delete a template and all its streams. Raises as `template_info`."""
         self._thread.run(self._inner.delete_template, name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jetspark.arguments import spelt
 from jetspark.blocking.kv.election import Election, StateCallback
 from jetspark.blocking.kv.lock import Lock
 from jetspark.blocking.kv.read_only import ReadOnlyBucket
@@ -29,7 +28,6 @@ class GeneratedBucket(ReadOnlyBucket):
         """The same bucket without the calls that write, for who must not."""
         return ReadOnlyBucket(self._thread, self._inner.read_only())
 
-    @spelt
     def lock(self, key: str, *, lease: Seconds = LEASE, holder: str | None = None) -> Lock:
         """A lock that one of all clients holds: `with bucket.lock("job") as lock`.
 
@@ -42,7 +40,6 @@ class GeneratedBucket(ReadOnlyBucket):
         """
         return Lock(self._thread, self._inner.lock(key, lease=lease, holder=holder))
 
-    @spelt
     def election(
         self,
         key: str,
@@ -99,7 +96,6 @@ class GeneratedBucket(ReadOnlyBucket):
         """
         return self._thread.run(self._inner.delete, key, revision)
 
-    @spelt
     def purge(self, key: str, revision: int | None = None, *, ttl: TimeToLive | None = None) -> int:
         """Delete a key and its history; returns the marker's revision.
 
@@ -109,7 +105,6 @@ class GeneratedBucket(ReadOnlyBucket):
         """
         return self._thread.run(self._inner.purge, key, revision, ttl=ttl)
 
-    @spelt
     def purge_deletes(
         self, keys: str | Iterable[str] = ">", *, older_than: Seconds = MARKER_AGE
     ) -> int:
@@ -121,7 +116,6 @@ class GeneratedBucket(ReadOnlyBucket):
         """
         return self._thread.run(self._inner.purge_deletes, keys, older_than=older_than)
 
-    @spelt
     def revert(self, key: str, revision: StreamSequence) -> int:
         """Put the value that the key had at a revision; returns the new revision.
 

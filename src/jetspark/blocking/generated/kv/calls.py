@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Unpack
 
-from jetspark.arguments import spelt
 from jetspark.blocking.kv.bucket import Bucket
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
@@ -21,7 +20,6 @@ class GeneratedBucketCalls:
     _thread: LoopThread
     _inner: AsyncJetStream
 
-    @spelt
     def create_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
     ) -> Bucket:
@@ -35,7 +33,6 @@ class GeneratedBucketCalls:
             self._thread, self._thread.run(self._inner.create_bucket, name, config, **options)
         )
 
-    @spelt
     def update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
     ) -> Bucket:
@@ -48,7 +45,6 @@ class GeneratedBucketCalls:
             self._thread, self._thread.run(self._inner.update_bucket, name, config, **options)
         )
 
-    @spelt
     def create_or_update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
     ) -> Bucket:
@@ -58,7 +54,6 @@ class GeneratedBucketCalls:
             self._thread.run(self._inner.create_or_update_bucket, name, config, **options),
         )
 
-    @spelt
     def create_bucket_aggregate(
         self,
         name: str,
@@ -88,7 +83,6 @@ class GeneratedBucketCalls:
             ),
         )
 
-    @spelt
     def create_bucket_mirror(
         self,
         name: str,
@@ -105,7 +99,6 @@ class GeneratedBucketCalls:
         """
         return self._thread.run(self._inner.create_bucket_mirror, name, origin, config, **options)
 
-    @spelt
     def bucket(self, name: str) -> Bucket:
         """Bind to an existing bucket.
 
@@ -113,12 +106,10 @@ class GeneratedBucketCalls:
         """
         return Bucket(self._thread, self._thread.run(self._inner.bucket, name))
 
-    @spelt
     def delete_bucket(self, name: str) -> None:
         """Delete a bucket and its entries. Raises as `bucket`."""
         self._thread.run(self._inner.delete_bucket, name)
 
-    @spelt
     def empty_bucket(self, name: str) -> int:
         """Delete all entries, but not the bucket; returns how many there were.
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from jetspark.arguments import spelt
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.kv.lock import Lock as AsyncLock
 from jetspark.kv.lock import LockRecord
@@ -52,7 +51,6 @@ class GeneratedLock:
         """
         return self._thread.run(self._inner.owner)
 
-    @spelt
     def acquire(self, timeout: Seconds | None = None) -> int:
         """Wait until it is held, `timeout` seconds at most, None: for ever; returns the token.
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Self
 
-from jetspark.arguments import spelt
 from jetspark.blocking.kv.live import ChangeCallback, LiveBucket
 from jetspark.blocking.kv.watch import EntryCallback, Watcher
 from jetspark.blocking.listing import Listing
@@ -61,7 +60,6 @@ class GeneratedReadOnlyBucket:
         """The value of `get`. Raises as `get`."""
         return self._thread.run(self._inner.get_value, key, revision, leader=leader)
 
-    @spelt
     def get_many(self, keys: str | Iterable[str], *, leader: bool = False) -> Snapshot:
         """The entries of many keys, all as they were at one revision of the bucket.
 
@@ -74,7 +72,6 @@ class GeneratedReadOnlyBucket:
         """
         return self._thread.run(self._inner.get_many, keys, leader=leader)
 
-    @spelt
     def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
         """The keys that have a value, all or those that match.
 
@@ -84,12 +81,10 @@ class GeneratedReadOnlyBucket:
         """
         return Listing(self._thread, self._inner.keys(keys))
 
-    @spelt
     def history(self, keys: str | Iterable[str] = ">") -> Listing[Entry]:
         """All entries of a key, or of the keys that match, oldest first. Raises as `keys`."""
         return Listing(self._thread, self._inner.history(keys))
 
-    @spelt
     def watch(
         self,
         keys: str | Iterable[str] = ">",
@@ -129,7 +124,6 @@ class GeneratedReadOnlyBucket:
             callback,
         )
 
-    @spelt
     def live(
         self,
         keys: str | Iterable[str] = ">",

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from jetspark.arguments import spelt
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.objects.store import ObjectStore
@@ -19,7 +18,6 @@ class GeneratedObjectStoreCalls:
     _thread: LoopThread
     _inner: AsyncJetStream
 
-    @spelt
     def create_object_store(
         self,
         name: str,
@@ -37,7 +35,6 @@ class GeneratedObjectStoreCalls:
             self._thread, self._thread.run(self._inner.create_object_store, name, config, **options)
         )
 
-    @spelt
     def update_object_store(
         self,
         name: str,
@@ -54,7 +51,6 @@ class GeneratedObjectStoreCalls:
             self._thread, self._thread.run(self._inner.update_object_store, name, config, **options)
         )
 
-    @spelt
     def object_store(self, name: str) -> ObjectStore:
         """Bind to an existing object store.
 
@@ -62,7 +58,6 @@ class GeneratedObjectStoreCalls:
         """
         return ObjectStore(self._thread, self._thread.run(self._inner.object_store, name))
 
-    @spelt
     def delete_object_store(self, name: str) -> None:
         """Delete an object store and its objects. Raises as `object_store`."""
         self._thread.run(self._inner.delete_object_store, name)

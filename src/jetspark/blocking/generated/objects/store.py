@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from jetspark.arguments import spelt
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.objects.content import ObjectData
@@ -50,7 +49,6 @@ class GeneratedObjectStore:
         """
         return self._thread.run(self._inner.seal)
 
-    @spelt
     def put(
         self,
         name: str,
@@ -74,7 +72,6 @@ class GeneratedObjectStore:
             data, partial(self._inner.writer, name, description, headers, metadata, chunk_size)
         )
 
-    @spelt
     def update_meta(
         self,
         name: str,
@@ -99,7 +96,6 @@ class GeneratedObjectStore:
             metadata=metadata,
         )
 
-    @spelt
     def delete(self, name: str) -> None:
         """Delete an object or link. One that was deleted before stays deleted.
 
@@ -108,7 +104,6 @@ class GeneratedObjectStore:
         """
         self._thread.run(self._inner.delete, name)
 
-    @spelt
     def purge_orphans(self, *, older_than: Seconds = ORPHAN_AGE) -> int:
         """Remove chunks that belong to no object; returns how many.
 
@@ -120,7 +115,6 @@ class GeneratedObjectStore:
         """
         return self._thread.run(self._inner.purge_orphans, older_than=older_than)
 
-    @spelt
     def add_link(self, name: str, target: ObjectInfo) -> ObjectInfo:
         """Create a link to an object of this or another store; returns the link's info.
 
@@ -130,7 +124,6 @@ class GeneratedObjectStore:
         """
         return self._thread.run(self._inner.add_link, name, target)
 
-    @spelt
     def add_store_link(self, name: str, store: str) -> ObjectInfo:
         """Create a link to a whole object store, like a folder; returns the link's info.
 
@@ -140,7 +133,6 @@ class GeneratedObjectStore:
         """
         return self._thread.run(self._inner.add_store_link, name, store)
 
-    @spelt
     def info(self, name: str, *, include_deleted: bool = False) -> ObjectInfo:
         """The info of an object or link; `include_deleted`: a delete marker too.
 
@@ -148,7 +140,6 @@ class GeneratedObjectStore:
         """
         return self._thread.run(self._inner.info, name, include_deleted=include_deleted)
 
-    @spelt
     def get(self, name: str) -> ObjectReader:
         """Read an object, or a link's target, chunk by chunk.
 
@@ -158,7 +149,6 @@ class GeneratedObjectStore:
         """
         return ObjectReader(self._thread, self._thread.run(self._inner.get, name))
 
-    @spelt
     def get_bytes(self, name: str) -> bytes:
         """The whole content of an object. Raises as `get` and as reading."""
         return self._thread.run(self._inner.get_bytes, name)
@@ -173,7 +163,6 @@ class GeneratedObjectStore:
         """
         raise NotImplementedError
 
-    @spelt
     def objects(self, *, include_deleted: bool = False) -> Listing[ObjectInfo]:
         """The infos of all objects and links, in the order in which they were last written.
 
@@ -181,7 +170,6 @@ class GeneratedObjectStore:
         """
         return Listing(self._thread, self._inner.objects(include_deleted=include_deleted))
 
-    @spelt
     def watch(self, *, ignore_deletes: bool = False, updates_only: bool = False) -> ObjectWatcher:
         """The infos of all objects, deleted ones too, then None once, then every change.
 

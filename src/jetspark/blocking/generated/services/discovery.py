@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from jetspark.arguments import spelt
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.jetstream.events import EventCallback, Events
 from jetspark.blocking.listing import Listing
@@ -26,7 +25,6 @@ class GeneratedServices:
     _caller: CallerSide
     _inner: AsyncServices
 
-    @spelt
     def ping(
         self,
         name: str | None = None,
@@ -42,7 +40,6 @@ class GeneratedServices:
             self._inner.ping(name, id, timeout=timeout, stall=stall, max_msgs=max_msgs),
         )
 
-    @spelt
     def info(
         self,
         name: str | None = None,
@@ -58,7 +55,6 @@ class GeneratedServices:
             self._inner.info(name, id, timeout=timeout, stall=stall, max_msgs=max_msgs),
         )
 
-    @spelt
     def stats(
         self,
         name: str | None = None,
@@ -74,7 +70,6 @@ class GeneratedServices:
             self._inner.stats(name, id, timeout=timeout, stall=stall, max_msgs=max_msgs),
         )
 
-    @spelt
     def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:
         """How long requests took, as the server measures those of an export with `latency` (ADR-3).
 

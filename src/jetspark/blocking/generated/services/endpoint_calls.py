@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from jetspark.arguments import spelt
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.blocking.services.handling import Handler, HandlerT
 from jetspark.services.endpoint import MAX_PENDING, EndpointOptions
@@ -34,7 +33,6 @@ class GeneratedEndpointCalls:
         """Theirs, unless they say otherwise; "" for none."""
         return self._inner.queue_group
 
-    @spelt
     def add_endpoint(
         self,
         name: str,
@@ -65,7 +63,6 @@ class GeneratedEndpointCalls:
             handler,
         )
 
-    @spelt
     def endpoint(
         self,
         name: str | None = None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jetspark.arguments import spelt
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.system.documents import (
@@ -34,21 +33,18 @@ class GeneratedSystem:
     _thread: LoopThread
     _inner: AsyncSystem
 
-    @spelt
     def ping(
         self, *, server: str | None = None, only: ServerFilter | None = None
     ) -> Listing[Answer[Statsz]]:
         """Which servers there are, with their numbers."""
         return Listing(self._thread, self._inner.ping(server=server, only=only))
 
-    @spelt
     def varz(
         self, *, server: str | None = None, only: ServerFilter | None = None
     ) -> Listing[Answer[Varz]]:
         """Configuration and state."""
         return Listing(self._thread, self._inner.varz(server=server, only=only))
 
-    @spelt
     def healthz(
         self,
         *,
@@ -83,7 +79,6 @@ class GeneratedSystem:
             ),
         )
 
-    @spelt
     def connz(
         self,
         *,
@@ -128,7 +123,6 @@ class GeneratedSystem:
             ),
         )
 
-    @spelt
     def subsz(
         self,
         *,
@@ -157,7 +151,6 @@ class GeneratedSystem:
             ),
         )
 
-    @spelt
     def jsz(
         self,
         *,
@@ -195,7 +188,6 @@ class GeneratedSystem:
             ),
         )
 
-    @spelt
     def accountz(
         self,
         *,
@@ -208,7 +200,6 @@ class GeneratedSystem:
             self._thread, self._inner.accountz(server=server, only=only, account=account)
         )
 
-    @spelt
     def routez(
         self,
         *,
@@ -221,7 +212,6 @@ class GeneratedSystem:
             self._thread, self._inner.routez(server=server, only=only, subscriptions=subscriptions)
         )
 
-    @spelt
     def gatewayz(
         self,
         *,
@@ -236,7 +226,6 @@ class GeneratedSystem:
             self._inner.gatewayz(server=server, only=only, name=name, accounts=accounts),
         )
 
-    @spelt
     def leafz(
         self,
         *,
@@ -253,12 +242,10 @@ class GeneratedSystem:
             ),
         )
 
-    @spelt
     def account_info(self, account: str) -> Listing[Answer[AccountInfo]]:
         """An account, as each server that knows it sees it."""
         return Listing(self._thread, self._inner.account_info(account))
 
-    @spelt
     def account_connz(
         self,
         account: str,
@@ -275,7 +262,6 @@ class GeneratedSystem:
             ),
         )
 
-    @spelt
     def account_jsz(
         self, account: str, *, streams: bool = False, consumers: bool = False, config: bool = False
     ) -> Listing[Answer[AccountJsz]]:
@@ -285,7 +271,6 @@ class GeneratedSystem:
             self._inner.account_jsz(account, streams=streams, consumers=consumers, config=config),
         )
 
-    @spelt
     def account_subsz(
         self, account: str, *, test: str | None = None, offset: int = 0, limit: int | None = None
     ) -> Listing[Answer[Subsz]]:
@@ -294,7 +279,6 @@ class GeneratedSystem:
             self._thread, self._inner.account_subsz(account, test=test, offset=offset, limit=limit)
         )
 
-    @spelt
     def account_statz(
         self, accounts: str | Iterable[str] = (), *, include_unused: bool = False
     ) -> Listing[Answer[AccountStatz]]:

@@ -1,0 +1,95 @@
+"""Checks of values that would be misread in silence, or destroy something, further on. Pure.
+
+Type checkers find the rest before a program runs, and Python refuses it while it runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from operator import index
+from pathlib import Path
+from typing import Final
+
+from jetspark.errors import ConfigError, shown
+from jetspark.subjects import nearest_name
+
+MOST: Final = 2**63 - 1
+"""The greatest number that the server has a place for, where it is no sequence."""
+
+MOST_SEQUENCE: Final = 2**64 - 1
+"""The greatest sequence of a stream."""
+
+_LONGEST_NAME: Final = 255
+_LONGEST_PATH: Final = 4096
+
+
+def check_whole(name: str, value: int, least: int = 1, most: int = MOST) -> int:
+    """The number as a plain int. Raises ConfigError for a bool, a fraction, or one out of range."""
+    try:
+        number = index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool):
+        raise ConfigError(f"{name} is a whole number, not {shown(value)}.")
+    if number < least:
+        what = "cannot be negative" if least == 0 else f"must be at least {least}"
+        raise ConfigError(f"{name} {what}, not {shown(number)}.")
+    if number > most:
+        raise ConfigError(f"{name} must be at most {most}, not {shown(number)}.")
+    return number
+
+
+def check_sequence(name: str, value: int) -> int:
+    """The sequence of a message, or the revision of a value. Raises ConfigError.
+
+    To the server 0 is "not given": every message, or any revision.
+    """
+    return check_whole(name, value, 1, MOST_SEQUENCE)
+
+
+def check_texts(name: str, value: str | Iterable[str]) -> list[str]:
+    """One text, or several, as a list. Raises ConfigError for anything but texts in it.
+
+    Bytes are numbers to who iterates over them.
+    """
+    texts = [value] if isinstance(value, str) else list(value)
+    for text in texts:
+        if not isinstance(text, str):
+            raise ConfigError(f"{name} is a str or a list of str, not {shown(value)}.")
+    return texts
+
+
+def check_word(name: str, value: str, words: Sequence[str]) -> str:
+    """One of a few words. Raises ConfigError, which suggests the nearest one."""
+    if value in words:
+        return value
+    near = nearest_name(value, words) if isinstance(value, str) else None
+    hint = f"; did you mean {near!r}?" if near else "."
+    *others, last = map(repr, words)
+    raise ConfigError(f"{name} is {', '.join(others)} or {last}, not {shown(value)}{hint}")
+
+
+def check_moment(name: str, value: datetime) -> datetime:
+    """A time with a zone. Raises ConfigError for anything else, such as None or a number."""
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise ConfigError(
+            f"{name} is a datetime with a time zone, such as datetime.now(UTC), not {shown(value)}."
+        )
+    return value
+
+
+def path_of(name: str, value: str | os.PathLike[str]) -> Path:
+    """The path. Raises ConfigError for a text that no file can have as its name."""
+    try:
+        raw = os.fsencode(value)
+    except UnicodeEncodeError:
+        raw = b"\0"
+    if b"\0" in raw:
+        raise ConfigError(f"{name} is not a valid file path: {shown(value)}.")
+    if len(raw) >= _LONGEST_PATH or max(map(len, raw.split(b"/"))) > _LONGEST_NAME:
+        raise ConfigError(
+            f"{name} is too long: {shown(value)} (a name has {_LONGEST_NAME} bytes at most)."
+        )
+    return Path(value)
