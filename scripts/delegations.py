@@ -67,12 +67,6 @@ MODULES: dict[str, list[Twin]] = {
     "client": [
         Twin(
             "jetspark.client.client:Client",
-            also=(
-                "jetspark.client.client:RequestCalls",
-                "jetspark.client.client:PublishCalls",
-                "jetspark.client.client:RoundTrips",
-                "jetspark.client.client:BarrierCalls",
-            ),
             attributes=(*_CALLER, "_buffer: PublishBuffer", "_publishing: Publishing"),
             hooks=(
                 "_make(self, hooks: Hooks | None, event_callback: EventCallback | None,"
@@ -113,25 +107,17 @@ MODULES: dict[str, list[Twin]] = {
     "jetstream.context": [
         Twin(
             "jetspark.jetstream.context:JetStreamContext",
-            also=(
-                "jetspark.jetstream.context:AccountCalls",
-                "jetspark.jetstream.context:StepDownCalls",
-            ),
             inner=_JS,
             attributes=_CALLER,
         )
     ],
-    "jetstream.streams": [
-        Twin("jetspark.jetstream.streams:StreamCalls", inner=_JS),
-        Twin("jetspark.jetstream.streams:TemplateCalls", inner=_JS),
-    ],
+    "jetstream.streams": [Twin("jetspark.jetstream.streams:StreamCalls", inner=_JS)],
     "jetstream.stored_calls": [Twin("jetspark.jetstream.stored:StoredCalls", inner=_JS)],
     "jetstream.publishing": [
         Twin(
             "jetspark.jetstream.publish:PublishCalls",
             bases=("ThisThreadCalls",),
             inner="-",
-            attributes=(),
         ),
         Twin(
             "jetspark.jetstream.batches:BatchCalls",
@@ -139,8 +125,6 @@ MODULES: dict[str, list[Twin]] = {
             inner="-",
             attributes=(),
         ),
-        Twin("jetspark.jetstream.publish:CounterCalls", inner=_JS),
-        Twin("jetspark.jetstream.publish:ScheduleCalls", inner=_JS),
     ],
     "jetstream.publisher": [
         Twin(
@@ -221,11 +205,7 @@ MODULES: dict[str, list[Twin]] = {
     "jetstream.consumer_calls": [
         Twin(
             "jetspark.jetstream.consumers:ConsumerCalls",
-            also=(
-                "jetspark.jetstream.consumers:PauseCalls",
-                "jetspark.jetstream.consumers:ResetCalls",
-                "jetspark.jetstream.ordered:OrderedCalls",
-            ),
+            also=("jetspark.jetstream.ordered:OrderedCalls",),
             inner=_JS,
             attributes=_CALLER,
         ),
@@ -576,9 +556,9 @@ HELPERS: dict[str, str] = {
 WORDS: dict[str, dict[str, str]] = {
     # What a docstring says otherwise, beside `await`.
     "Client.events": {"Async iterator": "Iterator"},
-    "PublishCalls.publish_nowait": {"with this turn": "with the next turn"},
-    "RequestCalls.request": {"Cancelling it": "Interrupting it"},
-    "RequestCalls.request_many": {
+    "Client.publish_nowait": {"with this turn": "with the next turn"},
+    "Client.request": {"Cancelling it": "Interrupting it"},
+    "Client.request_many": {
         "`async for` over the result, or `await` it for a list": (
             "iterate the result, or make a `list` of it"
         ),

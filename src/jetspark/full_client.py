@@ -12,13 +12,11 @@ from typing import Any, Unpack
 
 from jetspark.arguments import checked
 from jetspark.client.callbacks import ErrorCallback, EventCallback
-from jetspark.client.client import Client as CoreClient
 from jetspark.client.hooks import Hooks, check_hooks
 from jetspark.connection.options import ConnectionOptions, ConnectOptions, make_options
 from jetspark.dead_letters.dead_letters import DeadLetterCalls
 from jetspark.groups.group import GroupCalls
 from jetspark.identity.callout import CalloutCalls
-from jetspark.jetstream.context import JetStreamContext
 from jetspark.kv.bucket import BucketCalls
 from jetspark.objects.store import ObjectStoreCalls
 from jetspark.services.service import ServiceCalls
@@ -27,12 +25,11 @@ from jetspark.timestamps import Seconds
 from jetspark.tracing.calls import TraceCalls
 
 
-class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls, DeadLetterCalls, GroupCalls):
+class JetStream(GroupCalls, BucketCalls, ObjectStoreCalls, DeadLetterCalls):
     """JetStream of a client, as returned by `Client.jetstream`.
 
-    Its parts are streams, messages, publishing, consumers and the like (the bases of
-    `JetStreamContext`, one for each), Key-Value buckets, object stores, dead letters and consumer
-    groups.
+    Its calls are those of `JetStreamContext` (streams, messages, publishing, consumers and the
+    like), and those of Key-Value buckets, object stores, dead letters and consumer groups.
 
     Every API call raises BadNameError before anything is sent; JetStreamNotEnabledError when
     nobody answers for JetStream, JetStreamNotEnabledForAccountError; APIError when the server
@@ -41,13 +38,9 @@ class JetStream(JetStreamContext, BucketCalls, ObjectStoreCalls, DeadLetterCalls
     OutboundBufferError during an outage.
     """
 
-    @property
-    def _js(self) -> JetStreamContext:
-        return self  # what buckets, stores, dead letters and groups hold
-
 
 @checked
-class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls, CoreClient):
+class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls):
     """A connection to NATS; see `jetspark.client.client`."""
 
     def jetstream(

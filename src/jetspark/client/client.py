@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 from weakref import ref
 
-from jetspark.arguments import check_whole, checked, checked_but
+from jetspark.arguments import check_whole, checked_but
 from jetspark.client.callbacks import ErrorCallback, EventCallback, EventStream, Notices
 from jetspark.client.hooks import NO_HOOKS, Hooked, Hooking, Hooks, check_hooks
 from jetspark.client.messages import Message, Sendable, parts_of
@@ -54,374 +54,7 @@ from jetspark.wire.events import MessageFrame
 from jetspark.wire.frames import target_of
 from jetspark.wire.headers import HeadersLike
 
-# -------------------------------------------------------------------------------------------------
-# The calls of a client that publish.
-
-
-class PublishCalls:
-    """Mixed into the client."""
-
-    options: ConnectOptions
-    publishing: Publishing
-    loop: asyncio.AbstractEventLoop
-
-    def check_loop(self) -> None:
-        """Raises ConfigError in another event loop or thread than the client's."""
-        raise NotImplementedError
-
-    async def publish(
-        self,
-        subject: str,
-        payload: Payload = b"",
-        *,
-        reply: str | None = None,
-        headers: HeadersLike | None = None,
-    ) -> None:
-        """Send one message; waits while the link accepts no more. Raises as publish_nowait."""
-        if get_running_loop() is not self.loop:  # asked here, as it is for each message
-            self.check_loop()
-        publishing = self.publishing
-        if publishing.outbox.crowded:
-            payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime
-            await publishing.outbox.wait()
-        publishing.send(subject, payload, reply, headers)
-
-    async def publish_msg(self, message: Sendable) -> None:
-        """`publish` a PreparedMessage, or a message that was received.
-
-        Raises as publish_nowait, and ConfigError for anything else.
-        """
-        subject, data, reply, headers = parts_of(message)
-        await self.publish(subject, data, reply=reply, headers=headers)
-
-    def publish_nowait(
-        self,
-        subject: str,
-        payload: Payload = b"",
-        *,
-        reply: str | None = None,
-        headers: HeadersLike | None = None,
-    ) -> None:
-        """Send one message with this turn of the event loop.
-
-        `payload`: any bytes-like object. Raises BadPayloadError for anything else, BadSubjectError,
-        BadHeaderError, MaxPayloadError, HeadersNotSupportedError, OutboundBufferError
-        (`pending_size` bytes are buffered already), ConnectionClosedError, ConfigError in another
-        event loop or thread than the client's.
-        """
-        self.check_loop()
-        self.publishing.send(subject, payload, reply, headers)
-
-    def publish_replying(
-        self,
-        subject: str,
-        payload: Payload,
-        reply: bytes,
-        headers: HeadersLike | bytes | None = None,
-    ) -> None:
-        """`publish_nowait` with a reply subject that is encoded, and not checked.
-
-        `headers` may be encoded, too. Raises as publish_nowait.
-        """
-        self.publishing.send_replying(subject, payload, reply, headers)
-
-
-# -------------------------------------------------------------------------------------------------
-# The calls of a client that request replies.
-
-
-@checked_but("request", "request_msg")
-class RequestCalls(PublishCalls):
-    """Mixed into the client."""
-
-    loop: asyncio.AbstractEventLoop
-    requests: RequestMux
-
-    def _message(self, frame: MessageFrame) -> Message:
-        raise NotImplementedError
-
-    async def request(
-        self,
-        subject: str,
-        payload: Payload = b"",
-        *,
-        timeout: Seconds | None = None,
-        headers: HeadersLike | None = None,
-    ) -> Message:
-        """Publish and wait for the first reply; `timeout` in seconds, default: request_timeout.
-
-        Raises NoRespondersError at once without responders, RequestTimeoutError,
-        ConnectionClosedError, ConnectionLostError (which is both), PermissionsError when the server
-        refuses the subject or the inbox, BadTimeoutError, BadTimeError, and what publish_nowait
-        raises. Cancelling it leaves nothing behind; it goes on over a reconnect.
-        """
-        hooked = self.publishing.hooked
-        if hooked is None:
-            return await plain_request(self, subject, payload, timeout, headers)
-        ask = partial(plain_request, self, subject, payload, timeout)
-        return await hooked.asked(subject, payload, headers, ask)
-
-    async def ask(
-        self,
-        subject: str,
-        payload: Payload = b"",
-        *,
-        timeout: Seconds | None = None,
-        headers: HeadersLike | None = None,
-    ) -> Message:
-        """`request` for a question: when the link is lost meanwhile, it is sent on the next one.
-
-        For what may be done twice. Raises as `request`.
-        """
-        hooked = self.publishing.hooked
-        if hooked is None:
-            return await plain_request(self, subject, payload, timeout, headers, again=True)
-        ask = partial(plain_request, self, subject, payload, timeout, again=True)
-        return await hooked.asked(subject, payload, headers, ask)
-
-    async def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
-        """`request` with a PreparedMessage, or a received one; its `reply` is not used.
-
-        Raises as `request`, and ConfigError for anything else.
-        """
-        subject, data, _, headers = parts_of(message)
-        return await self.request(subject, data, timeout=timeout, headers=headers)
-
-    def request_many(
-        self,
-        subject: str,
-        payload: Payload = b"",
-        *,
-        timeout: Seconds | None = None,
-        headers: HeadersLike | None = None,
-        max_msgs: int = 0,
-        stall: Seconds | None = None,
-        sentinel: bool | Callable[[Message], bool] = False,
-    ) -> Replies:
-        """Publish and gather replies: `async for` over the result, or `await` it for a list.
-
-        It ends at whichever comes first: `max_msgs` replies (0: no limit); `stall` seconds
-        without a reply after the last one (None: no limit); a reply that is the sentinel, which
-        is not given out (True: the one without payload; a function: the one for which it is
-        true); `timeout` seconds in all, default: request_timeout. The request is sent when the
-        first reply is requested.
-
-        Raises RequestTimeoutError when not one reply came in time, NoRespondersError at once
-        without responders, BadTimeoutError, ConfigError, ConnectionClosedError,
-        ConnectionLostError, and what publish_nowait raises.
-        """
-        limit = seconds_of(timeout, self.options)
-        silence = in_seconds(stall)
-        if silence is not None and not silence > 0:
-            raise BadTimeoutError(silence)
-        check_whole("max_msgs", max_msgs, 0)
-        is_sentinel = sentinel if callable(sentinel) else _is_empty if sentinel else _is_none
-        data = payload_bytes(payload)  # a copy: the caller may change it in the meantime
-        return Replies(self._gather(subject, data, headers, limit, max_msgs, silence, is_sentinel))
-
-    def ask_many(self, subject: str, payload: bytes, *, timeout: Seconds) -> Replies:
-        """`request_many` for a question: when the link is lost before a reply came, it is sent on
-        the next one; when it is lost later, the replies end there.
-
-        Each time with a reply subject of its own, so that two answers never mix.
-        """
-        limit = seconds_of(timeout, self.options)
-        return Replies(
-            self._gather(subject, payload, None, limit, 0, None, _is_none, question=True)
-        )
-
-    async def _gather(
-        self,
-        subject: str,
-        payload: Payload,
-        headers: HeadersLike | None,
-        timeout: float,
-        max_msgs: int,
-        stall: float | None,
-        is_sentinel: Callable[[Message], bool],
-        *,
-        question: bool = False,
-    ) -> AsyncGenerator[Message]:
-        self.check_loop()
-        if self.publishing.outbox.crowded:
-            await self.publishing.outbox.wait()
-        deadline = self.loop.time() + timeout
-        first = again = True
-        while first and again:
-            with self.requests.gathering(subject, deadline, max_msgs, stall, question=question) as (
-                gathering,
-                reply,
-            ):
-                self.publishing.send_asking(subject, payload, reply, headers)
-                while (frame := await gathering.next()) is not None:
-                    self.requests.check_responders(frame, subject)
-                    message = self._message(frame)
-                    if is_sentinel(message):
-                        return
-                    first = False
-                    yield message
-                again = gathering.was_cut
-        if first:
-            raise no_reply(subject, timeout)
-
-    def new_inbox(self) -> str:
-        """A fresh subject for replies, below `inbox_prefix`."""
-        return new_inbox(self.options.inbox_prefix)
-
-
-async def plain_request(
-    client: RequestCalls,
-    subject: str,
-    payload: Payload,
-    timeout: Seconds | None,
-    headers: HeadersLike | None,
-    *,
-    again: bool = False,
-) -> Message:
-    """`RequestCalls.request`, or `ask` (`again`), of which the hook was told."""
-    client.check_loop()
-    requests, outbox = client.requests, client.publishing.outbox
-    if outbox.crowded:
-        payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime
-        await outbox.wait()
-    answer: asyncio.Future[MessageFrame] = client.loop.create_future()
-    seconds = seconds_of(timeout, client.options)
-    reply = requests.ask(answer, subject, payload, headers, seconds, again=again)
-    try:
-        frame = await answer
-    finally:
-        requests.close(reply)
-    requests.check_responders(frame, subject)
-    return client._message(frame)
-
-
-def seconds_of(timeout: Seconds | None, options: ConnectOptions) -> float:
-    """A timeout or, for None, request_timeout. Raises BadTimeError, BadTimeoutError."""
-    if timeout is None:
-        return options.request_timeout
-    seconds = in_seconds(timeout)
-    if not seconds > 0:
-        raise BadTimeoutError(seconds)
-    return seconds
-
-
-def _is_empty(message: Message) -> bool:
-    return not message.data
-
-
-def _is_none(message: Message) -> bool:
-    return False
-
-
-# -------------------------------------------------------------------------------------------------
-# The calls of a client that ask the server for a PONG.
-
-
-@checked
-class RoundTrips:
-    """Mixed into the client."""
-
-    options: ConnectOptions
-    _link: Supervisor
-
-    def check_loop(self) -> None:
-        """Raises ConfigError in another event loop or thread than the client's."""
-        raise NotImplementedError
-
-    async def flush(self, timeout: Seconds | None = None) -> None:
-        """Return when the server has processed everything published before.
-
-        While the client is connecting or reconnecting it waits for the link. `timeout` in seconds,
-        default: request_timeout. Raises RequestTimeoutError, ConnectionClosedError when the client
-        is closed or the link is lost meanwhile (`status` tells which: then it reconnects, and what
-        was sent over the lost link may not have arrived), BadTimeoutError, BadTimeError.
-        """
-        await self._ping(seconds_of(timeout, self.options), wait=True)
-
-    async def rtt(self, timeout: Seconds | None = None) -> float:
-        """Seconds of one round trip to the server.
-
-        `timeout` in seconds, default: request_timeout. Raises RequestTimeoutError,
-        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError,
-        BadTimeError.
-        """
-        start = time.perf_counter()
-        await self._ping(seconds_of(timeout, self.options), wait=False)
-        return time.perf_counter() - start
-
-    async def _ping(self, limit: float, *, wait: bool) -> None:
-        self.check_loop()
-        try:
-            async with asyncio.timeout(limit):
-                if wait:
-                    await self._link.linked()
-                await self._link.ping()
-        except TimeoutError:
-            raise RequestTimeoutError(
-                f"There was no link to a server within {limit:g} s."
-                if self._link.present is None
-                else f"The server did not answer a PING within {limit:g} s."
-            ) from None
-
-
-# -------------------------------------------------------------------------------------------------
-# The call of a client that waits for callbacks.
-
-
 DRAIN_TIMEOUT: Final = 30.0
-
-
-@checked
-class BarrierCalls:
-    """Mixed into the client."""
-
-    options: ConnectOptions
-    _subscriptions: set[Reading]
-
-    def check_loop(self) -> None:
-        """Raises ConfigError in another event loop or thread than the client's."""
-        raise NotImplementedError
-
-    def require_open(self) -> None:
-        """Raises ConnectionClosedError when the client is closed."""
-        raise NotImplementedError
-
-    async def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
-        """Return when callbacks have handled all messages that this client has received before.
-
-        Those of subscriptions and consumers; iterators are not waited for. After `flush` these are
-        all messages that the server had sent by then. `timeout`: seconds. Raises
-        RequestTimeoutError, ConfigError in a callback, which it would wait for,
-        ConnectionClosedError, also when the client is closed meanwhile, BadTimeoutError,
-        BadTimeError.
-        """
-        self.check_loop()
-        self.require_open()
-        seconds = seconds_of(timeout, self.options)
-        readers = [each for each in self._subscriptions if isinstance(each, FrameReader)]
-        task = asyncio.current_task()
-        if task is not None and any(reader.callback_task is task for reader in readers):
-            raise in_its_own_callback()
-        waiting = [handled for each in readers if (handled := each.handled()) is not None]
-        if not waiting:
-            return
-        done, late = await asyncio.wait(waiting, timeout=seconds)
-        if late:
-            raise RequestTimeoutError(
-                f"{len(late)} callbacks had not handled their messages after {seconds:g} s."
-            )
-        if not all(each.result() for each in done):
-            raise ConnectionClosedError("The connection was closed before all was handled.")
-
-
-def in_its_own_callback() -> ConfigError:
-    """For a callback that calls `barrier`."""
-    return ConfigError(
-        "A callback cannot wait for a barrier, which waits for it: call barrier in another task "
-        "or thread."
-    )
-
-
 PENDING_MSGS_LIMIT = 524_288
 PENDING_BYTES_LIMIT = 128 * 1024 * 1024
 
@@ -437,8 +70,17 @@ class Statistics:
     reconnects: int
 
 
-@checked_but("adopt", also=("__init__",))
-class Client(RoundTrips, BarrierCalls, RequestCalls):
+@checked_but(
+    "publish",
+    "publish_msg",
+    "publish_nowait",
+    "publish_replying",
+    "request",
+    "request_msg",
+    "adopt",
+    also=("__init__",),
+)
+class Client:
     """One connection to a NATS deployment. Created in a running event loop, then connected."""
 
     def __init__(
@@ -577,6 +219,68 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         self.check_loop()
         await self._link.force_reconnect()
 
+    async def flush(self, timeout: Seconds | None = None) -> None:
+        """Return when the server has processed everything published before.
+
+        While the client is connecting or reconnecting it waits for the link. `timeout` in seconds,
+        default: request_timeout. Raises RequestTimeoutError, ConnectionClosedError when the client
+        is closed or the link is lost meanwhile (`status` tells which: then it reconnects, and what
+        was sent over the lost link may not have arrived), BadTimeoutError, BadTimeError.
+        """
+        await self._ping(seconds_of(timeout, self.options), wait=True)
+
+    async def rtt(self, timeout: Seconds | None = None) -> float:
+        """Seconds of one round trip to the server.
+
+        `timeout` in seconds, default: request_timeout. Raises RequestTimeoutError,
+        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError,
+        BadTimeError.
+        """
+        start = time.perf_counter()
+        await self._ping(seconds_of(timeout, self.options), wait=False)
+        return time.perf_counter() - start
+
+    async def _ping(self, limit: float, *, wait: bool) -> None:
+        self.check_loop()
+        try:
+            async with asyncio.timeout(limit):
+                if wait:
+                    await self._link.linked()
+                await self._link.ping()
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"There was no link to a server within {limit:g} s."
+                if self._link.present is None
+                else f"The server did not answer a PING within {limit:g} s."
+            ) from None
+
+    async def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
+        """Return when callbacks have handled all messages that this client has received before.
+
+        Those of subscriptions and consumers; iterators are not waited for. After `flush` these are
+        all messages that the server had sent by then. `timeout`: seconds. Raises
+        RequestTimeoutError, ConfigError in a callback, which it would wait for,
+        ConnectionClosedError, also when the client is closed meanwhile, BadTimeoutError,
+        BadTimeError.
+        """
+        self.check_loop()
+        self.require_open()
+        seconds = seconds_of(timeout, self.options)
+        readers = [each for each in self._subscriptions if isinstance(each, FrameReader)]
+        task = asyncio.current_task()
+        if task is not None and any(reader.callback_task is task for reader in readers):
+            raise in_its_own_callback()
+        waiting = [handled for each in readers if (handled := each.handled()) is not None]
+        if not waiting:
+            return
+        done, late = await asyncio.wait(waiting, timeout=seconds)
+        if late:
+            raise RequestTimeoutError(
+                f"{len(late)} callbacks had not handled their messages after {seconds:g} s."
+            )
+        if not all(each.result() for each in done):
+            raise ConnectionClosedError("The connection was closed before all was handled.")
+
     async def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """End subscriptions, let callbacks handle what has arrived, send publishes, then close.
 
@@ -684,6 +388,192 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    # -- publishing and requesting ----------------------------------------------------------------
+
+    async def publish(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        reply: str | None = None,
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """Send one message; waits while the link accepts no more. Raises as publish_nowait."""
+        if get_running_loop() is not self.loop:  # asked here, as it is for each message
+            self.check_loop()
+        publishing = self.publishing
+        if publishing.outbox.crowded:
+            payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime
+            await publishing.outbox.wait()
+        publishing.send(subject, payload, reply, headers)
+
+    async def publish_msg(self, message: Sendable) -> None:
+        """`publish` a PreparedMessage, or a message that was received.
+
+        Raises as publish_nowait, and ConfigError for anything else.
+        """
+        subject, data, reply, headers = parts_of(message)
+        await self.publish(subject, data, reply=reply, headers=headers)
+
+    def publish_nowait(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        reply: str | None = None,
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """Send one message with this turn of the event loop.
+
+        `payload`: any bytes-like object. Raises BadPayloadError for anything else, BadSubjectError,
+        BadHeaderError, MaxPayloadError, HeadersNotSupportedError, OutboundBufferError
+        (`pending_size` bytes are buffered already), ConnectionClosedError, ConfigError in another
+        event loop or thread than the client's.
+        """
+        self.check_loop()
+        self.publishing.send(subject, payload, reply, headers)
+
+    def publish_replying(
+        self,
+        subject: str,
+        payload: Payload,
+        reply: bytes,
+        headers: HeadersLike | bytes | None = None,
+    ) -> None:
+        """`publish_nowait` with a reply subject that is encoded, and not checked.
+
+        `headers` may be encoded, too. Raises as publish_nowait.
+        """
+        self.publishing.send_replying(subject, payload, reply, headers)
+
+    async def request(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        """Publish and wait for the first reply; `timeout` in seconds, default: request_timeout.
+
+        Raises NoRespondersError at once without responders, RequestTimeoutError,
+        ConnectionClosedError, ConnectionLostError (which is both), PermissionsError when the server
+        refuses the subject or the inbox, BadTimeoutError, BadTimeError, and what publish_nowait
+        raises. Cancelling it leaves nothing behind; it goes on over a reconnect.
+        """
+        hooked = self.publishing.hooked
+        if hooked is None:
+            return await plain_request(self, subject, payload, timeout, headers)
+        ask = partial(plain_request, self, subject, payload, timeout)
+        return await hooked.asked(subject, payload, headers, ask)
+
+    async def ask(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        """`request` for a question: when the link is lost meanwhile, it is sent on the next one.
+
+        For what may be done twice. Raises as `request`.
+        """
+        hooked = self.publishing.hooked
+        if hooked is None:
+            return await plain_request(self, subject, payload, timeout, headers, again=True)
+        ask = partial(plain_request, self, subject, payload, timeout, again=True)
+        return await hooked.asked(subject, payload, headers, ask)
+
+    async def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
+        """`request` with a PreparedMessage, or a received one; its `reply` is not used.
+
+        Raises as `request`, and ConfigError for anything else.
+        """
+        subject, data, _, headers = parts_of(message)
+        return await self.request(subject, data, timeout=timeout, headers=headers)
+
+    def request_many(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+        max_msgs: int = 0,
+        stall: Seconds | None = None,
+        sentinel: bool | Callable[[Message], bool] = False,
+    ) -> Replies:
+        """Publish and gather replies: `async for` over the result, or `await` it for a list.
+
+        It ends at whichever comes first: `max_msgs` replies (0: no limit); `stall` seconds
+        without a reply after the last one (None: no limit); a reply that is the sentinel, which
+        is not given out (True: the one without payload; a function: the one for which it is
+        true); `timeout` seconds in all, default: request_timeout. The request is sent when the
+        first reply is requested.
+
+        Raises RequestTimeoutError when not one reply came in time, NoRespondersError at once
+        without responders, BadTimeoutError, ConfigError, ConnectionClosedError,
+        ConnectionLostError, and what publish_nowait raises.
+        """
+        limit = seconds_of(timeout, self.options)
+        silence = in_seconds(stall)
+        if silence is not None and not silence > 0:
+            raise BadTimeoutError(silence)
+        check_whole("max_msgs", max_msgs, 0)
+        is_sentinel = sentinel if callable(sentinel) else _is_empty if sentinel else _is_none
+        data = payload_bytes(payload)  # a copy: the caller may change it in the meantime
+        return Replies(self._gather(subject, data, headers, limit, max_msgs, silence, is_sentinel))
+
+    def ask_many(self, subject: str, payload: bytes, *, timeout: Seconds) -> Replies:
+        """`request_many` for a question: when the link is lost before a reply came, it is sent on
+        the next one; when it is lost later, the replies end there.
+
+        Each time with a reply subject of its own, so that two answers never mix.
+        """
+        limit = seconds_of(timeout, self.options)
+        return Replies(
+            self._gather(subject, payload, None, limit, 0, None, _is_none, question=True)
+        )
+
+    async def _gather(
+        self,
+        subject: str,
+        payload: Payload,
+        headers: HeadersLike | None,
+        timeout: float,
+        max_msgs: int,
+        stall: float | None,
+        is_sentinel: Callable[[Message], bool],
+        *,
+        question: bool = False,
+    ) -> AsyncGenerator[Message]:
+        self.check_loop()
+        if self.publishing.outbox.crowded:
+            await self.publishing.outbox.wait()
+        deadline = self.loop.time() + timeout
+        first = again = True
+        while first and again:
+            with self.requests.gathering(subject, deadline, max_msgs, stall, question=question) as (
+                gathering,
+                reply,
+            ):
+                self.publishing.send_asking(subject, payload, reply, headers)
+                while (frame := await gathering.next()) is not None:
+                    self.requests.check_responders(frame, subject)
+                    message = self._message(frame)
+                    if is_sentinel(message):
+                        return
+                    first = False
+                    yield message
+                again = gathering.was_cut
+        if first:
+            raise no_reply(subject, timeout)
+
+    def new_inbox(self) -> str:
+        """A fresh subject for replies, below `inbox_prefix`."""
+        return new_inbox(self.options.inbox_prefix)
 
     # -- subscribing ---------------------------------------------------------------------------
 
@@ -801,6 +691,62 @@ class Client(RoundTrips, BarrierCalls, RequestCalls):
             check_queue(queue)
         check_line(subject, target_of(subject, queue), self.options.max_control_line)
         check_whole("max_msgs", max_msgs, 0)
+
+
+# -------------------------------------------------------------------------------------------------
+# What requests and barriers have beside the client.
+
+
+async def plain_request(
+    client: Client,
+    subject: str,
+    payload: Payload,
+    timeout: Seconds | None,
+    headers: HeadersLike | None,
+    *,
+    again: bool = False,
+) -> Message:
+    """`Client.request`, or `ask` (`again`), of which the hook was told."""
+    client.check_loop()
+    requests, outbox = client.requests, client.publishing.outbox
+    if outbox.crowded:
+        payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime
+        await outbox.wait()
+    answer: asyncio.Future[MessageFrame] = client.loop.create_future()
+    seconds = seconds_of(timeout, client.options)
+    reply = requests.ask(answer, subject, payload, headers, seconds, again=again)
+    try:
+        frame = await answer
+    finally:
+        requests.close(reply)
+    requests.check_responders(frame, subject)
+    return client._message(frame)
+
+
+def seconds_of(timeout: Seconds | None, options: ConnectOptions) -> float:
+    """A timeout or, for None, request_timeout. Raises BadTimeError, BadTimeoutError."""
+    if timeout is None:
+        return options.request_timeout
+    seconds = in_seconds(timeout)
+    if not seconds > 0:
+        raise BadTimeoutError(seconds)
+    return seconds
+
+
+def _is_empty(message: Message) -> bool:
+    return not message.data
+
+
+def _is_none(message: Message) -> bool:
+    return False
+
+
+def in_its_own_callback() -> ConfigError:
+    """For a callback that calls `barrier`."""
+    return ConfigError(
+        "A callback cannot wait for a barrier, which waits for it: call barrier in another task "
+        "or thread."
+    )
 
 
 # -------------------------------------------------------------------------------------------------

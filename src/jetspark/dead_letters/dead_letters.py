@@ -288,13 +288,8 @@ _OURS: Final = frozenset({"name", "subjects", "retention", "mirror", "sources"})
 
 
 @checked
-class DeadLetterCalls:
+class DeadLetterCalls(JetStreamContext):
     """The calls of JetStream for dead letters."""
-
-    @property
-    def _js(self) -> JetStreamContext:
-        """What dead letters are built on."""
-        raise NotImplementedError
 
     async def create_dead_letters(
         self,
@@ -335,10 +330,10 @@ class DeadLetterCalls:
         advisories = f"{name}{ADVISORIES}"
         new = [stream for stream in (name, advisories) if not await self._is_there(stream)]
         try:
-            info = await self._js.create_or_update_stream(
+            info = await self.create_or_update_stream(
                 name=name, subjects=[letters_subject(name)], **options
             )
-            await self._js.create_or_update_stream(
+            await self.create_or_update_stream(
                 name=advisories,
                 subjects=subjects,
                 retention="workqueue",
@@ -346,13 +341,13 @@ class DeadLetterCalls:
                 num_replicas=options.get("num_replicas"),
                 placement=options.get("placement"),
             )
-            await self._js.create_or_update_consumer(
+            await self.create_or_update_consumer(
                 advisories, durable_name=WORKER, ack_policy="explicit", max_deliver=-1
             )
         except JetsparkError as error:
             await self._delete(new, error)
             raise
-        return DeadLetters(self._js, info)
+        return DeadLetters(self, info)
 
     async def dead_letters(self, name: str) -> DeadLetters:
         """The dead letters of this name.
@@ -360,10 +355,10 @@ class DeadLetterCalls:
         Raises StreamNotFoundError, ConfigError for another stream, and as every API call (see
         `JetStream`).
         """
-        info = await self._js.stream_info(name)
+        info = await self.stream_info(name)
         if info.config.subjects != [letters_subject(name)]:
             raise ConfigError(f'Stream "{name}" is not one of dead letters.')
-        return DeadLetters(self._js, info)
+        return DeadLetters(self, info)
 
     async def delete_dead_letters(self, name: str) -> None:
         """Delete dead letters and what is still to be moved, and store no more.
@@ -373,8 +368,8 @@ class DeadLetterCalls:
         await self.dead_letters(name)
         with suppress(StreamNotFoundError):  # by a call that ended half-way
             if await self._watched_by(name) is not None:
-                await self._js.delete_stream(f"{name}{ADVISORIES}")
-        await self._js.delete_stream(name)
+                await self.delete_stream(f"{name}{ADVISORIES}")
+        await self.delete_stream(name)
 
     async def _is_there(self, stream: str) -> bool:
         with suppress(StreamNotFoundError):
@@ -387,14 +382,14 @@ class DeadLetterCalls:
         for stream in streams:
             try:
                 with suppress(StreamNotFoundError):
-                    await self._js.delete_stream(stream)
+                    await self.delete_stream(stream)
             except JetsparkError as error:
                 why.add_note(f"Stream {stream!r} may have been made, and is left: {error}")
 
     async def _check_there(self, stream: str) -> None:
         """Raises StreamNotFoundError: a name with a slip would watch nothing, in silence."""
         try:
-            await self._js.stream_info(stream)
+            await self.stream_info(stream)
         except StreamNotFoundError as error:
             sentence = f'Stream "{stream}" not found.'
             raise StreamNotFoundError(
@@ -411,7 +406,7 @@ class DeadLetterCalls:
                 "take another name."
             )
         for subject in subjects:
-            async for other in self._js.stream_names(subject):
+            async for other in self.stream_names(subject):
                 if other != f"{name}{ADVISORIES}":
                     raise ConfigError(
                         f"Stream {other!r} stores advisories on {subject!r} already, and only one "
@@ -438,7 +433,7 @@ class DeadLetterCalls:
     async def _watched_by(self, name: str) -> set[str] | None:
         """The streams that dead letters watch, if there are such; None for another stream."""
         try:
-            return watched_streams((await self._js.stream_info(f"{name}{ADVISORIES}")).config)
+            return watched_streams((await self.stream_info(f"{name}{ADVISORIES}")).config)
         except StreamNotFoundError:
             return set()
 

@@ -277,23 +277,9 @@ def _names(members: str | Iterable[str]) -> list[str]:
 # The calls of JetStream for consumer groups: create, bind, list.
 
 
-class _Buckets(BucketCalls):
-    def __init__(self, js: JetStreamContext) -> None:
-        self._context = js
-
-    @property
-    def _js(self) -> JetStreamContext:
-        return self._context
-
-
 @checked
-class GroupCalls:
+class GroupCalls(BucketCalls):
     """The calls of JetStream for consumer groups."""
-
-    @property
-    def _js(self) -> JetStreamContext:
-        """What groups are built on."""
-        raise NotImplementedError
 
     async def create_elastic_group(
         self,
@@ -330,7 +316,7 @@ class GroupCalls:
             for one in wanted or [PartitioningFilter(">")]
         ]
         try:
-            await self._js.create_stream(
+            await self.create_stream(
                 name=place.source,
                 retention="workqueue",
                 num_replicas=info.config.num_replicas,
@@ -345,7 +331,7 @@ class GroupCalls:
             if revision is not None:
                 await _delete_key(bucket, place, revision, refused)
             raise
-        return ElasticGroup(self._js, bucket, place, found)
+        return ElasticGroup(self, bucket, place, found)
 
     async def create_static_group(
         self,
@@ -376,7 +362,7 @@ class GroupCalls:
         info = await self._begin(place, config)
         bucket = await self._group_bucket(place, info)
         found, _ = await _create_key(bucket, place, config)
-        return StaticGroup(self._js, bucket, place, found)
+        return StaticGroup(self, bucket, place, found)
 
     async def elastic_group(self, stream: str, name: str) -> ElasticGroup:
         """Bind to an elastic group.
@@ -384,11 +370,11 @@ class GroupCalls:
         Raises ConsumerGroupNotFoundError, CodecError for an invalid configuration, and as every API
         call (see `JetStream`).
         """
-        return ElasticGroup(self._js, *await self._bind(Place(stream, name, elastic=True)))
+        return ElasticGroup(self, *await self._bind(Place(stream, name, elastic=True)))
 
     async def static_group(self, stream: str, name: str) -> StaticGroup:
         """Bind to a static group. Raises as `elastic_group`."""
-        return StaticGroup(self._js, *await self._bind(Place(stream, name, elastic=False)))
+        return StaticGroup(self, *await self._bind(Place(stream, name, elastic=False)))
 
     def elastic_group_names(self, stream: str) -> Listing[str]:
         """The names of a stream's elastic groups.
@@ -404,7 +390,7 @@ class GroupCalls:
     async def _group_names(self, place: Place) -> AsyncIterator[str]:
         check_name("stream", place.stream)
         try:
-            bucket = await _Buckets(self._js).bucket(place.bucket)
+            bucket = await self.bucket(place.bucket)
         except BucketNotFoundError:
             return
         async for key in bucket.keys(f"{place.stream}.*"):
@@ -412,22 +398,21 @@ class GroupCalls:
 
     async def _begin(self, place: Place, config: GroupConfig) -> StreamInfo:
         checked_config(config)
-        check_feature("a consumer group", (2, 11), self._js.server_info)
-        return await self._js.stream_info(place.stream)
+        check_feature("a consumer group", (2, 11), self.server_info)
+        return await self.stream_info(place.stream)
 
     async def _group_bucket(self, place: Place, info: StreamInfo) -> Bucket:
-        buckets = _Buckets(self._js)
         try:
-            return await buckets.bucket(place.bucket)
+            return await self.bucket(place.bucket)
         except BucketNotFoundError:
-            return await buckets.create_bucket(
+            return await self.create_bucket(
                 place.bucket, replicas=info.config.num_replicas, storage="file"
             )
 
     async def _bind(self, place: Place) -> tuple[Bucket, Place, GroupConfig]:
         place.check()
         try:
-            bucket = await _Buckets(self._js).bucket(place.bucket)
+            bucket = await self.bucket(place.bucket)
             return bucket, place, place.decode(await bucket.get_value(place.key, leader=True))
         except (BucketNotFoundError, KeyNotFoundError):
             raise ConsumerGroupNotFoundError(place.stream, place.group) from None

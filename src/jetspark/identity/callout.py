@@ -17,10 +17,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from jetspark.arguments import check_fields, checked
 from jetspark.client.callbacks import background
+from jetspark.client.client import Client
 from jetspark.connection.nkeys import CurveKeyPair, KeyKind, KeyPair, is_key
 from jetspark.documents.permissions import Permissions
 from jetspark.documents.requirements import check_feature
@@ -43,7 +44,6 @@ from jetspark.wire.headers import Headers
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from jetspark.client.client import Client
     from jetspark.client.messages import Message
 
 # -------------------------------------------------------------------------------------------------
@@ -338,8 +338,8 @@ class AuthCallout:
 
 
 @checked
-class CalloutCalls:
-    """Mixed into the client."""
+class CalloutCalls(Client):
+    """A client with authorization callouts."""
 
     async def auth_callout(
         self,
@@ -365,9 +365,8 @@ class CalloutCalls:
 
         Raises NKeyError, ConfigError, PermissionsError, RequestTimeoutError, ConnectionClosedError.
         """
-        client = cast("Client", self)
         return await start_callout(
-            client, handler, signer, account, xkey, servers, queue_group, concurrency
+            self, handler, signer, account, xkey, servers, queue_group, concurrency
         )
 
 

@@ -55,7 +55,7 @@ from jetspark.jetstream.fetch import (
 )
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.paging import Paged
-from jetspark.jetstream.streams import differing, with_differences
+from jetspark.jetstream.streams import differing, step_down, with_differences
 from jetspark.kinds import StreamSequence
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
@@ -142,28 +142,8 @@ class Consumer:
 _PAUSE_SINCE: Final = (2, 11)
 
 
-@checked
-class PauseCalls:
-    """The calls of JetStream that pause consumers."""
-
-    _api: Api
-
-    async def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
-        """Deliver nothing until then (server 2.11).
-
-        `until`: an aware datetime; one in the past resumes. Raises ConfigError,
-        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError, and as every API
-        call (see `JetStream`).
-        """
-        return await pause_consumer(self._api, stream, name, until)
-
-    async def resume_consumer(self, stream: str, name: str) -> PauseState:
-        """Deliver again (server 2.11). Raises as `pause_consumer`."""
-        return await pause_consumer(self._api, stream, name, None)
-
-
 async def pause_consumer(api: Api, stream: str, name: str, until: datetime | None) -> PauseState:
-    """None resumes. Raises as `PauseCalls.pause_consumer`."""
+    """None resumes. Raises as `ConsumerCalls.pause_consumer`."""
     body = {}
     if until is not None:
         try:
@@ -183,29 +163,10 @@ async def pause_consumer(api: Api, stream: str, name: str, until: datetime | Non
 _RESET_SINCE: Final = (2, 14)
 
 
-@checked
-class ResetCalls:
-    """The call of JetStream that resets consumers."""
-
-    _api: Api
-
-    async def reset_consumer(
-        self, stream: str, name: str, seq: StreamSequence | None = None
-    ) -> ConsumerInfo:
-        """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
-
-        Acknowledgements and delivery counts from there on are forgotten. `seq` needs a
-        deliver_policy of "all" or one with a start, and must not be before that start; otherwise
-        APIError. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
-        StreamNotFoundError, and as every API call (see `JetStream`).
-        """
-        return await reset_consumer(self._api, stream, name, seq)
-
-
 async def reset_consumer(
     api: Api, stream: str, name: str, seq: StreamSequence | None
 ) -> ConsumerInfo:
-    """Raises as `ResetCalls.reset_consumer`."""
+    """Raises as `ConsumerCalls.reset_consumer`."""
     needs = check_feature("resetting a consumer", _RESET_SINCE, api.server)
     names = {"stream": stream, "consumer": name}
     body = None if seq is None else {"seq": seq}
@@ -832,6 +793,42 @@ class ConsumerCalls:
         """A stream's consumers. Raises as `consumer_names`."""
         check_name("stream", stream)
         return Paged(self._api, js_api.CONSUMER_LIST, "consumers", _to_info, {}, stream=stream)
+
+    async def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
+        """Deliver nothing until then (server 2.11).
+
+        `until`: an aware datetime; one in the past resumes. Raises ConfigError,
+        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError, and as every API
+        call (see `JetStream`).
+        """
+        return await pause_consumer(self._api, stream, name, until)
+
+    async def resume_consumer(self, stream: str, name: str) -> PauseState:
+        """Deliver again (server 2.11). Raises as `pause_consumer`."""
+        return await pause_consumer(self._api, stream, name, None)
+
+    async def reset_consumer(
+        self, stream: str, name: str, seq: StreamSequence | None = None
+    ) -> ConsumerInfo:
+        """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
+
+        Acknowledgements and delivery counts from there on are forgotten. `seq` needs a
+        deliver_policy of "all" or one with a start, and must not be before that start; otherwise
+        APIError. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
+        StreamNotFoundError, and as every API call (see `JetStream`).
+        """
+        return await reset_consumer(self._api, stream, name, seq)
+
+    async def consumer_leader_stepdown(
+        self, stream: str, name: str, *, preferred: str | None = None
+    ) -> None:
+        """Make the consumer's leader step down; `preferred` names the next one (server 2.11).
+
+        Raises APIError on a server that is not clustered, UnsupportedByServerError,
+        StreamNotFoundError, ConsumerNotFoundError, and as every API call (see `JetStream`).
+        """
+        call = js_api.CONSUMER_LEADER_STEPDOWN
+        await step_down(self._api, call, preferred, stream=stream, consumer=name)
 
     async def _create(self, stream: str, wire: dict[str, Any]) -> ConsumerInfo:
         name = _name_of(wire)

@@ -7,23 +7,21 @@ its calls promise.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from jetspark.arguments import checked, checked_but
+from jetspark.arguments import checked_but
 from jetspark.documents.configuration import Configuration, json_of
 from jetspark.documents.document import from_wire
-from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import AccountInfo
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.backup import BackupCalls
 from jetspark.jetstream.batches import BatchCalls
-from jetspark.jetstream.consumers import ConsumerCalls, PauseCalls, ResetCalls
+from jetspark.jetstream.consumers import ConsumerCalls
 from jetspark.jetstream.events import EventCalls
 from jetspark.jetstream.ordered import OrderedCalls
-from jetspark.jetstream.publish import CounterCalls, PublishCalls, ScheduleCalls
+from jetspark.jetstream.publish import PublishCalls
 from jetspark.jetstream.restore import RestoreCalls
-from jetspark.jetstream.stored import StoredCalls
-from jetspark.jetstream.streams import StreamCalls, TemplateCalls
+from jetspark.jetstream.streams import StreamCalls
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import Seconds
 from jetspark.wire import js_api
@@ -32,78 +30,16 @@ if TYPE_CHECKING:
     from jetspark.client.client import Client
     from jetspark.wire.documents import ServerInfo
 
-# -------------------------------------------------------------------------------------------------
-# The account's use of JetStream, and its limits.
-
-
-class AccountCalls:
-    """The call of JetStream about the account."""
-
-    _api: Api
-
-    async def account_info(self) -> AccountInfo:
-        """What the account uses and may use. Raises as every API call (see `JetStream`)."""
-        return from_wire(AccountInfo, await self._api.call(js_api.ACCOUNT_INFO))
-
-
-# -------------------------------------------------------------------------------------------------
-# Making the leader of a stream or consumer step down.
-
-
-_PREFERRED_SINCE: Final = (2, 11)
-
-
-@checked
-class StepDownCalls:
-    """The calls of JetStream that make leaders step down."""
-
-    _api: Api
-
-    async def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
-        """Make the stream's leader step down; `preferred` names the next one (server 2.11).
-
-        Raises APIError on a server that is not clustered, UnsupportedByServerError,
-        StreamNotFoundError, and as every API call (see `JetStream`).
-        """
-        await self._step_down(js_api.STREAM_LEADER_STEPDOWN, preferred, stream=stream)
-
-    async def consumer_leader_stepdown(
-        self, stream: str, name: str, *, preferred: str | None = None
-    ) -> None:
-        """Make the consumer's leader step down; `preferred` names the next one (server 2.11).
-
-        Raises APIError on a server that is not clustered, UnsupportedByServerError,
-        StreamNotFoundError, ConsumerNotFoundError, and as every API call (see `JetStream`).
-        """
-        call = js_api.CONSUMER_LEADER_STEPDOWN
-        await self._step_down(call, preferred, stream=stream, consumer=name)
-
-    async def _step_down(self, call: js_api.Call, preferred: str | None, **names: str) -> None:
-        if preferred is None:
-            await self._api.call(call, **names)
-        else:
-            needs = check_feature("a preferred leader", _PREFERRED_SINCE, self._api.server)
-            body = {"placement": {"preferred": preferred}}
-            await self._api.call(call, body, needs, **names)
-
 
 @checked_but(also=("__init__",))
 class JetStreamContext(
-    AccountCalls,
     StreamCalls,
-    TemplateCalls,
     BackupCalls,
     RestoreCalls,
     PublishCalls,
-    CounterCalls,
-    ScheduleCalls,
     BatchCalls,
-    StoredCalls,
     ConsumerCalls,
-    PauseCalls,
-    ResetCalls,
     OrderedCalls,
-    StepDownCalls,
     EventCalls,
 ):
     """See `jetspark.JetStream`, which adds buckets and object stores."""
@@ -146,6 +82,10 @@ class JetStreamContext(
         None before the first connection, and behind a domain or prefix, where it is unknown.
         """
         return self._api.server
+
+    async def account_info(self) -> AccountInfo:
+        """What the account uses and may use. Raises as every API call (see `JetStream`)."""
+        return from_wire(AccountInfo, await self._api.call(js_api.ACCOUNT_INFO))
 
     async def api_request(
         self, subject: str, document: Configuration | None = None

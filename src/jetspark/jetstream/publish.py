@@ -51,11 +51,9 @@ from jetspark.wire.documents import decode_document, decode_json
 from jetspark.wire.headers import Headers, HeadersLike
 
 
-@checked_but("publish", "publish_msg")
-class PublishCalls:
-    """The part of JetStream that is about publishing."""
-
-    _api: Api
+@checked_but("publish", "publish_msg", "increment")
+class PublishCalls(StoredCalls):
+    """The calls of JetStream that publish: messages, counters, schedules."""
 
     async def publish(
         self,
@@ -158,76 +156,7 @@ class PublishCalls:
         )
         return Publisher(self._api, options)
 
-
-@checked  # the blocking client calls it, too
-def publisher_options(
-    api: Api,
-    window: int,
-    timeout: Seconds | None,
-    on_disconnect: DisconnectPolicy,
-    retry_for: Seconds,
-    raise_failures: bool,
-) -> PublisherOptions:
-    """Those of `publisher`, in seconds. Raises ConfigError, BadTimeError."""
-    return PublisherOptions(
-        window=window,
-        timeout=api.timeout if timeout is None else in_seconds(timeout),
-        on_disconnect=on_disconnect,
-        retry_for=in_seconds(retry_for),
-        raise_failures=raise_failures,
-    )
-
-
-async def acknowledged(
-    api: Api, subject: str, payload: Payload, headers: Headers | None, timeout: Seconds | None
-) -> PubAck:
-    """Publish and await the ack; retry while there is no responder (ADR-22)."""
-    client = api.client
-    tries = PublishTries(subject, api.timeout if timeout is None else in_seconds(timeout))
-    payload = payload_bytes(payload)  # once: every try sends the same
-    while True:
-        try:
-            with tries:
-                return await request_and_read(
-                    client, subject, payload, _pub_ack, timeout=tries.left, headers=headers
-                )
-        except NoRespondersError:
-            await asyncio.sleep(tries.pause())
-
-
-def _pub_ack(reply: Message) -> PubAck:
-    return parse_pub_ack(reply.data)
-
-
-# -------------------------------------------------------------------------------------------------
-# Counters: a subject whose stream adds up what is published to it (ADR-49).
-#
-# Contract: the stream (`allow_msg_counter`, 2.12) does the arithmetic, in whole numbers of any
-# size; `increment` returns the sum that it made. An ack that does not come leaves open whether it
-# was counted; with `msg_id` it can be done again without counting twice.
-
-
-INCREMENT = "Nats-Incr"
-SOURCES = "Nats-Counter-Sources"
-
-
-@dataclass(frozen=True, slots=True)
-class Counter:
-    """A counter as it was stored last."""
-
-    subject: str
-    value: int
-    increment: int
-    """What was added last."""
-    sources: Mapping[str, Mapping[str, int]]
-    """What other streams contributed: stream, subject there, value there."""
-    seq: int
-    """The stream's sequence of this value."""
-
-
-@checked_but("increment")
-class CounterCalls(StoredCalls):
-    """The part of JetStream that is about counters."""
+    # -- counters ------------------------------------------------------------------------------
 
     async def increment(
         self,
@@ -289,67 +218,7 @@ class CounterCalls(StoredCalls):
                 self._api.client.report(error)
         return counters
 
-
-def _counter(message: StoredMsg) -> Counter:
-    try:
-        headers = message.headers
-        if headers is None:
-            raise KeyError(INCREMENT)
-        sources: dict[str, dict[str, str]] = {}
-        if text := headers.get(SOURCES):
-            sources = decode_json(text, dict[str, dict[str, str]], "sources")
-        body = decode_document(message.data, "counter")
-        return Counter(
-            subject=message.subject,
-            value=_number(body["val"]),
-            increment=_number(headers[INCREMENT]),
-            sources={
-                stream: {subject: _number(value) for subject, value in values.items()}
-                for stream, values in sources.items()
-            },
-            seq=message.seq,
-        )
-    except (DocumentError, KeyError):
-        raise JetStreamError(
-            f"The last message on {message.subject!r}, at sequence {message.seq}, is no counter."
-        ) from None
-
-
-def _number(text: Any) -> int:
-    """Raises JetStreamError for anything but a number that Python can read."""
-    try:
-        return int(text)
-    except (TypeError, ValueError):
-        raise JetStreamError(f"A counter has the value {str(text)[:40]!r}.") from None
-
-
-# -------------------------------------------------------------------------------------------------
-# Scheduled messages: the stream publishes later, or again and again (ADR-51).
-#
-# Contract: a schedule is a message on a subject of its own, in a stream with
-# `allow_msg_schedules`; while it is the subject's last message, the stream publishes what it says
-# to the target, a subject of the same stream. A new schedule on the subject replaces the old one.
-# Times are the server's. At one time (`at`): server 2.12; everything else: 2.14.
-
-
-SCHEDULE = "Nats-Schedule"
-TARGET = "Nats-Schedule-Target"
-SOURCE = "Nats-Schedule-Source"
-TARGET_TTL = "Nats-Schedule-TTL"
-TIME_ZONE = "Nats-Schedule-Time-Zone"
-ROLLUP = "Nats-Schedule-Rollup"
-SCHEDULER = "Nats-Scheduler"
-NEXT = "Nats-Schedule-Next"
-
-_FIELDS = 6
-_NAMED = frozenset(
-    ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
-)
-
-
-@checked
-class ScheduleCalls(StoredCalls):
-    """The part of JetStream that is about scheduled messages."""
+    # -- schedules -----------------------------------------------------------------------------
 
     async def schedule(
         self,
@@ -451,6 +320,129 @@ class ScheduleCalls(StoredCalls):
         )
         ours: list[tuple[str, str | None]] = [(NEXT, "purge"), (SCHEDULER, schedule)]
         return await acknowledged(self._api, subject, payload, merged(own, ours), timeout)
+
+
+@checked  # the blocking client calls it, too
+def publisher_options(
+    api: Api,
+    window: int,
+    timeout: Seconds | None,
+    on_disconnect: DisconnectPolicy,
+    retry_for: Seconds,
+    raise_failures: bool,
+) -> PublisherOptions:
+    """Those of `publisher`, in seconds. Raises ConfigError, BadTimeError."""
+    return PublisherOptions(
+        window=window,
+        timeout=api.timeout if timeout is None else in_seconds(timeout),
+        on_disconnect=on_disconnect,
+        retry_for=in_seconds(retry_for),
+        raise_failures=raise_failures,
+    )
+
+
+async def acknowledged(
+    api: Api, subject: str, payload: Payload, headers: Headers | None, timeout: Seconds | None
+) -> PubAck:
+    """Publish and await the ack; retry while there is no responder (ADR-22)."""
+    client = api.client
+    tries = PublishTries(subject, api.timeout if timeout is None else in_seconds(timeout))
+    payload = payload_bytes(payload)  # once: every try sends the same
+    while True:
+        try:
+            with tries:
+                return await request_and_read(
+                    client, subject, payload, _pub_ack, timeout=tries.left, headers=headers
+                )
+        except NoRespondersError:
+            await asyncio.sleep(tries.pause())
+
+
+def _pub_ack(reply: Message) -> PubAck:
+    return parse_pub_ack(reply.data)
+
+
+# -------------------------------------------------------------------------------------------------
+# Counters: a subject whose stream adds up what is published to it (ADR-49).
+#
+# Contract: the stream (`allow_msg_counter`, 2.12) does the arithmetic, in whole numbers of any
+# size; `increment` returns the sum that it made. An ack that does not come leaves open whether it
+# was counted; with `msg_id` it can be done again without counting twice.
+
+
+INCREMENT = "Nats-Incr"
+SOURCES = "Nats-Counter-Sources"
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A counter as it was stored last."""
+
+    subject: str
+    value: int
+    increment: int
+    """What was added last."""
+    sources: Mapping[str, Mapping[str, int]]
+    """What other streams contributed: stream, subject there, value there."""
+    seq: int
+    """The stream's sequence of this value."""
+
+
+def _counter(message: StoredMsg) -> Counter:
+    try:
+        headers = message.headers
+        if headers is None:
+            raise KeyError(INCREMENT)
+        sources: dict[str, dict[str, str]] = {}
+        if text := headers.get(SOURCES):
+            sources = decode_json(text, dict[str, dict[str, str]], "sources")
+        body = decode_document(message.data, "counter")
+        return Counter(
+            subject=message.subject,
+            value=_number(body["val"]),
+            increment=_number(headers[INCREMENT]),
+            sources={
+                stream: {subject: _number(value) for subject, value in values.items()}
+                for stream, values in sources.items()
+            },
+            seq=message.seq,
+        )
+    except (DocumentError, KeyError):
+        raise JetStreamError(
+            f"The last message on {message.subject!r}, at sequence {message.seq}, is no counter."
+        ) from None
+
+
+def _number(text: Any) -> int:
+    """Raises JetStreamError for anything but a number that Python can read."""
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        raise JetStreamError(f"A counter has the value {str(text)[:40]!r}.") from None
+
+
+# -------------------------------------------------------------------------------------------------
+# Scheduled messages: the stream publishes later, or again and again (ADR-51).
+#
+# Contract: a schedule is a message on a subject of its own, in a stream with
+# `allow_msg_schedules`; while it is the subject's last message, the stream publishes what it says
+# to the target, a subject of the same stream. A new schedule on the subject replaces the old one.
+# Times are the server's. At one time (`at`): server 2.12; everything else: 2.14.
+
+
+SCHEDULE = "Nats-Schedule"
+TARGET = "Nats-Schedule-Target"
+SOURCE = "Nats-Schedule-Source"
+TARGET_TTL = "Nats-Schedule-TTL"
+TIME_ZONE = "Nats-Schedule-Time-Zone"
+ROLLUP = "Nats-Schedule-Rollup"
+SCHEDULER = "Nats-Scheduler"
+NEXT = "Nats-Schedule-Next"
+
+_FIELDS = 6
+_NAMED = frozenset(
+    ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+)
 
 
 def _pattern(at: datetime | None, every: Seconds | None, cron: str | None) -> str:

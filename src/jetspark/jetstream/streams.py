@@ -14,7 +14,7 @@ from jetspark.arguments import check_whole, checked
 from jetspark.documents.configuration import Configuration, config_to_wire, given
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.documents.document import Document, from_wire, time_fields
-from jetspark.documents.requirements import check_stream, stream_needs
+from jetspark.documents.requirements import check_feature, check_stream, stream_needs
 from jetspark.documents.streams import StreamConfig, StreamInfo, StreamOptions, UnnamedStreamOptions
 from jetspark.errors import (
     APIError,
@@ -157,6 +157,46 @@ async def naming_the_other(api: Api, error: APIError, wire: Mapping[str, Any]) -
 
 
 # -------------------------------------------------------------------------------------------------
+# Making the leader of a stream or consumer step down.
+
+
+_PREFERRED_SINCE: Final = (2, 11)
+
+
+async def step_down(api: Api, call: js_api.Call, preferred: str | None, **names: str) -> None:
+    """Raises UnsupportedByServerError, and as every API call."""
+    if preferred is None:
+        await api.call(call, **names)
+    else:
+        needs = check_feature("a preferred leader", _PREFERRED_SINCE, api.server)
+        await api.call(call, {"placement": {"preferred": preferred}}, needs, **names)
+
+
+# -------------------------------------------------------------------------------------------------
+# Stream templates: the server creates a stream for each new subject.
+#
+# Contract: for servers that still have them, which are those before 2.14 that are not clustered;
+# with a newer one UnsupportedByServerError is raised before anything is sent. Behind a domain or
+# an API prefix the answering server is unknown; a newer one does not answer, and the call times
+# out.
+
+
+class StreamTemplateConfig(Document, frozen=True, kw_only=True):
+    """A template: the configuration of its streams, and how many there may be."""
+
+    name: str
+    config: StreamConfig
+    max_streams: int
+
+
+class StreamTemplateInfo(Document, frozen=True, kw_only=True):
+    """A template and the names of its streams."""
+
+    config: StreamTemplateConfig
+    streams: list[str] = msgspec.field(default_factory=list)
+
+
+# -------------------------------------------------------------------------------------------------
 # Streams: create, update, info, purge, delete, list.
 #
 # Contract: a configuration is given as a StreamConfig, a mapping, JSON text, the path of a JSON
@@ -296,6 +336,65 @@ class StreamCalls:
         """All streams, or those with `subject` among theirs. Raises as `stream_names`."""
         return Paged(self._api, js_api.STREAM_LIST, "streams", _stream_info, _by_subject(subject))
 
+    async def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
+        """Make the stream's leader step down; `preferred` names the next one (server 2.11).
+
+        Raises APIError on a server that is not clustered, UnsupportedByServerError,
+        StreamNotFoundError, and as every API call (see `JetStream`).
+        """
+        await step_down(self._api, js_api.STREAM_LEADER_STEPDOWN, preferred, stream=stream)
+
+    async def create_template(
+        self,
+        name: str,
+        config: StreamConfigLike | None = None,
+        /,
+        *,
+        max_streams: int,
+        **options: Unpack[UnnamedStreamOptions],
+    ) -> StreamTemplateInfo:
+        """Create a template: each new subject gets a stream of its own, named after it.
+
+        `config` and `options` are the fields of StreamConfig without a name; `subjects` are those
+        of the template. Raises APIError when the template exists, ConfigError, BadSubjectError,
+        UnsupportedByServerError, and as every API call (see `JetStream`).
+        """
+        self._check_template(name)
+        if max_streams < 1:
+            raise ConfigError("max_streams must be at least 1.")
+        wire = config_to_wire(StreamConfig, config, options)
+        for subject in wire.get("subjects") or []:
+            check_subscribe_subject(subject)
+        check_stream(wire, self._api.server)
+        body = {"name": name, "config": wire, "max_streams": max_streams}
+        needs = stream_needs(wire)
+        answer = await self._api.call(js_api.TEMPLATE_CREATE, body, needs, template=name)
+        return from_wire(StreamTemplateInfo, answer)
+
+    async def template_info(self, name: str) -> StreamTemplateInfo:
+        """A template and the names of its streams.
+
+        Raises UnsupportedByServerError, APIError when there is no such template, and as every API
+        call (see `JetStream`).
+        """
+        self._check_template(name)
+        return from_wire(
+            StreamTemplateInfo, await self._api.call(js_api.TEMPLATE_INFO, template=name)
+        )
+
+    async def delete_template(self, name: str) -> None:
+        """Delete a template and all its streams. Raises as `template_info`."""
+        self._check_template(name)
+        await self._api.call(js_api.TEMPLATE_DELETE, template=name)
+
+    def template_names(self) -> Paged[str]:
+        """The names of all templates.
+
+        Raises UnsupportedByServerError; while iterating, as every API call (see `JetStream`).
+        """
+        self._check_template()
+        return Paged(self._api, js_api.TEMPLATE_NAMES, "streams", str, {})
+
     def _named(
         self, config: StreamConfigLike | None, options: StreamOptions
     ) -> tuple[str, dict[str, Any]]:
@@ -316,6 +415,13 @@ class StreamCalls:
         except APIError as error:
             raise await naming_the_other(self._api, error, wire) from None
 
+    def _check_template(self, name: str | None = None) -> None:
+        if name is not None:
+            check_name("template", name)
+        server = self._api.server
+        if server is not None and server.at_least(2, 14):
+            raise UnsupportedByServerError("A stream template", "< 2.14", server.version)
+
 
 def _stream_info(answer: dict[str, Any]) -> StreamInfo:
     # The envelope of a paged answer does not belong to the stream.
@@ -328,92 +434,3 @@ def _by_subject(subject: str | None) -> dict[str, Any]:
     if subject is not None:
         check_subscribe_subject(subject)
     return given(subject=subject)
-
-
-# -------------------------------------------------------------------------------------------------
-# Stream templates: the server creates a stream for each new subject.
-#
-# Contract: for servers that still have them, which are those before 2.14 that are not clustered;
-# with a newer one UnsupportedByServerError is raised before anything is sent. Behind a domain or
-# an API prefix the answering server is unknown; a newer one does not answer, and the call times
-# out.
-
-
-class StreamTemplateConfig(Document, frozen=True, kw_only=True):
-    """A template: the configuration of its streams, and how many there may be."""
-
-    name: str
-    config: StreamConfig
-    max_streams: int
-
-
-class StreamTemplateInfo(Document, frozen=True, kw_only=True):
-    """A template and the names of its streams."""
-
-    config: StreamTemplateConfig
-    streams: list[str] = msgspec.field(default_factory=list)
-
-
-@checked
-class TemplateCalls:
-    """The calls of JetStream for stream templates."""
-
-    _api: Api
-
-    async def create_template(
-        self,
-        name: str,
-        config: StreamConfigLike | None = None,
-        /,
-        *,
-        max_streams: int,
-        **options: Unpack[UnnamedStreamOptions],
-    ) -> StreamTemplateInfo:
-        """Create a template: each new subject gets a stream of its own, named after it.
-
-        `config` and `options` are the fields of StreamConfig without a name; `subjects` are those
-        of the template. Raises APIError when the template exists, ConfigError, BadSubjectError,
-        UnsupportedByServerError, and as every API call (see `JetStream`).
-        """
-        self._check(name)
-        if max_streams < 1:
-            raise ConfigError("max_streams must be at least 1.")
-        wire = config_to_wire(StreamConfig, config, options)
-        for subject in wire.get("subjects") or []:
-            check_subscribe_subject(subject)
-        check_stream(wire, self._api.server)
-        body = {"name": name, "config": wire, "max_streams": max_streams}
-        needs = stream_needs(wire)
-        answer = await self._api.call(js_api.TEMPLATE_CREATE, body, needs, template=name)
-        return from_wire(StreamTemplateInfo, answer)
-
-    async def template_info(self, name: str) -> StreamTemplateInfo:
-        """A template and the names of its streams.
-
-        Raises UnsupportedByServerError, APIError when there is no such template, and as every API
-        call (see `JetStream`).
-        """
-        self._check(name)
-        return from_wire(
-            StreamTemplateInfo, await self._api.call(js_api.TEMPLATE_INFO, template=name)
-        )
-
-    async def delete_template(self, name: str) -> None:
-        """Delete a template and all its streams. Raises as `template_info`."""
-        self._check(name)
-        await self._api.call(js_api.TEMPLATE_DELETE, template=name)
-
-    def template_names(self) -> Paged[str]:
-        """The names of all templates.
-
-        Raises UnsupportedByServerError; while iterating, as every API call (see `JetStream`).
-        """
-        self._check()
-        return Paged(self._api, js_api.TEMPLATE_NAMES, "streams", str, {})
-
-    def _check(self, name: str | None = None) -> None:
-        if name is not None:
-            check_name("template", name)
-        server = self._api.server
-        if server is not None and server.at_least(2, 14):
-            raise UnsupportedByServerError("A stream template", "< 2.14", server.version)

@@ -415,13 +415,8 @@ class Bucket(ReadOnlyBucket):
 
 
 @checked
-class BucketCalls:
+class BucketCalls(JetStreamContext):
     """The calls of JetStream for Key-Value buckets."""
-
-    @property
-    def _js(self) -> JetStreamContext:
-        """What buckets are built on."""
-        raise NotImplementedError
 
     async def create_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
@@ -450,7 +445,7 @@ class BucketCalls:
         await self._check_markers(wanted)
         stream = (await self._bucket_info(name)).name
         try:
-            info = await self._js.update_stream(name=stream, **stream_options(wanted))
+            info = await self.update_stream(name=stream, **stream_options(wanted))
         except StreamNotFoundError:
             raise BucketNotFoundError(name) from None
         return self._bound(info)
@@ -533,7 +528,7 @@ class BucketCalls:
     async def delete_bucket(self, name: str) -> None:
         """Delete a bucket and its entries. Raises as `bucket`."""
         try:
-            await self._js.delete_stream((await self._bucket_info(name)).name)
+            await self.delete_stream((await self._bucket_info(name)).name)
         except StreamNotFoundError:
             raise BucketNotFoundError(name) from None
 
@@ -543,7 +538,7 @@ class BucketCalls:
         Revisions continue. Watchers are not told. Raises as `bucket`.
         """
         try:
-            return await self._js.purge_stream((await self._bucket_info(name)).name)
+            return await self.purge_stream((await self._bucket_info(name)).name)
         except StreamNotFoundError:
             raise BucketNotFoundError(name) from None
 
@@ -553,7 +548,7 @@ class BucketCalls:
 
     async def _bucket_names(self) -> AsyncIterator[str]:
         # Read-only aggregates and mirrors have no subjects: a list by subject would miss them.
-        async for name in self._js.stream_names():
+        async for name in self.stream_names():
             if name.startswith(STREAM_PREFIX):
                 yield name.removeprefix(STREAM_PREFIX)
 
@@ -562,20 +557,20 @@ class BucketCalls:
         return Listing(self._buckets)
 
     async def _buckets(self) -> AsyncIterator[BucketStatus]:
-        async for info in self._js.streams():
+        async for info in self.streams():
             if info.name.startswith(STREAM_PREFIX) and is_bucket(info.config):
                 yield BucketStatus(info)
 
     async def _bucket_info(self, name: str) -> StreamInfo:
         """Of the bucket's stream. Raises BucketNotFoundError, also for a stream that is none."""
         with suppress(StreamNotFoundError):
-            info = await self._js.stream_info(STREAM_PREFIX + check_bucket(name))
+            info = await self.stream_info(STREAM_PREFIX + check_bucket(name))
             if is_bucket(info.config):
                 return info
         raise BucketNotFoundError(name)
 
     def _bound(self, info: StreamInfo) -> Bucket:
-        return Bucket(self._js, BucketEncoding(info.config, self._js.api_prefix))
+        return Bucket(self, BucketEncoding(info.config, self.api_prefix))
 
     async def _make_bucket(
         self, name: str, wanted: BucketConfig, where: dict[str, Any], *, stream: str | None = None
@@ -583,7 +578,7 @@ class BucketCalls:
         await self._check_markers(wanted)
         options = {**NEW_BUCKET, **stream_options(wanted), **where}
         try:
-            return await self._js.create_stream(name=stream or STREAM_PREFIX + name, **options)
+            return await self.create_stream(name=stream or STREAM_PREFIX + name, **options)
         except NameInUseError as error:
             raise known_as(error, f'Bucket "{name}"', BUCKET_OPTIONS) from None
 
@@ -591,9 +586,9 @@ class BucketCalls:
         """Asks the server that answers: behind a domain it is not the connected one."""
         if wanted.limit_marker_ttl is None:
             return
-        stats = (await self._js.account_info()).api
+        stats = (await self.account_info()).api
         if stats is None or stats.level < 1:
-            info = self._js.client.server_info
+            info = self.client.server_info
             version = "older" if info is None else info.version
             raise UnsupportedByServerError("limit_marker_ttl", "2.11", version)
 

@@ -409,13 +409,8 @@ async def _save(path: str | os.PathLike[str], reader: ObjectReader) -> ObjectInf
 
 
 @checked
-class ObjectStoreCalls:
+class ObjectStoreCalls(JetStreamContext):
     """The calls of JetStream for object stores."""
-
-    @property
-    def _js(self) -> JetStreamContext:
-        """What stores are built on."""
-        raise NotImplementedError
 
     async def create_object_store(
         self,
@@ -433,10 +428,10 @@ class ObjectStoreCalls:
         wanted = store_config(config, options)
         stream = STREAM_PREFIX + check_store(name)
         try:
-            await self._js.create_stream(name=stream, **new_store(name, wanted))
+            await self.create_stream(name=stream, **new_store(name, wanted))
         except NameInUseError as error:
             raise known_as(error, f'Object store "{name}"', STREAM_FIELDS) from None
-        return ObjectStore(self._js, name)
+        return ObjectStore(self, name)
 
     async def update_object_store(
         self,
@@ -453,10 +448,10 @@ class ObjectStoreCalls:
         wanted = store_config(config, options)
         try:
             stream = await self._store_stream(name)
-            await self._js.update_stream(name=stream, **stream_options(wanted))
+            await self.update_stream(name=stream, **stream_options(wanted))
         except StreamNotFoundError:
             raise no_store(name) from None
-        return ObjectStore(self._js, name)
+        return ObjectStore(self, name)
 
     async def object_store(self, name: str) -> ObjectStore:
         """Bind to an existing object store.
@@ -464,12 +459,12 @@ class ObjectStoreCalls:
         Raises ObjectStoreNotFoundError, and as every API call (see `JetStream`).
         """
         await self._store_stream(name)
-        return ObjectStore(self._js, name)
+        return ObjectStore(self, name)
 
     async def delete_object_store(self, name: str) -> None:
         """Delete an object store and its objects. Raises as `object_store`."""
         try:
-            await self._js.delete_stream(await self._store_stream(name))
+            await self.delete_stream(await self._store_stream(name))
         except StreamNotFoundError:
             raise no_store(name) from None
 
@@ -477,7 +472,7 @@ class ObjectStoreCalls:
         """Its stream. Raises ObjectStoreNotFoundError, also for a stream that is none."""
         stream = STREAM_PREFIX + check_store(name)
         with suppress(StreamNotFoundError):
-            if takes_in((await self._js.stream_info(stream)).config, f"$O.{name}.M.>"):
+            if takes_in((await self.stream_info(stream)).config, f"$O.{name}.M.>"):
                 return stream
         raise no_store(name)
 
@@ -486,7 +481,7 @@ class ObjectStoreCalls:
         return Listing(self._object_store_names)
 
     async def _object_store_names(self) -> AsyncIterator[str]:
-        async for name in self._js.stream_names("$O.*.>"):
+        async for name in self.stream_names("$O.*.>"):
             if name.startswith(STREAM_PREFIX):
                 yield name.removeprefix(STREAM_PREFIX)
 
@@ -495,6 +490,6 @@ class ObjectStoreCalls:
         return Listing(self._object_stores)
 
     async def _object_stores(self) -> AsyncIterator[ObjectStoreStatus]:
-        async for info in self._js.streams("$O.*.>"):
+        async for info in self.streams("$O.*.>"):
             if info.name.startswith(STREAM_PREFIX):
                 yield ObjectStoreStatus(info)

@@ -10,7 +10,7 @@ from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 from jetspark.arguments import check_whole, checked, checked_but
 from jetspark.client.callbacks import background
@@ -652,8 +652,8 @@ class Service(EndpointCalls):
 
 
 @checked
-class ServiceCalls:
-    """Mixed into the client."""
+class ServiceCalls(Client):
+    """A client with services."""
 
     async def add_service(
         self,
@@ -675,9 +675,8 @@ class ServiceCalls:
         Raises BadNameError, ConfigError, BadQueueError; PermissionsError when the server refuses
         the subjects below $SRV, RequestTimeoutError, ConnectionClosedError.
         """
-        client = cast("Client", self)
         return await start_service(
-            client, name, version, description, metadata, queue_group, stats_handler
+            self, name, version, description, metadata, queue_group, stats_handler
         )
 
     def services(self, *, prefix: str = DEFAULT_PREFIX) -> Services:
@@ -686,7 +685,7 @@ class ServiceCalls:
         `prefix`: where the services of another account are imported to. Nothing is sent. Raises
         BadSubjectError.
         """
-        return Services(cast("Client", self), prefix)
+        return Services(self, prefix)
 
 
 @checked

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -477,8 +477,8 @@ def _page(offset: int, limit: int | None) -> dict[str, int | None]:
 
 
 @checked
-class SystemCalls:
-    """Mixed into the client."""
+class SystemCalls(Client):
+    """A client with its system account."""
 
     def system(self, *, timeout: Seconds = TIMEOUT, stall: Seconds = STALL) -> System:
         """Look at servers and accounts, as a user of the system account.
@@ -486,4 +486,4 @@ class SystemCalls:
         `timeout`: seconds that a list waits for answers at most; `stall`: seconds after the last
         answer until it ends. Nothing is sent. Raises BadTimeError.
         """
-        return System(cast("Client", self), timeout, stall)
+        return System(self, timeout, stall)

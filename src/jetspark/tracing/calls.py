@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final
 
 from jetspark.arguments import checked
-from jetspark.client.client import seconds_of
+from jetspark.client.client import Client, seconds_of
 from jetspark.errors import (
     ConfigError,
     JetsparkError,
@@ -19,9 +19,6 @@ from jetspark.timestamps import Seconds
 from jetspark.tracing.tree import MessageTrace, Reports, parse_report
 from jetspark.wire.headers import Headers, HeadersLike
 
-if TYPE_CHECKING:
-    from jetspark.client.client import Client
-
 _DESTINATION: Final = "Nats-Trace-Dest"
 _ONLY: Final = "Nats-Trace-Only"
 # With the last one a server would compress its report.
@@ -29,8 +26,8 @@ _OURS: Final = (_DESTINATION, _ONLY, "Nats-Trace-Hop", "Accept-Encoding")
 
 
 @checked
-class TraceCalls:
-    """Mixed into the client."""
+class TraceCalls(Client):
+    """A client with tracing."""
 
     async def trace(
         self,
@@ -54,9 +51,7 @@ class TraceCalls:
         itself sets, ConnectionClosedError, BadTimeoutError, BadTimeError, and what publish_nowait
         raises.
         """
-        return await trace_message(
-            cast("Client", self), subject, payload, headers, deliver, timeout
-        )
+        return await trace_message(self, subject, payload, headers, deliver, timeout)
 
 
 @checked

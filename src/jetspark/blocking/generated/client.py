@@ -143,6 +143,36 @@ class GeneratedClient:
         """
         self._thread.run(self._inner.force_reconnect)
 
+    def flush(self, timeout: Seconds | None = None) -> None:
+        """Return when the server has processed everything published before.
+
+        While the client is connecting or reconnecting it waits for the link. `timeout` in seconds,
+        default: request_timeout. Raises RequestTimeoutError, ConnectionClosedError when the client
+        is closed or the link is lost meanwhile (`status` tells which: then it reconnects, and what
+        was sent over the lost link may not have arrived), BadTimeoutError, BadTimeError.
+        """
+        raise NotImplementedError
+
+    def rtt(self, timeout: Seconds | None = None) -> float:
+        """Seconds of one round trip to the server.
+
+        `timeout` in seconds, default: request_timeout. Raises RequestTimeoutError,
+        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError,
+        BadTimeError.
+        """
+        return self._thread.run(self._inner.rtt, timeout)
+
+    def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
+        """Return when callbacks have handled all messages that this client has received before.
+
+        Those of subscriptions and consumers; iterators are not waited for. After `flush` these are
+        all messages that the server had sent by then. `timeout`: seconds. Raises
+        RequestTimeoutError, ConfigError in a callback, which it would wait for,
+        ConnectionClosedError, also when the client is closed meanwhile, BadTimeoutError,
+        BadTimeError.
+        """
+        raise NotImplementedError
+
     def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """End subscriptions, let callbacks handle what has arrived, send publishes, then close.
 
@@ -167,35 +197,42 @@ class GeneratedClient:
         """
         raise NotImplementedError
 
-    def subscribe(
+    def publish(
         self,
         subject: str,
+        payload: Payload = b"",
         *,
-        queue: str | None = None,
-        callback: MessageCallback | None = None,
-        max_msgs: int = 0,
-        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
-        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
-    ) -> Subscription:
-        """Subscribe; iterate the result, or give a callback, called in a thread of its own.
+        reply: str | None = None,
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """Send one message; waits while the link accepts no more. Raises as publish_nowait."""
+        if self._buffer.crowded:
+            self._buffer.block()
+        self._publishing.send(subject, payload, reply, headers)
 
-        `queue` joins a queue group; `max_msgs` ends it after so many messages (0: never). At a
-        pending limit new messages are dropped, and a SlowConsumerError is reported. Raises
-        BadSubjectError, ConfigError, ConnectionClosedError.
+    def publish_msg(self, message: Sendable) -> None:
+        """`publish` a PreparedMessage, or a message that was received.
+
+        Raises as publish_nowait, and ConfigError for anything else.
         """
-        return Subscription(
-            self._caller,
-            subject,
-            lambda forward: self._inner.subscribe(
-                subject,
-                queue=queue,
-                callback=forward,
-                max_msgs=max_msgs,
-                pending_msgs_limit=pending_msgs_limit,
-                pending_bytes_limit=pending_bytes_limit,
-            ),
-            callback,
-        )
+        raise NotImplementedError
+
+    def publish_nowait(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        reply: str | None = None,
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """Send one message with the next turn of the event loop.
+
+        `payload`: any bytes-like object. Raises BadPayloadError for anything else, BadSubjectError,
+        BadHeaderError, MaxPayloadError, HeadersNotSupportedError, OutboundBufferError
+        (`pending_size` bytes are buffered already), ConnectionClosedError, ConfigError in another
+        event loop or thread than the client's.
+        """
+        self._publishing.send(subject, payload, reply, headers)
 
     def request(
         self,
@@ -261,69 +298,32 @@ class GeneratedClient:
         """A fresh subject for replies, below `inbox_prefix`."""
         return self._inner.new_inbox()
 
-    def publish(
+    def subscribe(
         self,
         subject: str,
-        payload: Payload = b"",
         *,
-        reply: str | None = None,
-        headers: HeadersLike | None = None,
-    ) -> None:
-        """Send one message; waits while the link accepts no more. Raises as publish_nowait."""
-        if self._buffer.crowded:
-            self._buffer.block()
-        self._publishing.send(subject, payload, reply, headers)
+        queue: str | None = None,
+        callback: MessageCallback | None = None,
+        max_msgs: int = 0,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> Subscription:
+        """Subscribe; iterate the result, or give a callback, called in a thread of its own.
 
-    def publish_msg(self, message: Sendable) -> None:
-        """`publish` a PreparedMessage, or a message that was received.
-
-        Raises as publish_nowait, and ConfigError for anything else.
+        `queue` joins a queue group; `max_msgs` ends it after so many messages (0: never). At a
+        pending limit new messages are dropped, and a SlowConsumerError is reported. Raises
+        BadSubjectError, ConfigError, ConnectionClosedError.
         """
-        raise NotImplementedError
-
-    def publish_nowait(
-        self,
-        subject: str,
-        payload: Payload = b"",
-        *,
-        reply: str | None = None,
-        headers: HeadersLike | None = None,
-    ) -> None:
-        """Send one message with the next turn of the event loop.
-
-        `payload`: any bytes-like object. Raises BadPayloadError for anything else, BadSubjectError,
-        BadHeaderError, MaxPayloadError, HeadersNotSupportedError, OutboundBufferError
-        (`pending_size` bytes are buffered already), ConnectionClosedError, ConfigError in another
-        event loop or thread than the client's.
-        """
-        self._publishing.send(subject, payload, reply, headers)
-
-    def flush(self, timeout: Seconds | None = None) -> None:
-        """Return when the server has processed everything published before.
-
-        While the client is connecting or reconnecting it waits for the link. `timeout` in seconds,
-        default: request_timeout. Raises RequestTimeoutError, ConnectionClosedError when the client
-        is closed or the link is lost meanwhile (`status` tells which: then it reconnects, and what
-        was sent over the lost link may not have arrived), BadTimeoutError, BadTimeError.
-        """
-        raise NotImplementedError
-
-    def rtt(self, timeout: Seconds | None = None) -> float:
-        """Seconds of one round trip to the server.
-
-        `timeout` in seconds, default: request_timeout. Raises RequestTimeoutError,
-        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError,
-        BadTimeError.
-        """
-        return self._thread.run(self._inner.rtt, timeout)
-
-    def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
-        """Return when callbacks have handled all messages that this client has received before.
-
-        Those of subscriptions and consumers; iterators are not waited for. After `flush` these are
-        all messages that the server had sent by then. `timeout`: seconds. Raises
-        RequestTimeoutError, ConfigError in a callback, which it would wait for,
-        ConnectionClosedError, also when the client is closed meanwhile, BadTimeoutError,
-        BadTimeError.
-        """
-        raise NotImplementedError
+        return Subscription(
+            self._caller,
+            subject,
+            lambda forward: self._inner.subscribe(
+                subject,
+                queue=queue,
+                callback=forward,
+                max_msgs=max_msgs,
+                pending_msgs_limit=pending_msgs_limit,
+                pending_bytes_limit=pending_bytes_limit,
+            ),
+            callback,
+        )

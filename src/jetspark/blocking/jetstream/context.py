@@ -12,14 +12,11 @@ from jetspark.blocking.generated.jetstream.context import GeneratedJetStreamCont
 from jetspark.blocking.generated.jetstream.event_calls import GeneratedEventCalls
 from jetspark.blocking.generated.jetstream.publishing import (
     GeneratedBatchCalls,
-    GeneratedCounterCalls,
     GeneratedPublishCalls,
-    GeneratedScheduleCalls,
 )
 from jetspark.blocking.generated.jetstream.stored_calls import GeneratedStoredCalls
 from jetspark.blocking.generated.jetstream.streams import (
     GeneratedStreamCalls,
-    GeneratedTemplateCalls,
 )
 from jetspark.blocking.generated.kv.calls import GeneratedBucketCalls
 from jetspark.blocking.generated.objects.calls import GeneratedObjectStoreCalls
@@ -32,14 +29,11 @@ class JetStream(
     GeneratedJetStreamContext,
     GeneratedStreamCalls,
     GeneratedStoredCalls,
-    GeneratedCounterCalls,
-    GeneratedScheduleCalls,
     GeneratedConsumerCalls,
     GeneratedPublishCalls,
     GeneratedBatchCalls,
     GeneratedEventCalls,
     GeneratedBackupCalls,
-    GeneratedTemplateCalls,
     GeneratedBucketCalls,
     GeneratedObjectStoreCalls,
     GeneratedGroupCalls,

@@ -159,6 +159,16 @@ class GeneratedConsumerCalls:
         """
         return self._thread.run(self._inner.reset_consumer, stream, name, seq)
 
+    def consumer_leader_stepdown(
+        self, stream: str, name: str, *, preferred: str | None = None
+    ) -> None:
+        """Make the consumer's leader step down; `preferred` names the next one (server 2.11).
+
+        Raises APIError on a server that is not clustered, UnsupportedByServerError,
+        StreamNotFoundError, ConsumerNotFoundError, and as every API call (see `JetStream`).
+        """
+        self._thread.run(self._inner.consumer_leader_stepdown, stream, name, preferred=preferred)
+
     def ordered(
         self,
         stream: str,

@@ -56,6 +56,10 @@ class GeneratedJetStreamContext:
         """
         return self._inner.server_info
 
+    def account_info(self) -> AccountInfo:
+        """What the account uses and may use. Raises as every API call (see `JetStream`)."""
+        return self._thread.run(self._inner.account_info)
+
     def api_request(self, subject: str, document: Configuration | None = None) -> dict[str, Any]:
         """Any call of the JetStream API: the document is sent and the answer given as they are.
 
@@ -70,25 +74,3 @@ class GeneratedJetStreamContext:
 
     def __repr__(self) -> str:
         return repr(self._inner)
-
-    def account_info(self) -> AccountInfo:
-        """What the account uses and may use. Raises as every API call (see `JetStream`)."""
-        return self._thread.run(self._inner.account_info)
-
-    def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
-        """Make the stream's leader step down; `preferred` names the next one (server 2.11).
-
-        Raises APIError on a server that is not clustered, UnsupportedByServerError,
-        StreamNotFoundError, and as every API call (see `JetStream`).
-        """
-        self._thread.run(self._inner.stream_leader_stepdown, stream, preferred=preferred)
-
-    def consumer_leader_stepdown(
-        self, stream: str, name: str, *, preferred: str | None = None
-    ) -> None:
-        """Make the consumer's leader step down; `preferred` names the next one (server 2.11).
-
-        Raises APIError on a server that is not clustered, UnsupportedByServerError,
-        StreamNotFoundError, ConsumerNotFoundError, and as every API call (see `JetStream`).
-        """
-        self._thread.run(self._inner.consumer_leader_stepdown, stream, name, preferred=preferred)

@@ -13,7 +13,6 @@ from jetspark.blocking.jetstream.this_thread import ThisThreadCalls
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.client.messages import Sendable, parts_of
 from jetspark.documents.streams import PubAck
-from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.batches import GapPolicy, atomic_batch, fast_ingest
 from jetspark.jetstream.publish import Counter, publisher_options
 from jetspark.jetstream.publisher import (
@@ -30,6 +29,8 @@ from jetspark.wire.headers import HeadersLike
 
 class GeneratedPublishCalls(ThisThreadCalls):
     """The calls of `PublishCalls` that hand on to its asyncio twin."""
+
+    _thread: LoopThread
 
     def publish(
         self,
@@ -137,51 +138,6 @@ class GeneratedPublishCalls(ThisThreadCalls):
             ),
         )
 
-
-class GeneratedBatchCalls(ThisThreadCalls):
-    """The calls of `BatchCalls` that hand on to its asyncio twin."""
-
-    def atomic_batch(self, *, timeout: Seconds | None = None) -> AtomicBatch:
-        """Store messages together or not at all: `with js.atomic_batch() as batch`.
-
-        The stream needs `allow_atomic` (2.12). `timeout`: seconds for the answer to the first
-        message and to the commit; default: the context's. The rest is in `AtomicBatch`.
-        """
-        return AtomicBatch(
-            self._caller, atomic_batch(self._inner.api, self._caller.publishing, timeout)
-        )
-
-    def fast_ingest(
-        self,
-        *,
-        gaps: GapPolicy = "fail",
-        ack_every: int = 500,
-        outstanding: int = 2,
-        timeout: Seconds | None = None,
-    ) -> FastIngest:
-        """Publish as fast as the stream takes it: `with js.fast_ingest() as ingest`.
-
-        The stream needs `allow_batched` (2.14). `gaps`: what a lost or refused message does,
-        "fail" (the batch ends there) or "ok" (it goes on). `ack_every`: most messages for one
-        ack; the server says how many it lets be, up to 500 for all who do this at a time.
-        `outstanding`: acks that may be missing before `add` waits. `timeout`: seconds of
-        connected time without a word from the server; default: the context's. The rest is in
-        `FastIngest`.
-        """
-        return FastIngest(
-            self._caller,
-            fast_ingest(
-                self._inner.api, self._caller.publishing, gaps, ack_every, outstanding, timeout
-            ),
-        )
-
-
-class GeneratedCounterCalls:
-    """The calls of `CounterCalls` that hand on to its asyncio twin."""
-
-    _thread: LoopThread
-    _inner: AsyncJetStream
-
     def increment(
         self,
         subject: str,
@@ -218,13 +174,6 @@ class GeneratedCounterCalls:
         needs, raises, and may lag behind.
         """
         return self._thread.run(self._inner.get_counters, stream, subjects)
-
-
-class GeneratedScheduleCalls:
-    """The calls of `ScheduleCalls` that hand on to its asyncio twin."""
-
-    _thread: LoopThread
-    _inner: AsyncJetStream
 
     def schedule(
         self,
@@ -308,4 +257,42 @@ class GeneratedScheduleCalls:
             msg_id=msg_id,
             ttl=ttl,
             timeout=timeout,
+        )
+
+
+class GeneratedBatchCalls(ThisThreadCalls):
+    """The calls of `BatchCalls` that hand on to its asyncio twin."""
+
+    def atomic_batch(self, *, timeout: Seconds | None = None) -> AtomicBatch:
+        """Store messages together or not at all: `with js.atomic_batch() as batch`.
+
+        The stream needs `allow_atomic` (2.12). `timeout`: seconds for the answer to the first
+        message and to the commit; default: the context's. The rest is in `AtomicBatch`.
+        """
+        return AtomicBatch(
+            self._caller, atomic_batch(self._inner.api, self._caller.publishing, timeout)
+        )
+
+    def fast_ingest(
+        self,
+        *,
+        gaps: GapPolicy = "fail",
+        ack_every: int = 500,
+        outstanding: int = 2,
+        timeout: Seconds | None = None,
+    ) -> FastIngest:
+        """Publish as fast as the stream takes it: `with js.fast_ingest() as ingest`.
+
+        The stream needs `allow_batched` (2.14). `gaps`: what a lost or refused message does,
+        "fail" (the batch ends there) or "ok" (it goes on). `ack_every`: most messages for one
+        ack; the server says how many it lets be, up to 500 for all who do this at a time.
+        `outstanding`: acks that may be missing before `add` waits. `timeout`: seconds of
+        connected time without a word from the server; default: the context's. The rest is in
+        `FastIngest`.
+        """
+        return FastIngest(
+            self._caller,
+            fast_ingest(
+                self._inner.api, self._caller.publishing, gaps, ack_every, outstanding, timeout
+            ),
         )

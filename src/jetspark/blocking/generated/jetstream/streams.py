@@ -97,12 +97,13 @@ class GeneratedStreamCalls:
         """All streams, or those with `subject` among theirs. Raises as `stream_names`."""
         return Paged(self._thread, self._inner.streams(subject))
 
+    def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
+        """Make the stream's leader step down; `preferred` names the next one (server 2.11).
 
-class GeneratedTemplateCalls:
-    """The calls of `TemplateCalls` that hand on to its asyncio twin."""
-
-    _thread: LoopThread
-    _inner: AsyncJetStream
+        Raises APIError on a server that is not clustered, UnsupportedByServerError,
+        StreamNotFoundError, and as every API call (see `JetStream`).
+        """
+        self._thread.run(self._inner.stream_leader_stepdown, stream, preferred=preferred)
 
     def create_template(
         self,
