@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.soak.threads import switching
+from tests.support.switching import switching
 
 from jetspark.documents.streams import PubAck
 from jetspark.errors import ConfigError, JetsparkError, JetStreamError

@@ -8,7 +8,7 @@ import threading
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.soak.threads import switching
+from tests.support.switching import switching
 
 from jetspark.errors import BatchError, JetStreamError, PublishFailedError
 from jetspark.jetstream.batches import IngestWindow

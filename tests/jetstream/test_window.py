@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.soak.threads import switching
+from tests.support.switching import switching
 
 from jetspark.jetstream.publisher import CLOSED, Window
 

@@ -8,7 +8,6 @@ are deleted before, so that there are gaps, and a consumer has acknowledged some
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -19,6 +18,9 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support import campaign
+from tests.support.campaign import command
 
 from jetspark import blocking
 from jetspark.bulk.ranges import SequenceRange
@@ -64,22 +66,14 @@ class Transfer:
 
 
 @dataclass
-class Figures:
-    """What happened."""
+class Figures(campaign.Figures):
+    """What happened; all messages are equal."""
 
-    messages: int
-    gigabytes: float
-    backup: Transfer
-    restore: Transfer
-    archive_gigabytes: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.messages:,} messages, {self.gigabytes:.2f} GB; archive "
-            f"{self.archive_gigabytes:.2f} GB; backup {self.backup.seconds:.1f} s, peak "
-            f"{self.backup.peak_megabytes:.0f} MB; restore {self.restore.seconds:.1f} s, peak "
-            f"{self.restore.peak_megabytes:.0f} MB; all messages equal"
-        )
+    messages: int = 0
+    megabytes: float = 0.0
+    archive_megabytes: float = 0.0
+    backup: Transfer | None = None
+    restore: Transfer | None = None
 
 
 def fill(url: str, size: int, seed: int) -> None:
@@ -132,7 +126,7 @@ def digest(url: str) -> tuple[int, str]:
     return count, hashed.hexdigest()
 
 
-def backup_and_restore(size: int, seed: int = 0) -> Figures:
+def run(gigabytes: float = 2.0, seed: int = 0) -> Figures:
     """There and back with so many bytes. Raises AssertionError."""
     with (
         tempfile.TemporaryDirectory(prefix="soak-backup-") as temporary,
@@ -141,7 +135,7 @@ def backup_and_restore(size: int, seed: int = 0) -> Figures:
     ):
         folder = Path(temporary, "backup")
         began = time.perf_counter()
-        fill(one.url, size, seed)
+        fill(one.url, int(gigabytes * 1e9), seed)
         print(f"filled in {time.perf_counter() - began:.0f} s", file=sys.stderr)
         there = transfer("backup", one.url, folder)
         back = transfer("restore", other.url, folder)
@@ -155,16 +149,14 @@ def backup_and_restore(size: int, seed: int = 0) -> Figures:
             size = first.jetstream().stream_info(STREAM).state.bytes
         assert workers[0].ack_floor.stream_seq == workers[1].ack_floor.stream_seq >= 100
         archive = os.path.getsize(folder / "stream.tar.s2")
-        return Figures(expected[0], size / 1e9, there, back, archive / 1e9)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gigabytes", type=float, default=2.0)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    print(backup_and_restore(int(options.gigabytes * 1e9), options.seed))
+        return Figures(
+            messages=expected[0],
+            megabytes=size / 1e6,
+            archive_megabytes=archive / 1e6,
+            backup=there,
+            restore=back,
+        )
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(command(run))

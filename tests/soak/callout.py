@@ -1,28 +1,27 @@
 """An authorization callout service under many logins, and under requests that are not right.
 
-`python -m tests.soak.callout 10000 --seed 1`: so many logins of users with right and wrong
+`python -m tests.soak.callout --count 10000 --seed 1`: so many logins of users with right and wrong
 passwords at a real server, then so many spoiled requests. Each login must end as its password
-deserves, and each request must be answered by a grant only if it is right. Fails otherwise.
+deserves, and each request must be answered by a grant only if it is right.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import logging
 import random
 import sys
 import time
 from base64 import b64decode, urlsafe_b64encode
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.support import campaign
 from tests.support.callout import CalloutKeys
+from tests.support.campaign import command
 
 from jetspark.errors import AuthError, CalloutRefusal, NKeyError
 from jetspark.full_client import Client, connect
@@ -51,17 +50,9 @@ def authorize(request: AuthRequest) -> Grant:
 
 
 @dataclass
-class Figures:
+class Figures(campaign.Figures):
     logins: Counter[str] = field(default_factory=Counter)
     requests: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-
-@asynccontextmanager
-async def a_server(file: Path | None) -> AsyncIterator[NatsServer]:
-    with NatsServer(0, host="127.0.0.1", config=file) as server:
-        yield server
 
 
 # -- logins ------------------------------------------------------------------------------------
@@ -84,26 +75,24 @@ async def logins(count: int, chance: random.Random, figures: Figures) -> None:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "server.conf"
         file.write_text(keys.config(), "utf-8")
-        async with (
-            a_server(file) as server,
-            connect(server.url, user="auth", password="auth") as nc,
-            await nc.auth_callout(authorize, signer=keys.signer, xkey=keys.xkey) as callout,
-        ):
+        with NatsServer(0, host="127.0.0.1", config=file) as server:
+            async with (
+                connect(server.url, user="auth", password="auth") as nc,
+                await nc.auth_callout(authorize, signer=keys.signer, xkey=keys.xkey) as callout,
+            ):
 
-            async def some() -> None:
-                for number, right in numbers:
-                    ended = await login(server.url, number, right)
-                    figures.logins[ended] += 1
-                    if ended != ("granted" if right else "refused"):
-                        figures.wrong.append(f"login {number}, right={right}: {ended}")
+                async def some() -> None:
+                    for number, right in numbers:
+                        ended = await login(server.url, number, right)
+                        figures.logins[ended] += 1
+                        if ended != ("granted" if right else "refused"):
+                            figures.wrong.append(f"login {number}, right={right}: {ended}")
 
-            await asyncio.gather(*(some() for _ in range(AT_ONCE)))
-            stats = callout.stats
-            if (stats.granted, stats.refused) != (
-                figures.logins["granted"],
-                figures.logins["refused"],
-            ) or stats.failed + stats.invalid:
-                figures.wrong.append(f"the service counted {stats}")
+                await asyncio.gather(*(some() for _ in range(AT_ONCE)))
+                stats = callout.stats
+                counted = stats.granted, stats.refused, stats.failed + stats.invalid
+                if counted != (figures.logins["granted"], figures.logins["refused"], 0):
+                    figures.wrong.append(f"the service counted {stats}")
 
 
 # -- spoiled requests --------------------------------------------------------------------------
@@ -270,9 +259,13 @@ def judge(spoiler: Spoiler, answer: bytes, right: bool) -> tuple[str, str]:
 
 async def requests(count: int, chance: random.Random, figures: Figures) -> None:
     spoiler = Spoiler(chance)
+    with NatsServer(jetstream=False) as server:
+        await _requests_on(server, count, spoiler, figures)
+
+
+async def _requests_on(server: NatsServer, count: int, spoiler: Spoiler, figures: Figures) -> None:
     reports: Counter[str] = Counter()
     async with (
-        a_server(None) as server,
         connect(server.url, error_callback=lambda error: reports.update([str(error)])) as nc,
         connect(server.url) as asking,
         await nc.auth_callout(
@@ -302,7 +295,7 @@ async def _ask(nc: Client, spoiler: Spoiler, made: Any, figures: Figures) -> Non
             figures.wrong.append(f"{how}: {ended}, {wrong}")
 
 
-async def run(count: int, seed: int) -> Figures:
+async def run(count: int = 10_000, seed: int = 1) -> Figures:
     chance = random.Random(seed)
     figures = Figures()
     start = time.monotonic()
@@ -312,20 +305,5 @@ async def run(count: int, seed: int) -> Figures:
     return figures
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int, nargs="?", default=10_000)
-    parser.add_argument("--seed", type=int, default=random.randrange(2**32))
-    given = parser.parse_args()
-    logging.getLogger("jetspark").setLevel(logging.CRITICAL)
-    print(f"seed {given.seed}", flush=True)
-    figures = asyncio.run(run(given.count, given.seed))
-    print(f"logins: {dict(figures.logins)} in {figures.seconds:.1f} s")
-    print(f"spoiled requests: {dict(figures.requests)}")
-    for line in figures.wrong[:20]:
-        print(f"WRONG: {line}")
-    sys.exit(bool(figures.wrong))
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(command(run))

@@ -1,4 +1,4 @@
-"""Every await is cancelled: `python -m tests.soak.cancelling 5000 --seed 1`.
+"""Every await is cancelled: `python -m tests.soak.cancelling --seed 1`.
 
 Each awaitable call of the client, JetStream, buckets and object stores is cancelled where it waits
 for the first time, then for the second, and so on until it ends by itself; once while it waits, and
@@ -6,13 +6,11 @@ once just when what it waits for has come. After each time the client works, not
 left in its tables or among the tasks, nothing was logged, reported or never retrieved. Consumers
 that are left on the server are such as the server removes by itself.
 
-`--call NAME` tries one call alone. The exit code is 1 when something was left; the seed and the
-number of the run say which.
+`--only NAME` tries one call alone.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import itertools
@@ -29,6 +27,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.soak.cancelling_calls import CALLS, Call, Scene
+from tests.support import campaign
+from tests.support.campaign import command
 
 from jetspark import Client, ConnectionStatus, JetsparkError
 from jetspark.server import NatsServer
@@ -76,20 +76,12 @@ def cancelled_at(
 
 
 @dataclass
-class Figures:
+class Figures(campaign.Figures):
     """What happened."""
 
     runs: int = 0
     cancelled: int = 0
     by_call: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        return (
-            f"{self.cancelled:,} cancellations of {len(self.by_call)} calls in {self.runs:,} runs, "
-            f"{self.seconds:.0f} s; {len(self.wrong)} left something"
-        )
 
 
 class Watch(logging.Handler):
@@ -207,28 +199,23 @@ async def _awaited(call: Any) -> object:
     return await call
 
 
-async def campaign(
-    url: str,
-    count: int,
-    seed: int,
-    only: str | None = None,
-    show: Callable[[str], None] = lambda line: None,
-) -> Figures:
+async def run(count: int = 5000, seed: int = 1, only: str = "") -> Figures:
     """So many cancellations, call by call, from the first step of each on."""
     figures, watch = Figures(), Watch()
     start = time.monotonic()
     chosen = random.Random(seed)
-    calls = [call for call in CALLS if only is None or only in call.name]
+    calls = [call for call in CALLS if only in call.name]
     async with AsyncExitStack() as stack:
+        server = stack.enter_context(NatsServer())
         await stack.enter_async_context(watch.watching())
-        scene = await stack.enter_async_context(Scene.on(url, watch.reported))
+        scene = await stack.enter_async_context(Scene.on(server.url, watch.reported))
         places = {call.name: (1, 0) for call in calls}
-        for run in itertools.count():
+        for number in itertools.count():
             if figures.cancelled >= count:
                 break
-            if run % len(calls) == 0:
+            if number % len(calls) == 0:
                 chosen.shuffle(calls)
-            call = calls[run % len(calls)]
+            call = calls[number % len(calls)]
             step, way = places[call.name]
             cancelled, wrong = await run_one(scene, call, step, WAYS[way])
             figures.runs += 1
@@ -238,37 +225,17 @@ async def campaign(
                 gc.collect()
             found = watch.take()
             for what in [wrong] * bool(wrong) + [one for one in found if not call.may(one)]:
-                line = f"run {run}: {call.name}, step {step}, {WAYS[way]}: {what}"
-                figures.wrong.append(line)
-                show(line)
+                figures.wrong.append(f"run {number}: {call.name}, step {step}, {WAYS[way]}: {what}")
             if wrong and scene.nc.status is not ConnectionStatus.CONNECTED:
                 break
             # Deeper by jumps, so that long calls come to their end too.
             deeper = step + 1 if step < 12 else step + chosen.randint(1, 1 + step // 3)
             places[call.name] = (deeper, way) if cancelled else (1, 1 - way)
-        left = await scene.left_on_the_server()
-        figures.wrong += left
-        for line in left:
-            show(line)
+        figures.wrong += await scene.left_on_the_server()
     figures.wrong += watch.take()
     figures.seconds = time.monotonic() - start
     return figures
 
 
-def main() -> int:
-    """The long form."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int, nargs="?", default=5000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--call", help="only calls whose name holds this")
-    arguments = parser.parse_args()
-    with NatsServer() as server:
-        figures = asyncio.run(
-            campaign(server.url, arguments.count, arguments.seed, arguments.call, print)
-        )
-    print(figures)
-    return bool(figures.wrong)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run))

@@ -2,13 +2,13 @@
 
 One blocking client, eight threads that are switched every microsecond, and every call, in an order
 that the seed gives. Each call has to give the right result, and in time; nothing is logged or
-reported; at the end the client's tables are empty, and no thread of a callback is left. The exit
-code is 1 otherwise. `--call NAME` tries one call alone.
+reported; at the end the client's tables are empty, and no thread of a callback is left. All share
+a publisher with a window that is never full, and a fast-ingest batch, whose messages are all
+acknowledged. `--only NAME` tries one call alone.
 """
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import itertools
 import logging
@@ -18,12 +18,14 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from tests.soak.threads import switching
+from tests.support import campaign
+from tests.support.campaign import command
+from tests.support.switching import switching
 
 from jetspark import errors
 from jetspark.blocking import Client, connect
@@ -31,27 +33,21 @@ from jetspark.blocking.services import Request
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 THREADS = 8
 LONGEST = 90.0
 """Seconds, when the time is over, that the last calls may take: longer is a hang."""
 MESSAGES = 200
+WINDOW = 200_000
+"""Of the publisher that all threads share: it is never full."""
 
 
 @dataclass
-class Figures:
+class Figures(campaign.Figures):
     """What happened."""
 
     calls: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        return (
-            f"{self.calls.total():,} calls of {len(self.calls)} kinds by {THREADS} threads in "
-            f"{self.seconds:.0f} s; {len(self.wrong)} wrong"
-        )
 
 
 class Scene:
@@ -63,14 +59,15 @@ class Scene:
         other.subscribe("echo", callback=lambda message: message.respond(message.data))
         other.subscribe("many", callback=_three_answers)
         other.flush()
-        self.js.create_stream(
-            name="S",
-            subjects=["s.>"],
-            storage="memory",
-            allow_direct=True,
-            allow_atomic=True,
-            allow_batched=True,
-        )
+        for stream in ("S", "P"):
+            self.js.create_stream(
+                name=stream,
+                subjects=[f"{stream.lower()}.>"],
+                storage="memory",
+                allow_direct=True,
+                allow_atomic=True,
+                allow_batched=True,
+            )
         for number in range(MESSAGES):
             self.js.publish("s.fill", b"%d" % number)
         self.bucket = self.js.create_bucket("B", storage="memory", history=5)
@@ -80,6 +77,21 @@ class Scene:
             "S", durable_name="WORK", filter_subject="s.fill", ack_wait=timedelta(seconds=0.2)
         )
         nc.request("echo")  # the inbox of requests stays
+
+    @contextmanager
+    def sharing(self) -> Iterator[None]:
+        """All threads share two sinks; in the end all is acknowledged and stored."""
+        with (
+            self.js.publisher(WINDOW, timeout=20) as self.publisher,
+            self.js.fast_ingest() as self.ingest,
+        ):
+            yield
+            if self.ingest.sent:
+                self.ingest.commit()
+        for sink in (self.publisher, self.ingest):
+            assert (sink.acked, sink.failed) == (sink.sent, []), sink
+        stored = self.js.stream_info("P").state.messages
+        assert stored == self.publisher.sent + self.ingest.sent
 
     def name(self) -> str:
         return f"N{next(self._numbers)}"
@@ -177,6 +189,16 @@ def publisher(scene: Scene, name: str) -> None:
         last = pub.submit(f"s.{name}").result(60)
     assert last.seq
     assert (pub.acked, pub.failed) == (61, [])
+
+
+def shared_publisher(scene: Scene, name: str) -> None:
+    for _ in range(100):
+        scene.publisher.send("p.x", b"x")
+
+
+def shared_ingest(scene: Scene, name: str) -> None:
+    for _ in range(100):
+        scene.ingest.add("p.x", b"x")
 
 
 def atomic_batch(scene: Scene, name: str) -> None:
@@ -282,7 +304,19 @@ def service(scene: Scene, name: str) -> None:
 
 CALLS: tuple[Callable[[Scene, str], None], ...] = (
     *(request, request_many, request_to_nobody, subscribe, iterate_limited, callback_and_drain),
-    *(two_readers, flush, js_publish, publisher, atomic_batch, fetch, consume, ordered, stored),
+    *(
+        two_readers,
+        flush,
+        js_publish,
+        publisher,
+        shared_publisher,
+        shared_ingest,
+        atomic_batch,
+        fetch,
+        consume,
+        ordered,
+        stored,
+    ),
     *(streams, keys, count_together, watch, live, objects, service),
 )
 
@@ -298,9 +332,12 @@ class _Log(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.wrong.append(f"logged: {record.getMessage()}")
 
+    def reported(self, error: errors.JetsparkError) -> None:
+        self.wrong.append(f"reported: {error!r}")
 
-def campaign(url: str, *, seconds: float, seed: int, only: str | None = None) -> Figures:
-    """All calls in all threads, for so long."""
+
+def run(seconds: float = 60.0, seed: int = 1, only: str = "") -> Figures:
+    """All calls in all threads, for so long; or those whose name holds `only`."""
     figures = Figures()
     log = _Log(figures.wrong)
     loggers = [logging.getLogger(name) for name in ("jetspark", "asyncio")]
@@ -310,15 +347,18 @@ def campaign(url: str, *, seconds: float, seed: int, only: str | None = None) ->
     threads = set(threading.enumerate())
     try:
         with (
-            connect(url) as other,
+            NatsServer() as server,
+            connect(server.url) as other,
             connect(
-                url, error_callback=lambda error: figures.wrong.append(f"reported: {error!r}")
+                server.url,
+                error_callback=lambda error: figures.wrong.append(f"reported: {error!r}"),
             ) as nc,
         ):
             scene = Scene(nc, other)
             before = _tables(nc)
-            calls = [call for call in CALLS if only is None or only in call.__name__]
-            counted = _in_threads(scene, calls, seconds, seed, figures)
+            calls = [call for call in CALLS if only in call.__name__]
+            with scene.sharing():
+                counted = _in_threads(scene, calls, seconds, seed, figures)
             if not counted:
                 figures.wrong.append(f"a call went on for {LONGEST:g} s")
                 return figures
@@ -396,20 +436,5 @@ def _left(look: Callable[[], dict[str, Any]], before: dict[str, Any]) -> dict[st
     return {}
 
 
-def main() -> int:
-    """The long form."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--call", help="only calls whose name holds this")
-    arguments = parser.parse_args()
-    with NatsServer() as server:
-        figures = campaign(
-            server.url, seconds=arguments.seconds, seed=arguments.seed, only=arguments.call
-        )
-    print(*figures.wrong, figures, sep="\n")
-    return bool(figures.wrong)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run))

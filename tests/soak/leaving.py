@@ -1,17 +1,14 @@
-"""Every public iterator is left, in every way: `python -m tests.soak.leaving 20`.
+"""Every public iterator is left, in every way: `python -m tests.soak.leaving`.
 
 Each iterator of the asyncio and of the blocking client is made, gives out an item, and is left: by
 `break`, `return`, an exception, a cancellation (an interrupt, with the blocking client), by losing
 its last reference, and by the end of its event loop (its process). Those of JetStream are also left
 by a `break` while the program keeps a reference. Within 10 s the server has no subscription, no
 consumer and no waiting pull of it.
-
-The exit code is 1 when something was left; what is printed says of which iterator and which way.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import importlib
@@ -19,15 +16,18 @@ import inspect
 import pkgutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+from tests.support import campaign
+from tests.support.campaign import command
 
 import jetspark
 from jetspark import blocking
@@ -294,18 +294,11 @@ class Server:
 
 
 @dataclass
-class Figures:
+class Figures(campaign.Figures):
     """What happened."""
 
     left: int = 0
     slowest: float = 0.0
-    wrong: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.left:,} iterators left; nothing of them was at the server after "
-            f"{self.slowest:.2f} s; {len(self.wrong)} left something"
-        )
 
     def settled(self, server: Server, before: list[str], what: str) -> None:
         """Wait until the server has no more than before."""
@@ -321,11 +314,19 @@ class Figures:
         self.slowest = max(self.slowest, time.monotonic() - began)
 
 
-async def campaign(url: str, rounds: int, *, each: bool = True) -> Figures:
+async def run(rounds: int = 20, at_once: bool = False) -> Figures:
     """Each iterator in each way, so many times.
 
-    `each`: look at the server after each of them, and not only after all.
+    `at_once`: look at the server after all of them, and not after each.
     """
+    with TemporaryDirectory() as folder:
+        config = Path(folder) / "server.conf"
+        config.write_text(CONFIG, "utf-8")
+        with NatsServer(0, host="127.0.0.1", jetstream=True, config=config) as server:
+            return await _left_on(server.url, rounds, each=not at_once)
+
+
+async def _left_on(url: str, rounds: int, *, each: bool) -> Figures:
     figures = Figures()
     server = await asyncio.to_thread(Server, url)
     nc = await jetspark.connect(url, **USER, reconnect_wait=0.01)
@@ -366,24 +367,5 @@ async def campaign(url: str, rounds: int, *, each: bool = True) -> Figures:
     return figures
 
 
-@contextmanager
-def a_server() -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        config = Path(folder) / "server.conf"
-        config.write_text(CONFIG, "utf-8")
-        with NatsServer(port=0, host="127.0.0.1", jetstream=True, config=config) as server:
-            yield server.url
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("rounds", type=int)
-    rounds = parser.parse_args().rounds
-    with a_server() as url:
-        figures = asyncio.run(campaign(url, rounds))
-    print(figures, *figures.wrong, sep="\n")
-    return 1 if figures.wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run))

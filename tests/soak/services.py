@@ -1,4 +1,4 @@
-"""Requests to three instances while they die: `python -m tests.soak.services 100000`.
+"""Requests to three instances while they die: `python -m tests.soak.services`.
 
 Three processes run the same service, one of them with the blocking client. Every `--every` seconds
 one is ended, by kill -9 or (`--gently`: always) by SIGTERM, which stops it in good order, and
@@ -8,10 +8,8 @@ timeout; when instances are only stopped, with its answer.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
-import logging
 import random
 import signal
 import sys
@@ -19,6 +17,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+from tests.support import campaign
+from tests.support.campaign import command
 
 import jetspark
 from jetspark.errors import NoRespondersError, RequestTimeoutError, ServiceError
@@ -32,30 +33,15 @@ _READY_WITHIN = 60.0
 
 
 @dataclass
-class Figures:
+class Figures(campaign.Figures):
     """What happened."""
 
     ended: Counter[str] = field(default_factory=Counter)
     """How requests ended."""
     killed: int = 0
     stopped: int = 0
-    wrong: list[str] = field(default_factory=list)
-    """Answers of other requests, other exceptions."""
     longest: float = 0.0
     """Seconds from a request to its end."""
-    seconds: float = 0.0
-
-    @property
-    def requests(self) -> int:
-        return sum(self.ended.values())
-
-    def __str__(self) -> str:
-        ends = ", ".join(f"{count:,} {how}" for how, count in sorted(self.ended.items()))
-        return (
-            f"{self.requests:,} requests in {self.seconds:.0f} s, {self.killed} instances killed, "
-            f"{self.stopped} stopped: {ends}; longest {self.longest:.2f} s; "
-            f"{len(self.wrong)} wrong"
-        )
 
 
 class Instances:
@@ -117,7 +103,11 @@ async def _ask(services: Services, numbers: Iterator[int], figures: Figures) -> 
 
 
 async def run(
-    requests: int, every: float, *, at_once: int = 10, gently: bool = False, seed: int = 0
+    requests: int = 100_000,
+    every: float = 5.0,
+    at_once: int = 10,
+    gently: bool = False,
+    seed: int = 0,
 ) -> Figures:
     """So many requests. Raises AssertionError when an instance ends otherwise than it should."""
     figures, rng = Figures(), random.Random(seed)
@@ -136,34 +126,12 @@ async def run(
                 assert len(nc.requests) == 0
                 found = await services.stats("soak", timeout=10, max_msgs=INSTANCES).all()
                 assert len(found) == INSTANCES
+                if gently and len(figures.ended) > 1:
+                    figures.wrong.append(f"requests failed: {figures.ended}")
         finally:
             await instances.end_all()
     return figures
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("requests", type=int, nargs="?", default=100_000)
-    parser.add_argument("--every", type=float, default=5.0, metavar="S")
-    parser.add_argument("--at-once", type=int, default=10, metavar="N")
-    parser.add_argument("--gently", action="store_true")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    logging.getLogger("jetspark").setLevel(logging.CRITICAL)
-    figures = asyncio.run(
-        run(
-            options.requests,
-            options.every,
-            at_once=options.at_once,
-            gently=options.gently,
-            seed=options.seed,
-        )
-    )
-    print(figures)
-    for wrong in figures.wrong:
-        print(wrong, file=sys.stderr)
-    return 1 if figures.wrong or (options.gently and len(figures.ended) > 1) else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.soak.backup import backup_and_restore
+from tests.soak.backup import run
 
 
 @pytest.mark.server
 def test_thirty_megabytes_come_back_message_by_message() -> None:
-    figures = backup_and_restore(30_000_000, seed=1)
+    figures = run(0.03, seed=1)
     assert figures.messages > 3000

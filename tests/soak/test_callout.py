@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.soak.callout 10000` is the long one."""
+"""The short version; `python -m tests.soak.callout --count 10000` is the long one."""
 
 from __future__ import annotations
 

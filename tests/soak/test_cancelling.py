@@ -1,25 +1,23 @@
-"""The short version; `python -m tests.soak.cancelling 5000 --seed 1` is the long one."""
+"""The short version; `python -m tests.soak.cancelling --seed 1` is the long one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.soak.cancelling import campaign
+from tests.soak.cancelling import run
 from tests.soak.cancelling_calls import CALLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.server import NatsServer
-
 
 @pytest.mark.server
 async def test_a_call_that_is_cancelled_leaves_nothing_behind(
-    nats_server: NatsServer, needs_server: Callable[[str], None]
+    needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.14")
-    figures = await campaign(nats_server.url, 400, seed=3)
+    figures = await run(400, seed=3)
     assert figures.wrong == []
     assert figures.cancelled == 400
     assert len(figures.by_call) == len(CALLS)

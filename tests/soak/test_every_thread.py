@@ -5,19 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.soak.every_thread import CALLS, campaign
+from tests.soak.every_thread import CALLS, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.server import NatsServer
+pytestmark = pytest.mark.server
 
 
-@pytest.mark.server
-def test_eight_threads_share_one_client(
-    nats_server: NatsServer, needs_server: Callable[[str], None]
-) -> None:
+def test_eight_threads_share_one_client(needs_server: Callable[[str], None]) -> None:
     needs_server("2.14")
-    figures = campaign(nats_server.url, seconds=8, seed=1)
+    figures = run(seconds=6, seed=1)
     assert figures.wrong == []
     assert figures.calls.total() > len(CALLS)
+
+
+@pytest.mark.parametrize("what", ["shared_publisher", "shared_ingest"])
+def test_threads_through_one_publisher_lose_and_log_nothing(
+    needs_server: Callable[[str], None], what: str
+) -> None:
+    needs_server("2.14")
+    figures = run(seconds=1.5, only=what)
+    assert figures.wrong == []
+    assert figures.calls[what] > 10

@@ -1,4 +1,4 @@
-"""The short version; `python -m tests.soak.leaving 20` is the long one."""
+"""The short version; `python -m tests.soak.leaving` is the long one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import MakeServer
-from tests.soak.leaving import CONFIG, KINDS, NOT_LEFT, campaign, public_iterators
+from tests.soak.leaving import KINDS, NOT_LEFT, public_iterators, run
 
 from jetspark import BadSubscriptionError, Client, JetStream, blocking
 from jetspark.jetstream import ConsumerMessages
@@ -29,10 +28,10 @@ def test_every_public_iterator_is_left_in_the_campaign() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # unclosed, at last
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 async def test_an_iterator_that_is_left_in_any_way_leaves_nothing_at_the_server(
-    make_server: MakeServer, needs_server: Callable[[str], None]
+    needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.11")  # groups
-    figures = await campaign(make_server(CONFIG).url, 1, each=False)
+    figures = await run(1, at_once=True)
     assert figures.wrong == []
 
 

@@ -1,0 +1,21 @@
+"""Threads that change places as often as they can."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def switching(interval: float = 1e-6) -> Iterator[None]:
+    """Whatever two threads do to the same thing meets in the middle."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(interval)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
