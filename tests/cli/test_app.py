@@ -19,7 +19,7 @@ from tests.support.processes import end, finish, first_line, python
 from jetspark.cli import app, console
 from jetspark.cli.app import COMMANDS, Command
 from jetspark.cli.main import main
-from jetspark.cli.stream_session import spark_where
+from jetspark.cli.options import Connection
 from jetspark.errors import ConfigError
 from jetspark.version import __version__
 from jetspark.wire.kernel import IMPLEMENTATION
@@ -356,16 +356,19 @@ def test_main_exits_with_the_code_of_the_command(monkeypatch: pytest.MonkeyPatch
 
 
 def test_credentials_in_a_url_become_options_for_spark() -> None:
-    assert spark_where("nats://u:p@a:1,tls://u:p@b", None) == {
+    assert Connection(server="nats://u:p@a:1,tls://u:p@b").spark_options() == {
         "servers": "nats://a:1,tls://b:4222",
         "user": "u",
         "password": "p",
     }
-    assert spark_where("nats://t@a", None) == {"servers": "nats://a:4222", "token": "t"}
-    assert spark_where(None, "prod") == {"context": "prod"}
-    assert spark_where(None, None) == {}
+    assert Connection(server="nats://t@a").spark_options() == {
+        "servers": "nats://a:4222",
+        "token": "t",
+    }
+    assert Connection(context="prod").spark_options() == {"context": "prod"}
+    assert Connection().spark_options() == {}
     with pytest.raises(ConfigError, match="the same user"):
-        spark_where("nats://u:p@a,nats://b", None)
+        Connection(server="nats://u:p@a,nats://b").spark_options()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")

@@ -16,9 +16,9 @@ from tests.support.streams import numbered
 
 from jetspark.cli import app, demo, spark_runs
 from jetspark.cli.app import options_as_flags
+from jetspark.cli.options import starting
 from jetspark.cli.signals import StopRequested
 from jetspark.cli.spark_runs import spark_settings
-from jetspark.cli.stream_session import starting
 from jetspark.errors import ConfigError, SparkUnavailableError
 from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
@@ -314,7 +314,7 @@ def test_the_readme_shows_the_line_about_faster_starts(
 ) -> None:
     archive = SimpleNamespace(make_later=lambda: True)
     monkeypatch.setattr("jetspark.spark.class_archive.class_archive", lambda: archive)
-    spark_runs._start_faster_next_time(quiet=False)
+    spark_runs._make_class_archive(quiet=False)
     readme = Path(__file__).parents[2] / "README.md"
     assert capsys.readouterr().err.strip() in readme.read_text("utf-8").splitlines()
 

@@ -14,8 +14,7 @@ from rich.text import Text
 
 from jetspark import blocking, cli
 from jetspark.cli import app, console
-from jetspark.cli.log import log_shown
-from jetspark.cli.stream_session import show_facts, show_table
+from jetspark.cli.console import log_shown, show_facts, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

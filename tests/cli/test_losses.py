@@ -98,9 +98,9 @@ def test_each_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         left_out(logger, "a part", Loss("S", "removed", "made", 1, 10))
         left_out(logger, "again", Loss("S", "removed", "made", 5, 10))
         left_out(logger, "ends at 5", Loss("T", "ends at 5", "short"))
-        losses.look()
+        losses.report()
         assert "sequences" not in caplog.text  # those of other partitions may come
-        losses.look(now=True)
+        losses.report(now=True)
         left_out(logger, "ends at 6", Loss("T", "ends at 6", "short"))
         left_out(logger, "more", Loss("S", "removed", "made", 21, 21))
         caplog.clear()
@@ -110,7 +110,7 @@ def test_each_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         "Stream 'S': up to 21 messages (sequences 1 to 21) were removed.",
     ]
     left_out(logger, "nobody asks", Loss("S", "nobody asks"))
-    losses.look(now=True)
+    losses.report(now=True)
     assert len(losses.sentences) == 2
 
 

@@ -19,6 +19,7 @@ import pytest
 
 from jetspark.cli import app
 from jetspark.cli.demo import _read_flights, demo
+from jetspark.cli.options import Connection
 from jetspark.cli.signals import (
     StopRequested,
     run_until_signal,
@@ -26,7 +27,6 @@ from jetspark.cli.signals import (
     stop_on_signals,
 )
 from jetspark.cli.spark_runs import quiet_spark
-from jetspark.cli.stream_session import with_client
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def test_one_while_the_connection_is_closed_does_not_hide_what_was_done(
         return "done"
 
     monkeypatch.setattr("jetspark.connect", closing_long)
-    assert with_client(None, None, work) == "done"
+    assert Connection().run(work) == "done"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="loops of another kind")

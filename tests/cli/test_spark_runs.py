@@ -142,12 +142,12 @@ def test_quiet_runs_print_nothing(
     monkeypatch.setattr(spark_runs, "_LINE_SECONDS", 0.0)
     outcome = Outcome(quiet=True)
     run(Query(3), outcome)
-    outcome.tell("done", rows=1)
+    outcome.report("done", rows=1)
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_result_for_programs_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
-    Outcome(quiet=True, as_json=True).tell("done", rows=1, stopped_by=None)
+    Outcome(quiet=True, as_json=True).report("done", rows=1, stopped_by=None)
     assert capsys.readouterr().out == '{"rows": 1, "stopped_by": null}\n'
 
 

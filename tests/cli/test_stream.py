@@ -13,7 +13,7 @@ from tests.support.processes import finish, jetspark
 
 from jetspark import blocking
 from jetspark.cli import app
-from jetspark.cli.stream_session import limit, size, span
+from jetspark.cli.console import limit, size, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

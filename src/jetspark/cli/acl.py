@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from jetspark.cli import console
-from jetspark.cli.console import JsonOption
+from jetspark.cli.options import JsonOption, Repeated, Switch
 from jetspark.documents.permissions import Permissions, Responses
 from jetspark.errors import ConfigError
 from jetspark.jetstream.acl import CoreRoles, Roles
@@ -21,7 +19,7 @@ _ROLES = {
     for name, function in vars(cls).items()
     if not name.startswith("_") and callable(function)
 }
-# The options whose parameters have other names.
+# Options by the role's parameter, where they have another name.
 _OPTIONS = {
     "streams": "stream",
     "subjects": "subject",
@@ -30,35 +28,34 @@ _OPTIONS = {
     "prefix": "event-prefix",
     "letters": "dead-letters",
 }
-# What ROLE=NAME names, by role.
+# What the names in ROLE=NAMES are; a role has one of these options.
 _ABOUT = ("stream", "bucket", "service")
-_Several = Annotated[list[str] | None, Parameter(negative="")]
-_Flag = Annotated[bool, Parameter(negative=())]
+_COMMON = frozenset({"roles", "inbox_prefix", "domain", "api_prefix", "json"})
 
 
 def acl(
     *roles: str,
-    stream: _Several = None,
-    subject: _Several = None,
+    stream: Repeated = None,
+    subject: Repeated = None,
     consumer: str | None = None,
     deliver_subject: str | None = None,
     deliver_group: str | None = None,
-    may_create: _Flag = False,
-    responses: _Flag = False,
-    exactly_once: _Flag = False,
-    prepare_stream: _Flag = False,
-    pattern: _Flag = False,
-    sole_reader: _Flag = False,
+    may_create: Switch = False,
+    responses: Switch = False,
+    exactly_once: Switch = False,
+    prepare_stream: Switch = False,
+    pattern: Switch = False,
+    sole_reader: Switch = False,
     interest_consumer: str | None = None,
     progress_consumer: str | None = None,
-    bucket: _Several = None,
-    key: _Several = None,
+    bucket: Repeated = None,
+    key: Repeated = None,
     origin: str | None = None,
-    kind: _Several = None,
+    kind: Repeated = None,
     event_prefix: str | None = None,
     dead_letters: str | None = None,
-    remove_originals: _Flag = False,
-    service: _Several = None,
+    remove_originals: Switch = False,
+    service: Repeated = None,
     queue_group: str | None = None,
     service_prefix: str | None = None,
     account: str | None = None,
@@ -91,15 +88,15 @@ def acl(
         prepare_stream: spark-sink: with exactly-once and prepareStream.
         pattern: spark-source: with streamPattern.
         sole_reader: spark-source: with soleReader, which removes messages from a work queue.
-        interest_consumer: spark-source: with this option.
-        progress_consumer: spark-source: with this option.
+        interest_consumer: spark-source: the value of the option interestConsumer.
+        progress_consumer: spark-source: the value of the option progressConsumer.
         bucket: kv-reader, kv-writer: the bucket; may be given again.
         key: kv-writer: only keys under this filter; may be given again.
         origin: kv-writer: the bucket behind a mirror.
         kind: events: only of this kind; may be given again.
         event_prefix: events: prefix under which another account's events are imported.
         dead_letters: dead-letters: the name of the dead letters.
-        remove_originals: dead-letters: with this option.
+        remove_originals: dead-letters: for a worker with --remove-originals.
         service: service, service-monitor: the service; may be given again.
         queue_group: service: listen as a member of this queue group only; auth-callout: that of
             the instances.
@@ -111,34 +108,15 @@ def acl(
         api_prefix: The JetStream API prefix, instead of a domain.
         json: Print JSON.
     """
+    given = dict(locals())  # each option by its parameter
     maker = Roles(inbox_prefix=inbox_prefix, domain=domain, api_prefix=api_prefix)
-    given = {
-        "stream": stream,
-        "subject": subject,
-        "consumer": consumer,
-        "deliver-subject": deliver_subject,
-        "deliver-group": deliver_group,
-        "may-create": may_create,
-        "responses": Responses() if responses else None,
-        "exactly-once": exactly_once,
-        "prepare-stream": prepare_stream,
-        "pattern": pattern,
-        "sole-reader": sole_reader,
-        "interest-consumer": interest_consumer,
-        "progress-consumer": progress_consumer,
-        "bucket": bucket,
-        "key": key,
-        "origin": origin,
-        "kind": kind,
-        "event-prefix": event_prefix,
-        "dead-letters": dead_letters,
-        "remove-originals": remove_originals,
-        "service": service,
-        "queue-group": queue_group,
-        "service-prefix": service_prefix,
-        "account": account,
+    options = {
+        name.replace("_", "-"): value
+        for name, value in given.items()
+        if name not in _COMMON and value not in (None, False)
     }
-    options = {name: value for name, value in given.items() if value not in (None, False)}
+    if responses:
+        options["responses"] = Responses()
     if not roles:
         if options:
             raise ConfigError("Name a role; `jetspark acl` alone prints what each is for.")
@@ -199,8 +177,10 @@ def _calls(
     names: Mapping[str, str],
     options: Mapping[str, Any],
 ) -> Iterator[dict[str, Any]]:
-    """The arguments of a role's method, once for each stream or bucket; `names`: the option of
-    each parameter."""
+    """The arguments of each call of a role's method, one for each stream or bucket.
+
+    `names`: the option of each parameter.
+    """
     arguments: dict[str, Any] = {}
     each: tuple[str, list[str]] | None = None
     for name, parameter in _parameters(method).items():

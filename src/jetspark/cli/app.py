@@ -1,9 +1,8 @@
 """The application: dispatches commands, and turns errors into sentences and exit codes.
 
-A command is a function in a file of its own, listed in `commands` with its summary and imported
+A command is a function in a file of its own. `COMMANDS` lists it with its summary; it is imported
 when it is called, so that `jetspark --help` is fast and loads neither Spark nor Arrow. It returns
-None (or an exit code), prints through `jetspark.cli.console`, and raises a JetsparkError when
-something is wrong.
+None or an exit code, prints through `jetspark.cli.console`, and raises a JetsparkError on failure.
 """
 
 from __future__ import annotations
@@ -12,9 +11,10 @@ import os
 import re
 import shutil
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cyclopts import (
     App,
@@ -27,12 +27,13 @@ from cyclopts import (
 )
 
 from jetspark.cli import console
-from jetspark.cli.log import log_shown, show_refusals
 from jetspark.cli.signals import StopRequested
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -46,7 +47,7 @@ _EXTRAS = {
 def make_app(called: str = "") -> App:
     """The application with all its commands, none of them imported yet.
 
-    `called`: the command that is called, whose docstring is its full help.
+    `called`: the command on the command line; its docstring is its full help.
     """
     app = App(
         name="jetspark",
@@ -69,7 +70,7 @@ def make_app(called: str = "") -> App:
 
 
 def _converted(kind: Any, tokens: Sequence[Token]) -> Any:
-    """As cyclopts does, which would round a fraction where a whole number is wanted."""
+    """As cyclopts does, except that it would round a fraction to a whole number."""
     if kind in (int, int | None):
         for token in tokens:
             if "." in token.value:
@@ -78,13 +79,13 @@ def _converted(kind: Any, tokens: Sequence[Token]) -> Any:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Runs one command line; returns the exit code.
+    """Run one command line and return the exit code.
 
     0: done. 1: failed, with one sentence on standard error. 2: unknown command or option.
-    128 and the signal's number: stopped before it was done; 130 by Ctrl-C, 143 by SIGTERM, 129 by
-    a closed terminal.
+    128 plus the signal's number: stopped early; 130 by Ctrl-C, 143 by SIGTERM, 129 by a closed
+    terminal.
     """
-    with log_shown():
+    with console.log_shown():
         return _run(arguments)
 
 
@@ -99,7 +100,7 @@ def _run(arguments: Sequence[str]) -> int:
         if isinstance(error, console.OutputError):
             console.give_up_output()
         sentence = "\n".join([str(error), *getattr(error, "__notes__", ())])
-        show_refusals(told=sentence)
+        console.show_refusals(except_in=sentence)
         console.fail(sentence)
         return FAILED
     except ModuleNotFoundError as missing:
@@ -118,7 +119,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _usage(error: CycloptsError) -> CycloptsError | str:
-    """What is wrong with a command line."""
+    """The error of a wrong command line."""
     first = next(iter(error.unused_tokens or ()), "")
     if isinstance(error, UnknownCommandError) and first.startswith("-"):
         return (
@@ -134,21 +135,21 @@ def _version() -> str:
 
     if IMPLEMENTATION == "c":
         return f"jetspark {__version__} (C kernel)"
-    said = f"jetspark {__version__} (plain-Python kernel)"
+    version = f"jetspark {__version__} (plain-Python kernel)"
     wanted = os.environ.get("JETSPARK_KERNEL") == "python"
-    # Without the GIL there is no C kernel yet.
+    # Free-threaded Python has no C kernel yet.
     if wanted or sysconfig.get_config_var("Py_GIL_DISABLED") or not (compiler := _compiler()):
-        return said
+        return version
     return (
-        f"{said}\nThe faster C kernel was not built, or cannot be loaded, although there is a "
+        f"{version}\nThe faster C kernel was not built, or cannot be loaded, although there is a "
         f"compiler ({compiler}): install jetspark again with `pip install -v`, which shows why."
     )
 
 
 def _compiler() -> str | None:
     """The C compiler that an installation would use."""
-    said = os.environ.get("CC") or sysconfig.get_config_var("CC") or ""
-    return next(filter(shutil.which, [*said.split()[:1], "cc", "gcc", "clang"]), None)
+    configured = os.environ.get("CC") or sysconfig.get_config_var("CC") or ""
+    return next(filter(shutil.which, [*configured.split()[:1], "cc", "gcc", "clang"]), None)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -156,8 +157,8 @@ def _compiler() -> str | None:
 
 
 class Command(NamedTuple):
-    """`function` as "module:name": imported when it is called. Examples of a group of commands
-    are in its module."""
+    """`function`: "module:name", imported when it is called. A group's examples are in its
+    module."""
 
     function: str
     line: str
@@ -285,25 +286,38 @@ COMMANDS = {
 }
 
 
+_places = count()
+
+
+def group(name: str, *lines: str) -> App:
+    """A group of commands, with examples below its help."""
+    return App(name=name, help=COMMANDS[name].line, help_epilogue=examples(*lines))
+
+
+def command(of: App, *lines: str) -> Callable[[F], F]:
+    """Add a command to a group, with examples; the help has the order of the source."""
+    return of.command(sort_key=next(_places), help_epilogue=examples(*lines))
+
+
 def examples(*lines: str) -> str:
     """The examples below a command's options in its help."""
     return "\n".join(["Examples:", "```", *lines, "```"])
 
 
 # -------------------------------------------------------------------------------------------------
-# Flags in place of Spark options: in errors, and for options that a command sets itself.
+# Flags for Spark options: in errors, and for options that a command sets from a flag.
 
 
 _SWITCHED_ON = re.compile(r"\b([Ss])et (?:the )?option '(\w+)' to true")
 _SET = re.compile(r"\b([Ss])et ([a-z]+[A-Z]\w*) to (\w+)")
 _NAMED = re.compile(r"\b(?:the )?option '(\w+)'", re.IGNORECASE)
-_QUOTED = re.compile(r"'([a-z]+[A-Z]\w*)'")  # no value looks like this
+_QUOTED = re.compile(r"'([a-z]+[A-Z]\w*)'")  # values do not look like this
 
 
 def refuse_own(option: str, given: Mapping[str, str], flags: Mapping[str, str]) -> None:
     """Raise ConfigError for an option that the command sets from a flag. Spark ignores case.
 
-    `option`: the flag with which options are given by their own name.
+    `option`: the flag that takes options by name.
     """
     folded = {name.casefold(): flag for name, flag in flags.items()}
     for name in given:
@@ -313,7 +327,10 @@ def refuse_own(option: str, given: Mapping[str, str], flags: Mapping[str, str]) 
 
 @contextmanager
 def options_as_flags(flags: Mapping[str, str], given: Mapping[str, str]) -> Iterator[None]:
-    """`flags`: the flag of each option; `given`: options that were given by their own name."""
+    """In the block, errors name flags in place of options.
+
+    `flags`: the flag of each option; `given`: options that were given by name.
+    """
     known = {name: flag for name, flag in flags.items() if name not in given}
     try:
         yield

@@ -12,15 +12,15 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cyclopts import App
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from jetspark.archives.folder import shown_folder
 from jetspark.arguments import MOST_SEQUENCE, check_whole, path_of
 from jetspark.cli import console
-from jetspark.cli.app import COMMANDS, examples
+from jetspark.cli.app import command, group
+from jetspark.cli.console import counted, moment, size
 from jetspark.cli.folders import temporary_folder
-from jetspark.cli.stream_session import JsonOption, moment, show_facts, show_json, show_table, size
+from jetspark.cli.options import JsonOption
 from jetspark.errors import BackupError, ConfigError
 from jetspark.files import beginning
 from jetspark.subjects import check_disjoint, check_subscribe_subject
@@ -34,28 +34,23 @@ if TYPE_CHECKING:
 
 _SHOWN = 20  # subjects
 
-backup = App(
-    name="backup",
-    help=COMMANDS["backup"].line,
-    help_epilogue=examples(
-        "jetspark backup info backups/orders",
-        "jetspark backup extract backups/orders --to orders.parquet",
-    ),
+backup = group(
+    "backup",
+    "jetspark backup info backups/orders",
+    "jetspark backup extract backups/orders --to orders.parquet",
 )
 
 
-@backup.command(
-    sort_key=0,
-    help_epilogue=examples(
-        "jetspark backup info backups/orders",
-        'jetspark backup info backups/orders --subjects "orders.eu.>" --json',
-    ),
+@command(
+    backup,
+    "jetspark backup info backups/orders",
+    'jetspark backup info backups/orders --subjects "orders.eu.>" --json',
 )
 def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = False) -> None:
     """Count the messages of a backup by subject; show the first and the last one.
 
-    The whole archive is read, and its checksums are verified; `jetspark stream verify` compares its
-    SHA-256, too. Messages that were removed while the stream was backed up are told.
+    Reads the whole archive and verifies its checksums; `jetspark stream verify` also compares its
+    SHA-256. Shows how many messages were removed from the stream during the backup.
 
     Args:
         folder: Folder or URI of a backup, by this command or by `nats stream backup`.
@@ -74,43 +69,37 @@ def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = Fals
             ends.append((batch.column("seq")[row].as_py(), batch.column("timestamp")[row].as_py()))
         del ends[1:-1]
     if json:
-        show_json(
-            {
-                "stream": opened.stream,
-                "folder": opened.folder,
-                "archive_bytes": opened.size,
-                "messages": counts.total(),
-                "removed": opened.removed,
-                "first": _document(ends[:1]),
-                "last": _document(ends[-1:]),
-                "subjects": dict(counts.most_common()),
-            }
-        )
+        document = {
+            "stream": opened.stream,
+            "folder": opened.folder,
+            "archive_bytes": opened.size,
+            "messages": counts.total(),
+            "removed": opened.removed,
+            "first": _document(ends[:1]),
+            "last": _document(ends[-1:]),
+            "subjects": dict(counts.most_common()),
+        }
+        console.say_json(document, indent=True)
         return
-    show_facts(
+    blocks = "a list of messages" if opened.blocks is None else "message blocks"
+    removed = f"{opened.removed:,} of {opened.facts.messages:,}, while it was backed up"
+    console.show_facts(
         {
             "stream": opened.stream,
             "folder": opened.folder,
-            "archive": f"{size(opened.size)}, "
-            f"{'a list of messages' if opened.blocks is None else 'message blocks'}",
+            "archive": f"{size(opened.size)}, {blocks}",
             "messages": f"{counts.total():,}",
-            **_removed(opened),
+            "removed": removed if opened.removed else "",
             "first": _message(ends[0]) if ends else "",
             "last": _message(ends[-1]) if ends else "",
             "subjects": f"{len(counts):,}",
         }
     )
     if counts:
-        shown = counts.most_common(_SHOWN)
-        show_table("subject", "messages", rows=[(name, f"{count:,}") for name, count in shown])
+        rows = [(name, f"{count:,}") for name, count in counts.most_common(_SHOWN)]
+        console.show_table("subject", "messages", rows=rows)
         if len(counts) > _SHOWN:
             console.say(f"and {len(counts) - _SHOWN:,} more subjects (all of them with --json)")
-
-
-def _removed(opened: Backup) -> dict[str, str]:
-    if not opened.removed:
-        return {}
-    return {"removed": f"{opened.removed:,} of {opened.facts.messages:,}, while it was backed up"}
 
 
 def _document(ends: list[tuple[int, datetime]]) -> dict[str, object] | None:
@@ -121,13 +110,11 @@ def _message(end: tuple[int, datetime]) -> str:
     return f"sequence {end[0]:,} at {moment(end[1])}"
 
 
-@backup.command(
-    sort_key=1,
-    help_epilogue=examples(
-        "jetspark backup extract backups/orders --to orders.parquet",
-        "jetspark backup extract backups/orders --to eu.parquet "
-        '--subjects "orders.eu.>" --start 1000 --end 2000',
-    ),
+@command(
+    backup,
+    "jetspark backup extract backups/orders --to orders.parquet",
+    "jetspark backup extract backups/orders --to eu.parquet "
+    '--subjects "orders.eu.>" --start 1000 --end 2000',
 )
 def extract(
     folder: str,
@@ -141,8 +128,8 @@ def extract(
 ) -> None:
     """Write messages of a backup to a Parquet file.
 
-    The file appears when it is complete. Messages that were removed while the stream was backed up
-    are told on standard error.
+    The file appears when it is complete. A warning on standard error says how many messages were
+    removed from the stream during the backup.
 
     Args:
         folder: Folder or URI of a backup, by this command or by `nats stream backup`.
@@ -166,7 +153,7 @@ def extract(
     opened = open_backup(folder)
     schema, wanted = schema_of(COLUMNS), _subjects(subjects)
     rows = 0
-    # A folder, which the next command can tell from one of a process that lives.
+    # A folder, since the next command can see whether its process still lives.
     with _disk(target), temporary_folder(f".{beginning(target.name)}.", target.parent) as hidden:
         with (hidden / "part").open("xb") as file, pq.ParquetWriter(file, schema) as writer:
             for batch in _shown(opened, wanted, COLUMNS, f"writing {target}", start, end):
@@ -175,12 +162,16 @@ def extract(
         (hidden / "part").replace(target)
         written = target.stat().st_size
     if json:
-        show_json(
-            {"stream": opened.stream, "file": str(target), "messages": rows, "bytes": written}
-        )
+        document = {
+            "stream": opened.stream,
+            "file": str(target),
+            "messages": rows,
+            "bytes": written,
+        }
+        console.say_json(document, indent=True)
     else:
         console.say(
-            f"Extracted {console.counted(rows, 'message')} of stream {opened.stream} to {target} "
+            f"Extracted {counted(rows, 'message')} of stream {opened.stream} to {target} "
             f"({size(written)})."
         )
 
@@ -224,7 +215,7 @@ def _shown(
     start: int | None = None,
     end: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The batches, while a bar on the terminal shows how many messages have been read."""
+    """The batches; meanwhile a bar on the terminal counts the messages."""
     facts = opened.facts
     opened.check_subjects("--subjects", subjects)
     batches = opened.read(start, end, subjects=subjects, columns=columns, fail_on_data_loss=False)

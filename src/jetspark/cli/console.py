@@ -1,7 +1,7 @@
 """Where commands print: results on standard output, everything else on standard error.
 
-Everything passes here, whoever wrote it: control characters, which a terminal would execute, are
-printed as escapes, in JSON as those of JSON. A test finds what prints by another way.
+All text passes through here, whoever wrote it. A terminal would execute control characters, so they
+are printed as escapes, in JSON as JSON's own. A test finds code that prints in another way.
 """
 
 from __future__ import annotations
@@ -10,30 +10,31 @@ import base64
 import contextlib
 import io
 import json
+import logging
 import os
-import select
-import stat
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from cyclopts import Parameter
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from jetspark.cli.signals import StopRequested, run_until_signal
-from jetspark.errors import ConfigError, JetsparkError
-from jetspark.wire.headers import Headers
+from jetspark.documents.document import Document, to_wire
+from jetspark.errors import JetsparkError, PermissionsError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from jetspark.client.messages import Message
 
-_NOBODY_READS = 128 + 13  # SIGPIPE's number, which Windows has not
+D = TypeVar("D", bound=Document)
+
+_BROKEN_PIPE = 128 + 13  # SIGPIPE's number, which Windows lacks
+_SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class OutputError(JetsparkError):
@@ -41,28 +42,33 @@ class OutputError(JetsparkError):
 
 
 class _StandardOutput:
-    """`sys.stdout` of the moment, whose failures are OutputError; SystemExit when nobody reads."""
+    """The current `sys.stdout`; a failure is an OutputError, or SystemExit when nobody reads."""
 
     def write(self, text: str) -> int:
-        if text and sys.stdout is None:
-            raise OutputError("Cannot write to standard output: it is closed.")
-        with _told():
+        if text:
+            _check_open()
+        with _output_errors():
             return int(_stdout().write(text))
 
     def flush(self) -> None:
-        with _told():
+        with _output_errors():
             _stdout().flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(_stdout(), name)
 
 
+def _check_open() -> None:
+    if sys.stdout is None:
+        raise OutputError("Cannot write to standard output: it is closed.")
+
+
 def _stdout() -> Any:
-    return sys.stdout or io.StringIO()  # none at all: closed by whoever started us
+    return sys.stdout or io.StringIO()  # None, if the parent process closed it
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _output_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
@@ -74,20 +80,20 @@ def _told() -> Iterator[None]:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Nobody reads any more: end in silence, with the code of a tool that SIGPIPE ended."""
+        """Nobody reads any more: exit silently, with the code of a tool that SIGPIPE ended."""
         give_up_output()
-        raise SystemExit(_NOBODY_READS)
+        raise SystemExit(_BROKEN_PIPE)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """As rich does it, with `harmless` text; rich's own control codes are segments apart."""
+        """As rich does, with `harmless` text; rich's own control codes are separate segments."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=harmless(segment.text))
 
 
 def harmless(text: str) -> str:
-    """The text with control characters, but for line ends and tabs, written as escapes."""
+    """The text with control characters as escapes; line ends and tabs stay."""
     return _escaped(text, lambda c: c.encode("unicode_escape").decode())
 
 
@@ -97,20 +103,18 @@ def _escaped(text: str, escape: Callable[[str], str]) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else escape(c) for c in text)
 
 
-# No highlighting, since rich would colour digits at random. Lines are not wrapped at the width of
-# the terminal (soft_wrap below), since people copy URLs and paths from them.
+# No highlighting: rich would colour digits at random. Lines are not wrapped at the terminal's width
+# (soft_wrap below), since people copy URLs and paths from them.
 def _console(*, stderr: bool) -> Console:
-    """Colours for a terminal; always with FORCE_COLOR, never with NO_COLOR or TERM=dumb."""
-    file: Any = None if stderr else _StandardOutput()
+    """Colours on a terminal; always with FORCE_COLOR, never with NO_COLOR or TERM=dumb."""
+    style: dict[str, Any] = {}
     forced = bool(os.environ.get("FORCE_COLOR"))
     if os.environ.get("NO_COLOR") or (_is_dumb() and not forced):
-        # Without any style: rich's own `no_color` keeps bold and dim.
-        return _Console(stderr=stderr, file=file, highlight=False, color_system=None)
-    if forced:
-        return _Console(
-            stderr=stderr, file=file, highlight=False, force_terminal=True, color_system="standard"
-        )
-    return _Console(stderr=stderr, file=file, highlight=False)
+        style = {"color_system": None}  # without any style: rich's `no_color` keeps bold and dim
+    elif forced:
+        style = {"force_terminal": True, "color_system": "standard"}
+    file: Any = None if stderr else _StandardOutput()
+    return _Console(stderr=stderr, file=file, highlight=False, **style)
 
 
 def _is_dumb() -> bool:
@@ -122,12 +126,12 @@ err = _console(stderr=True)
 
 
 def finish() -> None:
-    """Writes what is still buffered. Raises OutputError; SystemExit when nobody reads it."""
+    """Write what is still buffered. Raises OutputError; SystemExit when nobody reads it."""
     out.file.flush()
 
 
 def give_up_output() -> None:
-    """After a failure: what is still buffered is dropped, not tried again at the exit."""
+    """After a failure, drop what is still buffered, so that the exit does not try it again."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, _stdout().fileno())
@@ -135,18 +139,18 @@ def give_up_output() -> None:
 
 
 def is_live() -> bool:
-    """Whether standard error is a terminal on which a line can be rewritten; colours or not."""
+    """Whether standard error is a terminal that can rewrite a line, with colours or without."""
     return err.file.isatty() and not _is_dumb()
 
 
 def say(*lines: Text | str) -> None:
-    """Prints lines on standard output, in one write; strings are not interpreted as markup."""
+    """Print lines on standard output, in one write; strings are not markup."""
     texts = (Text(harmless(line)) if isinstance(line, str) else line for line in lines)
     out.print(Text("\n").join(texts), soft_wrap=True)
 
 
 def say_json(document: Any, *, indent: bool = False) -> None:
-    """Prints one JSON document on standard output, in one line unless `indent`."""
+    """Print one JSON document on standard output, on one line unless `indent`."""
     if indent:
         text = msgspec.json.format(msgspec.json.encode(document)).decode()
     else:
@@ -156,47 +160,31 @@ def say_json(document: Any, *, indent: bool = False) -> None:
 
 
 def write_bytes(data: bytes) -> None:
-    """Writes bytes on standard output as they are: what somebody asks for raw."""
+    """Write bytes unchanged on standard output, for --raw."""
     finish()
-    if sys.stdout is None:
-        raise OutputError("Cannot write to standard output: it is closed.")
-    with _told():
+    _check_open()
+    with _output_errors():
         sys.stdout.buffer.write(data)
     finish()
 
 
-def counted(count: int, thing: str) -> str:
-    """ "1 row" and "1,000 rows"."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
-def field(label: str, value: str, remark: str = "") -> Text:
-    """A line `label  value  (remark)` of a list of facts."""
-    line = Text.assemble((f"  {label:<7}", "dim"), value)
-    return line.append(f"  ({remark})", style="dim") if remark else line
+def warn(text: str) -> None:
+    """Print lines on standard error."""
+    err.print(Text(text), soft_wrap=True)
 
 
 def fail(sentence: str) -> None:
-    """Prints one red sentence on standard error."""
+    """Print one red sentence on standard error."""
     err.print(Text(harmless(sentence), style="red"), soft_wrap=True)
-
-
-# -------------------------------------------------------------------------------------------------
-# How `ingest`, `replay` and `run` report their result: for people, for programs, or not at all.
-
-
-QuietOption: TypeAlias = Annotated[bool, Parameter(name=("--quiet", "-q"), negative=())]
-JsonOutputOption: TypeAlias = Annotated[
-    bool, Parameter(name=("--json-output", "--json"), negative=())
-]
-# For commands where --json means something else.
-JsonOutputFlag: TypeAlias = Annotated[bool, Parameter(name=("--json-output",), negative=())]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`quiet`: print only errors, and JSON if requested. `as_json`: one document at the end, on
-    standard output, whether the work was done or stopped."""
+    """How `ingest`, `replay` and `run` report their result.
+
+    `quiet`: print only errors, and JSON if requested. `as_json`: print one document at the end, on
+    standard output, whether the work is done or was stopped.
+    """
 
     quiet: bool = False
     as_json: bool = False
@@ -204,9 +192,9 @@ class Outcome:
     def note(self, sentence: str) -> None:
         """Print a line on standard error during the work."""
         if not self.quiet:
-            err.print(Text(sentence), soft_wrap=True)
+            warn(sentence)
 
-    def tell(self, *sentences: str, **facts: object) -> None:
+    def report(self, *sentences: str, **facts: object) -> None:
         """Print the result: sentences for people, or facts for programs."""
         if self.as_json:
             say_json(facts)
@@ -214,86 +202,69 @@ class Outcome:
             say(*sentences)
 
 
-# -------------------------------------------------------------------------------------------------
-# Shared by `pub`, `sub` and `request`: reading headers and payloads, showing messages.
+# -- listings, facts and messages ------------------------------------------------------------------
 
 
-HeaderOption: TypeAlias = Annotated[
-    list[str] | None, Parameter(name=("--header", "-H"), negative="")
-]
-CountOption: TypeAlias = Annotated[int, Parameter(name=("--count",))]
-EndOption: TypeAlias = Annotated[int | None, Parameter(name=("--count",))]
-"""The messages to end after; None: none of them."""
-StdinOption: TypeAlias = Annotated[bool, Parameter(name=("--stdin",), negative=())]
-JsonOption: TypeAlias = Annotated[bool, Parameter(name=("--json",), negative=())]
-RawOption: TypeAlias = Annotated[bool, Parameter(name=("--raw",), negative=())]
-
-_LARGEST = 64 << 20  # bytes of a payload that any server takes
-
-
-def read_headers(texts: list[str] | None) -> Headers | None:
-    """Headers from strings "name: value". Raises ConfigError, BadHeaderError."""
-    headers = Headers()
-    for text in texts or ():
-        name, colon, value = text.partition(":")
-        if not colon:
-            raise ConfigError(f"--header {text!r}: write name:value.")
-        headers.add(name.strip(), value.strip())
-    return headers or None
+def show_list(
+    infos: Sequence[D],
+    headings: Sequence[str],
+    row: Callable[[D], Iterable[object]],
+    *,
+    as_json: bool,
+) -> None:
+    """Documents of the server as a table of their rows, or as one JSON array."""
+    if as_json:
+        say_json([to_wire(info) for info in infos], indent=True)
+    else:
+        show_table(*headings, rows=map(row, infos))
 
 
-def read_payload(text: str, *, stdin: bool) -> bytes:
-    """The bytes of the argument, or standard input to its end.
-
-    Raises ConfigError for both, without a standard input, and for more than any message has.
-    """
-    if not stdin:
-        return text.encode("utf-8", "surrogateescape")  # the bytes of an argument that is not UTF-8
-    if text:
-        raise ConfigError("Give the payload either as an argument or with --stdin.")
-    if not sys.stdin:  # None, if whoever started us closed it
-        raise ConfigError("Standard input is closed: give --stdin a file or a pipe.")
-    data = sys.stdin.buffer.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise ConfigError("Standard input has more than 64 MiB, which is no message of NATS.")
-    return data
+def show_info(info: D, facts: Callable[[D], dict[str, object]], *, as_json: bool) -> None:
+    """A document of the server as facts, or as JSON."""
+    if as_json:
+        say_json(to_wire(info), indent=True)
+    else:
+        show_facts(facts(info))
 
 
-def stdin_waits() -> bool:
-    """Whether a file or a pipe is standard input, unless it is empty or has ended.
-
-    Of a socket, which ssh and other programs leave open, only what it holds now counts.
-    """
-    try:
-        mode = os.fstat(sys.stdin.fileno()).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-            return False
-        if not select.select([sys.stdin], [], [], 0)[0]:
-            return stat.S_ISFIFO(mode)
-        return isinstance(sys.stdin.buffer, io.BufferedReader) and bool(sys.stdin.buffer.peek(1))
-    except (AttributeError, OSError, ValueError):  # closed, or none that can be asked
-        return False
+def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
+    """Columns as wide as their longest cell, all but the first right-justified."""
+    cells = [headings, *(tuple(harmless(str(cell)) for cell in row) for row in rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(_padded(row, widths)) for row in cells]
+    say(Text(lines[0], style="bold"), *lines[1:])
 
 
-def show(message: Message, *, as_json: bool, raw: bool = False) -> None:
-    """One message on standard output: as a line of JSON, its payload alone, or for people."""
+def _padded(row: Iterable[str], widths: list[int]) -> Iterator[str]:
+    for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        space = " " * (width - cell_len(cell))
+        yield space + cell if index else cell + space
+
+
+def show_facts(facts: dict[str, object]) -> None:
+    """Names and values in lines, without empty values."""
+    texts = {name: str(value) for name, value in facts.items() if value not in (None, "")}
+    width = max(map(len, texts))
+    say(*(Text.assemble((f"{name:<{width}}  ", "dim"), text) for name, text in texts.items()))
+
+
+def show_message(message: Message, *, as_json: bool, raw: bool = False) -> None:
+    """One message on standard output: for people, as a line of JSON, or only its payload."""
     if raw:
         write_bytes(message.data)
-        return
-    if as_json:
-        say_json(document_of(message))
-        return
-    line = Text.assemble((message.subject, "bold"))
-    if message.reply is not None:
-        line.append(f"  (reply to {message.reply})", style="dim")
-    lines = [line]
-    if message.headers is not None:
-        lines += [Text(f"{n}: {v}", style="dim") for n, v in message.headers.items()]
-    say(*lines, message.data.decode("utf-8", "backslashreplace"))
+    elif as_json:
+        say_json(_document_of(message))
+    else:
+        line = Text.assemble((message.subject, "bold"))
+        if message.reply is not None:
+            line.append(f"  (reply to {message.reply})", style="dim")
+        headers = message.headers.items() if message.headers is not None else ()
+        lines = [Text(f"{name}: {value}", style="dim") for name, value in headers]
+        say(line, *lines, message.data.decode("utf-8", "backslashreplace"))
 
 
-def document_of(message: Message) -> dict[str, object]:
-    """subject, reply, headers, and data; data_base64 instead if the payload is not UTF-8."""
+def _document_of(message: Message) -> dict[str, object]:
+    """subject, reply, headers and data; data_base64 instead if the payload is not UTF-8."""
     document: dict[str, object] = {"subject": message.subject}
     if message.reply is not None:
         document["reply"] = message.reply
@@ -306,27 +277,95 @@ def document_of(message: Message) -> dict[str, object]:
     return document
 
 
-def check_form(*, as_json: bool, raw: bool) -> None:
-    """Raises ConfigError for two forms."""
-    if as_json and raw:
-        raise ConfigError("Give --json or --raw, not both.")
+def field(label: str, value: str, remark: str = "") -> Text:
+    """A line `label  value  (remark)` of a list of facts."""
+    line = Text.assemble((f"  {label:<7}", "dim"), value)
+    return line.append(f"  ({remark})", style="dim") if remark else line
 
 
-def check_count(count: int | None) -> None:
-    """Raises ConfigError for a number of messages to end after, if there is one, below one."""
-    if count is not None and count < 1:
-        raise ConfigError("--count must be at least 1; without it the command ends at Ctrl-C.")
+# -- values for people -----------------------------------------------------------------------------
 
 
-def run_until_stopped(
-    work: Callable[[], Coroutine[object, object, None]], *, endless: Callable[[], bool]
-) -> None:
-    """Runs the work to its end, or until a signal to stop.
+def counted(count: int, thing: str) -> str:
+    """ "1 row" and "1,000 rows"."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
-    That is the normal end of `endless` work. Otherwise raises StopRequested: it is not done.
-    """
+
+def size(count: int) -> str:
+    """Bytes in a suitable unit, such as 1.5 MiB."""
+    amount = float(count)
+    for unit in _SIZE_UNITS:
+        if amount < 1024 or unit == _SIZE_UNITS[-1]:
+            break
+        amount /= 1024
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def limit(value: int | None, show: Callable[[int], str] = "{:,}".format) -> str:
+    """A limit; -1, 0 and None are "unlimited"."""
+    return "unlimited" if value is None or value <= 0 else show(value)
+
+
+def moment(time: datetime | None) -> str:
+    """A time in UTC, to the second."""
+    return "never" if time is None else f"{time.replace(tzinfo=None).isoformat(' ', 'seconds')}Z"
+
+
+def span(duration: timedelta | None) -> str:
+    """A duration; None and zero are "unlimited"."""
+    return str(duration) if duration else "unlimited"
+
+
+# -- the log ---------------------------------------------------------------------------------------
+#
+# Printed as Python prints it when logging is not configured. A refusal by the server waits for the
+# end, since most commands end with it as their error.
+
+
+_logger = logging.getLogger("jetspark")
+_INBOX = re.compile(r'[\w-]{22}(\.[\d*]+)?(?=")')
+"""The end of an inbox's subject in a refusal; each attempt has another one."""
+
+
+class _LogHandler(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.refusals: list[str] | None = []
+        """Those that wait; None when they are printed at once."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        is_refusal = any(isinstance(one, PermissionsError) for one in record.args or ())
+        if is_refusal and self.refusals is not None:
+            self.refusals.append(text)
+        else:
+            warn(text)
+
+
+@contextlib.contextmanager
+def log_shown() -> Iterator[None]:
+    """In the block, print the log, unless the program handles it."""
+    if _logger.hasHandlers():
+        yield
+        return
+    handler = _LogHandler()
+    _logger.addHandler(handler)
     try:
-        run_until_signal(work)
-    except StopRequested:
-        if not endless():
-            raise
+        yield
+    finally:
+        show_refusals()
+        _logger.removeHandler(handler)
+
+
+def show_refusals(*, except_in: str = "", at_once: bool = False) -> None:
+    """Print each waiting refusal once, except those in the sentence `except_in`.
+
+    `at_once`: print further ones as they come.
+    """
+    printed = _INBOX.sub("", except_in)
+    for handler in _logger.handlers:
+        if isinstance(handler, _LogHandler):
+            waiting, handler.refusals = handler.refusals or [], None if at_once else []
+            for known, text in {_INBOX.sub("", text): text for text in waiting}.items():
+                if known not in printed:
+                    warn(text)

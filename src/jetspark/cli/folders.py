@@ -1,4 +1,4 @@
-"""Temporary folders that a signal cannot leave behind, and a kill only until the next command."""
+"""Temporary folders that a signal does not leave behind, and a kill only until the next command."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from jetspark.files import Hold, remove_left
 
 @contextmanager
 def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """A new folder, in the system's folder for such or in `parent`.
+    """A new folder in `parent`, by default the system's temporary folder; removed at the end.
 
-    It is removed at the end; those that killed processes left are removed, too.
-
-    Its name is chosen before it is created: a signal may raise its exception between any two steps,
-    also after `mkdtemp` has created a folder and before its name is stored.
+    Also removes those that killed processes left. The name is chosen before the folder is created:
+    with `mkdtemp` a signal could raise its exception between the creation and the storing of the
+    name.
     """
     parent = parent or Path(tempfile.gettempdir())
     with suppress(OSError):

@@ -4,56 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cyclopts import App
-
-from jetspark.cli.app import COMMANDS, examples
-from jetspark.cli.stream_session import (
-    JsonOption,
-    not_found,
-    show_facts,
-    show_json,
-    show_table,
-    with_jetstream,
-)
+from jetspark.cli import app
+from jetspark.cli.app import command
+from jetspark.cli.console import say_json, show_facts, show_table
+from jetspark.cli.options import DEFAULT, Connection, JsonOption, not_found
 from jetspark.errors import ConfigError
 
 if TYPE_CHECKING:
     from jetspark.full_client import JetStream
     from jetspark.groups import ElasticGroup, StaticGroup
 
-group = App(
-    name="group",
-    help=COMMANDS["group"].line,
-    help_epilogue=examples("jetspark group ls ORDERS", "jetspark group info ORDERS workers"),
-)
+group = app.group("group", "jetspark group ls ORDERS", "jetspark group info ORDERS workers")
 
 
-@group.command(sort_key=0, help_epilogue=examples("jetspark group ls ORDERS"))
-def ls(
-    stream: str,
-    /,
-    *,
-    server: str | None = None,
-    context: str | None = None,
-    json: JsonOption = False,
-) -> None:
+@command(group, "jetspark group ls ORDERS")
+def ls(stream: str, /, *, connection: Connection = DEFAULT, json: JsonOption = False) -> None:
     """List the consumer groups of a stream.
 
     Args:
         stream: Name of the stream.
-        server: URL of the server, several with commas; it may contain user and password.
-            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
-        context: A context of the nats command, in place of --server.
         json: Print one JSON array.
     """
 
     async def ask(js: JetStream) -> list[dict[str, Any]]:
-        await js.stream_info(stream)  # an error for a stream that does not exist
         return [await _document(one) for one in await _groups(js, stream)]
 
-    found = with_jetstream(server, context, ask, stream=stream)
+    found = connection.jetstream(ask, stream=stream)
     if json:
-        show_json(found)
+        say_json(found, indent=True)
         return
     rows = [
         (one["group"], one["kind"], one["partitions"], len(one["members"]), _active(one))
@@ -62,29 +40,19 @@ def ls(
     show_table("group", "kind", "partitions", "members", "active", rows=rows)
 
 
-@group.command(sort_key=1, help_epilogue=examples("jetspark group info ORDERS workers"))
+@command(group, "jetspark group info ORDERS workers")
 def info(
-    stream: str,
-    name: str,
-    /,
-    *,
-    server: str | None = None,
-    context: str | None = None,
-    json: JsonOption = False,
+    stream: str, name: str, /, *, connection: Connection = DEFAULT, json: JsonOption = False
 ) -> None:
     """Show the members of a consumer group, and the partitions of each.
 
     Args:
         stream: Name of the stream.
         name: Name of the group.
-        server: URL of the server, several with commas; it may contain user and password.
-            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
-        context: A context of the nats command, in place of --server.
         json: Print one JSON array: a stream may have a static and an elastic group of one name.
     """
 
     async def ask(js: JetStream) -> list[dict[str, Any]]:
-        await js.stream_info(stream)
         groups = await _groups(js, stream)
         chosen = [one for one in groups if one.name == name]
         if not chosen:
@@ -92,9 +60,9 @@ def info(
             raise ConfigError(not_found(what, js.client, name, [one.name for one in groups]))
         return [await _document(one) for one in chosen]
 
-    found = with_jetstream(server, context, ask, stream=stream)
+    found = connection.jetstream(ask, stream=stream)
     if json:
-        show_json(found)
+        say_json(found, indent=True)
         return
     for one in found:
         show_facts(
@@ -118,6 +86,7 @@ def info(
 
 
 async def _groups(js: JetStream, stream: str) -> list[StaticGroup | ElasticGroup]:
+    await js.stream_info(stream)  # an error for a stream that does not exist
     found: list[StaticGroup | ElasticGroup] = [
         await js.elastic_group(stream, name) async for name in js.elastic_group_names(stream)
     ]

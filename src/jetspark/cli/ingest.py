@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from jetspark.cli import console
 from jetspark.cli.app import options_as_flags, refuse_own
-from jetspark.cli.console import JsonOutputFlag, Outcome, QuietOption
-from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
+from jetspark.cli.console import Outcome, counted
+from jetspark.cli.options import (
+    DEFAULT,
+    ConfOption,
+    Connection,
+    JsonOutputFlag,
+    MasterOption,
+    QuietOption,
+    Repeated,
+    Switch,
+    pairs,
+    starting,
+)
+from jetspark.cli.signals import signals_held
 from jetspark.cli.spark_runs import Watch, quiet_spark, spark_settings
-from jetspark.cli.stream_session import pairs, spark_where, starting
 from jetspark.errors import ConfigError
 
 DEFAULT_OFFSETS_PER_TRIGGER = 500_000
 _INTERVAL = 5.0
 _STARTS = {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
-_REPEATED = Parameter(negative="")
 _FLAGS = {
     "stream": "STREAM",
     "bucket": "STREAM",
@@ -59,24 +67,23 @@ def ingest(
     /,
     *,
     to: str,
-    server: str | None = None,
-    context: str | None = None,
+    connection: Connection = DEFAULT,
     subjects: str | None = None,
-    bucket: Annotated[bool, Parameter(negative=())] = False,
+    bucket: Switch = False,
     start: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None,
-    partition_by: Annotated[list[str] | None, _REPEATED] = None,
+    partition_by: Repeated = None,
     follow: Annotated[bool, Parameter(name=("--follow",), negative="--available-now")] = False,
     interval: Annotated[float | None, Parameter(allow_leading_hyphen=True)] = None,
     checkpoint: str | None = None,
-    adopt: Annotated[bool, Parameter(negative=())] = False,
+    adopt: Switch = False,
     format: str | None = None,
-    merge_schema: Annotated[bool, Parameter(negative=())] = False,
-    table_option: Annotated[list[str] | None, _REPEATED] = None,
+    merge_schema: Switch = False,
+    table_option: Repeated = None,
     max_offsets_per_trigger: int = DEFAULT_OFFSETS_PER_TRIGGER,
-    option: Annotated[list[str] | None, _REPEATED] = None,
-    master: str = "local[*]",
-    conf: Annotated[list[str] | None, _REPEATED] = None,
+    option: Repeated = None,
+    master: MasterOption = "local[*]",
+    conf: ConfOption = None,
     quiet: QuietOption = False,
     json_output: JsonOutputFlag = False,
 ) -> int | None:
@@ -88,9 +95,6 @@ def ingest(
     Args:
         stream: Name of the stream.
         to: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
-        server: URL of the server, several with commas; it may contain user and password.
-            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
-        context: A context of the nats command, in place of --server.
         subjects: Only messages under these subjects, several with commas.
         bucket: STREAM is a Key-Value bucket, and the table has one row for each key: its present
             value. A change replaces the row, a deletion removes it.
@@ -99,8 +103,8 @@ def ingest(
         json: Schema of JSON payloads, as "carrier STRING, delay DOUBLE": fields become columns.
         partition_by: Column to partition by, or name=expression in Spark SQL, such as
             "hour=hour(timestamp)"; day alone is the day of the timestamp; may be given again.
-        follow: Run until Ctrl-C or SIGTERM, which then is a success; --available-now, the default,
-            ends with the messages that are there now.
+        follow: Run until Ctrl-C or SIGTERM, then exit with 0; --available-now, the default, ends
+            with the messages that are there now.
         interval: Seconds between two batches with --follow; 5 by default.
         checkpoint: Folder for the progress; by default _checkpoint in the table.
         adopt: Add the rows to those of a table that this stream's runs have not written.
@@ -110,10 +114,6 @@ def ingest(
             storage.AWS_REGION=…).
         max_offsets_per_trigger: Maximum number of sequences in one batch.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
-        master: Spark's master.
-        conf: Setting of Spark, as name=value; may be given again.
-        quiet: Print errors only.
-        json_output: Print the result as one JSON document.
     """
     outcome = Outcome(quiet, json_output)
     further = pairs("--option", option)
@@ -126,7 +126,7 @@ def ingest(
     if interval is not None and not follow:
         raise ConfigError("--interval is for --follow: give that, too, or leave it out.")
     with options_as_flags(_FLAGS, further):
-        source = spark_where(server, context, further) | {
+        source = connection.spark_options(further) | {
             "bucket" if bucket else "stream": stream,
             **({} if own_start else starting(start or "earliest")),
             "maxOffsetsPerTrigger": str(max_offsets_per_trigger),
@@ -158,73 +158,58 @@ def ingest(
         messages = check_source(source, is_new=job.is_new)
         watch = Watch(outcome)
         job.look_ahead()
-        began = time.monotonic()
-        stopped = None
         removed = 0
 
         def remove_gone_keys() -> None:
             nonlocal removed
             removed += job.remove_gone_keys()
 
-        try:
-            with (
-                stop_on_signals() as stop,
-                watch.losses.gathered(),
-                quiet_spark(
-                    f"jetspark ingest {to}",
-                    master,
-                    settings,
-                    messages=None if follow else messages,
-                    quiet=quiet,
-                ) as spark,
-                locked(spark, job.checkpoint_location),
-            ):
-                query = job.start(spark)
-                if follow:
-                    outcome.note(f"Following {stream} into {to}; Ctrl-C or SIGTERM ends it.")
-                watch.run({to: query}, stop, meanwhile=remove_gone_keys if follow else None)
-                if not follow:
-                    remove_gone_keys()
-        except StopRequested as stop_requested:
-            stopped = stop_requested
-    rows = watch.rows.get(to, 0)
-    if stopped is not None:
-        sentence = "Stopped; the same command goes on from here."
-    else:
+        with (
+            watch.until_stopped() as stop,
+            quiet_spark(
+                f"jetspark ingest {to}",
+                master,
+                settings,
+                messages=None if follow else messages,
+                quiet=quiet,
+            ) as spark,
+            locked(spark, job.checkpoint_location),
+        ):
+            query = job.start(spark)
+            if follow:
+                outcome.note(f"Following {stream} into {to}; Ctrl-C or SIGTERM ends it.")
+            watch.run({to: query}, stop, meanwhile=remove_gone_keys if follow else None)
+            if not follow:
+                remove_gone_keys()
+    rows, stopped = watch.rows.get(to, 0), watch.stopped
+    sentence = "Stopped; the same command goes on from here."
+    if stopped is None:
         sentence = done(rows, to, merged=bucket, removed=removed)
-    outcome.tell(
-        sentence,
-        stream=stream,
-        table=to,
-        rows=rows,
-        removed=removed,
-        lag=watch.lag,
-        losses=watch.losses.sentences,
-        stopped_by=stopped and stopped.name,
-        seconds=round(time.monotonic() - began, 3),
-    )
+    watch.report(sentence, stream=stream, table=to, rows=rows, removed=removed)
     return stopped.exit_code if stopped is not None and not follow else None
 
 
 def done(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:
-    """What a run that has read everything did. `merged`: the rows were changes of a bucket;
-    `removed`: rows of keys that the bucket no longer has."""
+    """The result of a complete run.
+
+    `merged`: the rows were changes of a bucket; `removed`: rows of keys that the bucket no longer
+    has.
+    """
     if not rows:
         sentence = f"Nothing new for {to}."
     elif merged:
-        sentence = f"{console.counted(rows, 'change')} merged into {to}."
+        sentence = f"{counted(rows, 'change')} merged into {to}."
     else:
-        sentence = f"{console.counted(rows, 'row')} written to {to}."
+        sentence = f"{counted(rows, 'row')} written to {to}."
     if removed:
-        sentence += f" Removed {console.counted(removed, 'row')} of keys that are gone."
+        sentence += f" Removed {counted(removed, 'row')} of keys that are gone."
     return sentence
 
 
 def check_source(source: dict[str, str], *, is_new: bool) -> int:
-    """Ask the server before Spark is started, so that errors come at once; how many messages
-    it has.
+    """Ask the server before Spark starts, so that errors come at once; the number of messages.
 
-    `is_new`: the options say where reading begins, and no checkpoint.
+    `is_new`: there is no checkpoint, so reading begins where the options say.
     """
     from jetspark.spark.options import parse_options
     from jetspark.spark.reading import check_start, streams_facts

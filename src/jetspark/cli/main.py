@@ -1,14 +1,13 @@
 """The entry point of the `jetspark` script.
 
-It imports nothing but what a Ctrl-C during the imports needs, so that nearly all of them are in its
-`try`.
+It imports almost nothing outside its `try`, so that Ctrl-C during the other imports is caught.
 """
 
 import sys
 
 
 def main() -> None:
-    """Runs the command of `sys.argv` and exits with its code (see `jetspark.cli.app.run`)."""
+    """Run the command of `sys.argv` and exit with its code (see `jetspark.cli.app.run`)."""
     try:
         from jetspark.cli.start import start
 

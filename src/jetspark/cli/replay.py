@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from cyclopts import Parameter
-
-from jetspark.cli import console
 from jetspark.cli.app import options_as_flags, refuse_own
-from jetspark.cli.console import JsonOutputOption, Outcome, QuietOption
+from jetspark.cli.console import Outcome, counted
+from jetspark.cli.options import (
+    DEFAULT,
+    ConfOption,
+    Connection,
+    JsonOutputOption,
+    MasterOption,
+    QuietOption,
+    Repeated,
+    Switch,
+    pairs,
+)
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import quiet_spark, spark_settings, spinner
-from jetspark.cli.stream_session import pairs, spark_where
 from jetspark.errors import ConfigError
 
-_REPEATED = Parameter(negative="")
 _FLAGS = {
     "stream": "--to",
     "servers": "--server",
@@ -33,8 +37,7 @@ def replay(
     /,
     *,
     to: str,
-    server: str | None = None,
-    context: str | None = None,
+    connection: Connection = DEFAULT,
     format: str | None = None,
     subject: str | None = None,
     data: str | None = None,
@@ -43,25 +46,22 @@ def replay(
     order_by: str | None = None,
     guarantee: str = "at-least-once",
     transaction_id: str | None = None,
-    prepare_stream: Annotated[bool, Parameter(negative=())] = False,
-    table_option: Annotated[list[str] | None, _REPEATED] = None,
-    option: Annotated[list[str] | None, _REPEATED] = None,
-    master: str = "local[*]",
-    conf: Annotated[list[str] | None, _REPEATED] = None,
+    prepare_stream: Switch = False,
+    table_option: Repeated = None,
+    option: Repeated = None,
+    master: MasterOption = "local[*]",
+    conf: ConfOption = None,
     quiet: QuietOption = False,
     json_output: JsonOutputOption = False,
 ) -> int | None:
     """Turn a table into messages of a stream.
 
-    A table of `jetspark ingest` becomes the messages that it was made of. With --guarantee
+    A table of `jetspark ingest` becomes the messages that it was made from. With --guarantee
     exactly-once and a --transaction-id the same command may be run again after a failure.
 
     Args:
-        table: Folder or URI of the table; of an Iceberg catalog catalog:namespace.table.
+        table: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
         to: Name of the stream.
-        server: URL of the server, several with commas; it may contain user and password.
-            Default: that of --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
-        context: A context of the nats command, in place of --server.
         format: Format of the table: delta, iceberg, parquet, json, csv, or another of Spark's.
             Without it: Delta or Iceberg if the folder shows that, else parquet.
         subject: Spark SQL for the subject, such as "concat('orders.', region)"; the column
@@ -76,10 +76,6 @@ def replay(
         table_option: Option of the table's reader, as name=value (storage.AWS_REGION=…,
             versionAsOf=7).
         option: Further option of the sink, as name=value (user=…, publishTimeout=…).
-        master: Spark's master.
-        conf: Setting of Spark, as name=value; may be given again.
-        quiet: Print errors only.
-        json_output: Print the result as one JSON document.
     """
     outcome = Outcome(quiet, json_output)
     further = pairs("--option", option)
@@ -91,7 +87,7 @@ def replay(
     refuse_own("--table-option", table_options, _OF_TABLE)
     facts = {"table": table, "stream": to, "transaction": transaction_id}
     with options_as_flags(_FLAGS, further):
-        sink = spark_where(server, context, further) | {"stream": to, "guarantee": guarantee}
+        sink = connection.spark_options(further) | {"stream": to, "guarantee": guarantee}
         if transaction_id is not None:
             sink["transactionId"] = transaction_id
         if prepare_stream:
@@ -115,12 +111,12 @@ def replay(
             table_options=table_options,
         )
         job.check()
-        # Errors in the options or the stream are reported before Spark is started.
+        # Errors in the options or the stream come before Spark starts.
         look_at(parse_sink_options(sink).for_batch())
         if (before := job.already()) is not None:
-            said = console.counted(before, "row")
-            sentence = f"Published before as {transaction_id}: {said}; nothing written."
-            outcome.tell(sentence, **facts, rows=0, rows_before=before, stopped_by=None)
+            rows_before = counted(before, "row")
+            sentence = f"Published before as {transaction_id}: {rows_before}; nothing written."
+            outcome.report(sentence, **facts, rows=0, rows_before=before, stopped_by=None)
             return None
         try:
             with (
@@ -133,8 +129,8 @@ def replay(
             sentence = "Stopped. Part of the rows may be in the stream" + (
                 "; the same command completes them." if transaction_id else " already."
             )
-            outcome.tell(sentence, **facts, rows=None, rows_before=0, stopped_by=stop.name)
+            outcome.report(sentence, **facts, rows=None, rows_before=0, stopped_by=stop.name)
             return stop.exit_code
-    sentence = f"{console.counted(count, 'row')} of {table} published to {to}."
-    outcome.tell(sentence, **facts, rows=count, rows_before=0, stopped_by=None)
+    sentence = f"{counted(count, 'row')} of {table} published to {to}."
+    outcome.report(sentence, **facts, rows=count, rows_before=0, stopped_by=None)
     return None

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from jetspark.cli import console
-from jetspark.cli.console import JsonOutputOption, Outcome, QuietOption
-from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
+from jetspark.cli.console import Outcome, counted
+from jetspark.cli.options import ConfOption, JsonOutputOption, MasterOption, QuietOption, Switch
+from jetspark.cli.signals import signals_held
 from jetspark.cli.spark_runs import Watch, quiet_spark, spark_settings
 
-_REPEATED = Parameter(negative="")
 _NOT_CHECKED = (
     "Not checked: the rows themselves, and whether folders of other machines are writable."
 )
@@ -25,10 +23,15 @@ def run(
     /,
     *,
     follow: Annotated[bool | None, Parameter(negative="--available-now")] = None,
-    check: Annotated[bool, Parameter(negative=())] = False,
-    adopt: Annotated[bool, Parameter(negative=())] = False,
-    master: str = "local[*]",
-    conf: Annotated[list[str] | None, _REPEATED] = None,
+    check: Switch = False,
+    adopt: Switch = False,
+    master: MasterOption = "local[*]",
+    conf: Annotated[
+        ConfOption,
+        Parameter(
+            help="Setting of Spark, as name=value, in addition to the file's; may be given again."
+        ),
+    ] = None,
     quiet: QuietOption = False,
     json_output: JsonOutputOption = False,
 ) -> int | None:
@@ -39,15 +42,11 @@ def run(
 
     Args:
         file: The pipeline file.
-        follow: Run until Ctrl-C or SIGTERM, which then is a success; or --available-now: end with
-            the messages that are there now. Default: as in the file.
+        follow: Run until Ctrl-C or SIGTERM, then exit with 0; or --available-now: end with the
+            messages that are there now. Default: as in the file.
         check: Only check: read the file, ask the servers, let Spark analyse schemas and SQL; print
             what a run would change on the servers. Starts Spark, but no query.
         adopt: Add rows to tables that this pipeline has not written.
-        master: Spark's master.
-        conf: Setting of Spark, as name=value, in addition to the file's; may be given again.
-        quiet: Print errors only.
-        json_output: Print the result as one JSON document.
     """
     from dataclasses import replace
 
@@ -70,43 +69,38 @@ def run(
     given = spark_settings(master, conf)
     settings = {**pipeline.spark, **given}
 
-    def told(setting: str) -> str:
+    def place_of(setting: str) -> str:
         if setting in given:
             return f"--conf {setting}"
-        return pipeline.places.told(("spark", setting), f"[spark] {setting}")
+        return pipeline.places.located(("spark", setting), f"[spark] {setting}")
 
     servers = check_servers(pipeline)
     check_tables(pipeline, adopt=adopt)
     check_writers(pipeline)
     watch = Watch(outcome, counted="read")
-    began = time.monotonic()
-    stopped = None
-    try:
-        with (
-            stop_on_signals() as stop,
-            watch.losses.gathered(),
-            quiet_spark(
-                f"jetspark {pipeline.name}",
-                master,
-                settings,
-                messages=None if pipeline.follow else servers.messages,
-                quiet=quiet,
-                look_only=check,
-                told=told,
-            ) as spark,
-        ):
-            if check:
-                check_queries(pipeline, spark)
-            else:
-                with ExitStack() as locks:
-                    for checkpoint in checkpoints(pipeline):
-                        locks.enter_context(locked(spark, checkpoint))
-                    queries = start(pipeline, spark, adopt=adopt)
-                    if pipeline.follow:
-                        outcome.note(f"Following {file}; Ctrl-C or SIGTERM ends it.")
-                    watch.run(queries, stop)
-    except StopRequested as stop_requested:
-        stopped = stop_requested
+    with (
+        watch.until_stopped() as stop,
+        quiet_spark(
+            f"jetspark {pipeline.name}",
+            master,
+            settings,
+            messages=None if pipeline.follow else servers.messages,
+            quiet=quiet,
+            look_only=check,
+            place_of=place_of,
+        ) as spark,
+        ExitStack() as locks,
+    ):
+        if check:
+            check_queries(pipeline, spark)
+        else:
+            for checkpoint in checkpoints(pipeline):
+                locks.enter_context(locked(spark, checkpoint))
+            queries = start(pipeline, spark, adopt=adopt)
+            if pipeline.follow:
+                outcome.note(f"Following {file}; Ctrl-C or SIGTERM ends it.")
+            watch.run(queries, stop)
+    stopped = watch.stopped
     if check and stopped is None:
         sentences = [
             f"{file} is valid: {', '.join(pipeline.sources)} → {', '.join(pipeline.sinks)}.",
@@ -114,7 +108,7 @@ def run(
             _NOT_CHECKED,
         ]
         names = {"sources": [*pipeline.sources], "sinks": [*pipeline.sinks]}
-        outcome.tell(*sentences, file=str(file), **names, would=servers.missing)
+        outcome.report(*sentences, file=str(file), **names, would=servers.missing)
         return None
     if stopped is not None and check:
         sentences = ["Stopped before everything was checked; nothing was changed."]
@@ -122,17 +116,9 @@ def run(
         sentences = ["Stopped; the same command goes on from here."]
     else:
         sentences = [
-            f"{name}: {console.counted(count, 'row')} read." if count else f"{name}: nothing new."
+            f"{name}: {counted(count, 'row')} read." if count else f"{name}: nothing new."
             for name, count in watch.rows.items()
         ]
-    outcome.tell(
-        *sentences,
-        file=str(file),
-        rows=watch.rows,
-        lag=watch.lag,
-        losses=watch.losses.sentences,
-        stopped_by=stopped and stopped.name,
-        seconds=round(time.monotonic() - began, 3),
-    )
-    meant = pipeline.follow and not check  # the way in which what follows ends
-    return stopped.exit_code if stopped is not None and not meant else None
+    watch.report(*sentences, file=str(file), rows=watch.rows)
+    is_normal_end = pipeline.follow and not check
+    return stopped.exit_code if stopped is not None and not is_normal_end else None

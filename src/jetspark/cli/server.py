@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path  # at run time: cyclopts reads the annotations
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from cyclopts import Parameter
 from rich.text import Text
 
 from jetspark.cli import console
+from jetspark.cli.options import Switch
 from jetspark.cli.signals import StopRequested, stop_on_signals
 from jetspark.errors import EmbeddedServerError
 from jetspark.server import NatsServer, server_version
@@ -29,7 +29,7 @@ def server(
     config: Path | None = None,
     name: str | None = None,
     jetstream: bool | None = None,
-    log: Annotated[bool, Parameter(negative=())] = False,
+    log: Switch = False,
 ) -> None:
     """Run a nats-server with JetStream on this machine until Ctrl-C.
 
@@ -65,7 +65,7 @@ def server(
 
 
 def _run(nats: NatsServer, facts: list[Text], show_log: Callable[[], None] | None) -> NoReturn:
-    """Waits for the server's end, which is an error; a signal raises StopRequested."""
+    """Wait until the server ends, which is an error; a signal raises StopRequested."""
     try:
         console.say(Text(nats.url, style="bold green"), *facts, console.field("stop", "Ctrl-C"))
         while (code := nats.wait(_LOG_EVERY if show_log else None)) is None:

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
 
-from cyclopts import App
+from cyclopts import Parameter
 
 from jetspark.cli import console
-from jetspark.cli.app import COMMANDS, examples
-from jetspark.cli.console import (
-    CountOption,
-    HeaderOption,
+from jetspark.cli.app import command, group
+from jetspark.cli.console import moment, show_facts, show_list, show_message, show_table
+from jetspark.cli.options import (
+    DEFAULT,
+    NO_CONTENT,
+    Connection,
+    Content,
     JsonOption,
     RawOption,
-    StdinOption,
     check_form,
-    read_headers,
-    read_payload,
-    show,
-)
-from jetspark.cli.stream_session import (
-    moment,
     not_found,
-    show_facts,
-    show_json,
-    show_table,
-    with_client,
 )
 from jetspark.documents.document import to_wire
 from jetspark.errors import ConfigError, JetsparkError
@@ -38,73 +30,61 @@ if TYPE_CHECKING:
     from jetspark.full_client import Client
     from jetspark.services import EndpointStats, ServiceInfo, ServiceStats
 
-service = App(
-    name="service",
-    help=COMMANDS["service"].line,
-    help_epilogue=examples(
-        "jetspark service ls",
-        "jetspark service info orders",
-        "jetspark service stats orders --json",
-        "jetspark service request orders.total '{\"customer\": 17}'",
-    ),
+WaitOption: TypeAlias = Annotated[
+    float,
+    Parameter(help="Seconds to wait for answers at most; it ends when no more come."),
+]
+
+service = group(
+    "service",
+    "jetspark service ls",
+    "jetspark service info orders",
+    "jetspark service stats orders --json",
+    "jetspark service request orders.total '{\"customer\": 17}'",
 )
 
 
-@service.command(sort_key=0, help_epilogue=examples("jetspark service ls --json"))
+@command(service, "jetspark service ls --json")
 def ls(
     *,
-    server: str | None = None,
-    context: str | None = None,
-    timeout: float = TIMEOUT,
-    count: CountOption = 0,
+    connection: Connection = DEFAULT,
+    timeout: WaitOption = TIMEOUT,
+    count: int = 0,
     json: JsonOption = False,
 ) -> None:
     """List the instances of all services.
 
     Args:
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
-        context: A context of the nats command, in place of --server.
-        timeout: Seconds to wait for answers at most; it ends when no more come.
-        count: End after so many answers; 0: all.
-        json: One JSON array of what each instance says of itself.
+        count: End after this many answers; 0: all.
+        json: One JSON array with the answer of each instance.
     """
-    _check(count)
+    if count < 0:
+        raise ConfigError("--count cannot be negative.")
 
     async def ask(nc: Client) -> list[ServiceInfo]:
         return await nc.services().info(timeout=timeout, max_msgs=count).all()
 
-    infos = sorted(with_client(server, context, ask), key=lambda info: (info.name, info.id))
-    if json:
-        show_json([to_wire(info) for info in infos])
-        return
-    show_table(
-        *("service", "version", "instance", "endpoints"),
-        rows=((i.name, i.version, i.id, len(i.endpoints)) for i in infos),
-    )
+    infos = sorted(connection.run(ask), key=lambda info: (info.name, info.id))
+    headings = ("service", "version", "instance", "endpoints")
+    show_list(infos, headings, lambda i: (i.name, i.version, i.id, len(i.endpoints)), as_json=json)
 
 
-@service.command(sort_key=1, help_epilogue=examples("jetspark service info orders"))
+@command(service, "jetspark service info orders")
 def info(
     name: str,
     id: str | None = None,
     /,
     *,
-    server: str | None = None,
-    context: str | None = None,
-    timeout: float = TIMEOUT,
+    connection: Connection = DEFAULT,
+    timeout: WaitOption = TIMEOUT,
     json: JsonOption = False,
 ) -> None:
-    """Show a service and its endpoints, each instance for itself.
+    """Show the instances of a service and their endpoints.
 
     Args:
         name: Name of the service.
         id: Only the instance with this id.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
-        context: A context of the nats command, in place of --server.
-        timeout: Seconds to wait for answers at most; it ends when no more come.
-        json: One JSON array of what each instance says of itself.
+        json: One JSON array with the answer of each instance.
     """
 
     async def ask(nc: Client) -> list[ServiceInfo]:
@@ -113,9 +93,9 @@ def info(
             await _missing(nc, name, id)
         return found
 
-    infos = sorted(with_client(server, context, ask), key=lambda info: info.id)
+    infos = sorted(connection.run(ask), key=lambda info: info.id)
     if json:
-        show_json([to_wire(info) for info in infos])
+        console.say_json([to_wire(info) for info in infos], indent=True)
         return
     for place, found in enumerate(infos):
         if place:
@@ -123,18 +103,11 @@ def info(
         show_facts(_facts(found))
         if found.endpoints:
             console.say("")
-            show_table(
-                *("endpoint", "subject", "queue group", "metadata"),
-                rows=(
-                    (
-                        endpoint.name,
-                        endpoint.subject,
-                        endpoint.queue_group or "none",
-                        _pairs(endpoint.metadata),
-                    )
-                    for endpoint in found.endpoints
-                ),
+            rows = (
+                (one.name, one.subject, one.queue_group or "none", _pairs(one.metadata))
+                for one in found.endpoints
             )
+            show_table("endpoint", "subject", "queue group", "metadata", rows=rows)
 
 
 def _facts(found: ServiceInfo) -> dict[str, object]:
@@ -151,27 +124,22 @@ def _pairs(metadata: dict[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in metadata.items())
 
 
-@service.command(sort_key=2, help_epilogue=examples("jetspark service stats orders --json"))
+@command(service, "jetspark service stats orders --json")
 def stats(
     name: str | None = None,
     id: str | None = None,
     /,
     *,
-    server: str | None = None,
-    context: str | None = None,
-    timeout: float = TIMEOUT,
+    connection: Connection = DEFAULT,
+    timeout: WaitOption = TIMEOUT,
     json: JsonOption = False,
 ) -> None:
-    """Show what the endpoints of services have done.
+    """Show how many requests the endpoints of services have answered, and how fast.
 
     Args:
         name: Only this service.
         id: Only its instance with this id.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
-        context: A context of the nats command, in place of --server.
-        timeout: Seconds to wait for answers at most; it ends when no more come.
-        json: One JSON array of what each instance says.
+        json: One JSON array with the answer of each instance.
     """
 
     async def ask(nc: Client) -> list[ServiceStats]:
@@ -180,9 +148,9 @@ def stats(
             await _missing(nc, name, id)
         return found
 
-    found = sorted(with_client(server, context, ask), key=lambda one: (one.name, one.id))
+    found = sorted(connection.run(ask), key=lambda one: (one.name, one.id))
     if json:
-        show_json([to_wire(one) for one in found])
+        console.say_json([to_wire(one) for one in found], indent=True)
         return
     headings = ("service", "instance", "started", "endpoint")
     counts = ("requests", "errors", "average", "total", "last error")
@@ -217,47 +185,34 @@ def _duration(span: timedelta | None) -> str:
     return f"{seconds * factor:.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
 
 
-@service.command(sort_key=3, help_epilogue=examples("jetspark service request sums.add '[1, 2]'"))
+@command(service, "jetspark service request sums.add '[1, 2]'")
 def request(
     subject: str,
     payload: str = "",
     /,
     *,
-    server: str | None = None,
-    context: str | None = None,
-    header: HeaderOption = None,
-    stdin: StdinOption = False,
+    connection: Connection = DEFAULT,
+    content: Content = NO_CONTENT,
     timeout: float = TIMEOUT,
     json: JsonOption = False,
     raw: RawOption = False,
 ) -> None:
-    """Send a request to an endpoint and show the answer; an answer that is an error fails.
+    """Send a request to an endpoint and show the answer; the command fails with an error answer.
 
     Args:
         subject: Subject of the endpoint.
         payload: The payload; empty by default.
-        server: URL of the server, several with commas; it may contain user and password. Without
-            it and --context: that of the NATS_… variables, or nats://127.0.0.1:4222.
-        context: A context of the nats command, in place of --server.
-        header: Header as name:value; may be given again, also with the same name.
-        stdin: Read the payload from standard input.
         timeout: Seconds to wait.
         json: One line of JSON for the answer.
         raw: The payload alone, as it came.
     """
     check_form(as_json=json, raw=raw)
-    headers = read_headers(header)
-    data = read_payload(payload, stdin=stdin)
+    headers, data = content.headers(), content.payload(payload)
 
     async def ask(nc: Client) -> Message:
         return await nc.services().request(subject, data, timeout=timeout, headers=headers)
 
-    show(with_client(server, context, ask), as_json=json, raw=raw)
-
-
-def _check(count: int) -> None:
-    if count < 0:
-        raise ConfigError("--count cannot be negative.")
+    show_message(connection.run(ask), as_json=json, raw=raw)
 
 
 async def _missing(nc: Client, name: str, id: str | None) -> NoReturn:

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last one is not there on Windows
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows lacks the last one
 
 
 class StopRequested(BaseException):
-    """A signal asked this process to end. Not an Exception, so `except Exception` lets it pass."""
+    """A signal asks this process to end. Not an Exception, so that `except Exception` passes it."""
 
     def __init__(self, number: int = signal.SIGINT) -> None:
         super().__init__(number)
@@ -32,21 +32,21 @@ class StopRequested(BaseException):
 
     @property
     def exit_code(self) -> int:
-        """The exit code by which shells and service managers recognise an end by this signal."""
+        """The exit code that shells and service managers know for this signal."""
         return 128 + self.number
 
 
 @dataclass(slots=True)
 class Stop:
-    """The signal that asked for the end, if any."""
+    """The signal that asks for the end, if any."""
 
     requested: int | None = None
     held: bool = False
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """In the block a signal is only recorded, for `check`: after an exception in a call to the
-        JVM, the next call would read its answer."""
+        """In the block, only record a signal, for `check`: after an exception in a call to the
+        JVM, the next call would read that call's answer."""
         self.held = True
         try:
             yield
@@ -54,18 +54,29 @@ class Stop:
             self.held = False
 
     def check(self) -> None:
-        """Raises StopRequested after a signal; for long loops."""
+        """Raise StopRequested after a signal; for long loops."""
         if self.requested is not None:
             raise StopRequested(self.requested)
 
 
-def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """`asyncio.run`, in which a signal to stop cancels the work; raises StopRequested then.
+def run_until_signal(
+    work: Callable[[], Coroutine[Any, Any, T]], *, endless: Callable[[], bool] = lambda: False
+) -> T | None:
+    """`asyncio.run`, except that a signal cancels the work and raises StopRequested.
 
-    The work cleans up first, and further signals do not interrupt that. A signal that comes when it
-    is done changes nothing. Notes that it adds to its CancelledError, about what it could not clean
-    up, are those of the StopRequested.
+    The work cleans up first; further signals do not interrupt that. A signal after the end of the
+    work changes nothing. StopRequested takes over the notes of the work's CancelledError, which say
+    what could not be cleaned up. While the work is `endless`, a signal is its normal end.
     """
+    try:
+        return _run_until_signal(work)
+    except StopRequested:
+        if not endless():
+            raise
+        return None
+
+
+def _run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     import asyncio  # not for commands that do without it
 
     stop = Stop()
@@ -106,7 +117,7 @@ def run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run`, without a warning when a signal's exception keeps the work from starting."""
+    """`asyncio.run`, without a warning when a signal's exception prevents the work's start."""
     import asyncio
 
     try:
@@ -117,10 +128,10 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Holds signals back in the block and delivers them at its end.
+    """Hold signals back in the block and deliver them at its end.
 
     For imports of native modules (pandas, PyArrow): an exception during their initialisation can
-    crash the process. Only the main thread gets signals.
+    crash the process. Does nothing outside the main thread, which gets all signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -154,11 +165,11 @@ def stop_on_signals() -> Iterator[Stop]:
     """In the block, the first signal to stop raises StopRequested in the main thread.
 
     Python discards exceptions in finalizers (Py4J has one for every Java object) and in some
-    callbacks, so the request is also recorded: loops check it, and it is raised again at the end of
-    the block. A failure after it counts as its consequence, since Ctrl-C reaches Spark's workers
-    too.
+    callbacks. So the signal is also recorded: loops check it, and the end of the block raises it
+    again. A failure after the signal counts as its consequence, since Ctrl-C also reaches Spark's
+    workers.
 
-    Further signals are ignored until the process ends, so that an orderly end is not interrupted.
+    Further signals are ignored until the process ends, so that they do not interrupt the cleanup.
     Signals that were ignored before, as under nohup, stay ignored. For the main thread only.
     """
     stop = Stop()
@@ -167,7 +178,7 @@ def stop_on_signals() -> Iterator[Stop]:
 
     def request_stop(asked: int, _frame: object) -> None:
         if os.getpid() != process:
-            return  # a fork that is about to become another program (the JVM); this one ends it
+            return  # a fork that will become another program (the JVM), which this process ends
         for number in before:
             signal.signal(number, signal.SIG_IGN)
         stop.requested = asked

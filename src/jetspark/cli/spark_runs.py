@@ -18,8 +18,8 @@ from rich.text import Text
 from jetspark.bulk.ranges import VARIABLE, Loss
 from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
-from jetspark.cli.signals import signals_held
-from jetspark.cli.stream_session import pairs
+from jetspark.cli.options import pairs
+from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.errors import ConfigError, PipelineError, SparkUnavailableError
 from jetspark.wire.documents import decode_json
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jetspark.spark.lag import RowsUnderWay
 
 # -------------------------------------------------------------------------------------------------
-# Checks --master and --conf before Spark is started, since Spark takes long to refuse them.
+# Checks --master and --conf before Spark starts, since Spark takes long to refuse them.
 
 
 _LOCAL = re.compile(r"local(?:\[(?:\*|[1-9]\d*)(?:,\s*[1-9]\d*)?\])?")
@@ -76,7 +76,7 @@ def _check_master(master: str) -> None:
 
 
 def _knock(master: str, addresses: list[tuple[str, int]]) -> None:
-    """Raises SparkUnavailableError if it cannot be reached, which takes Spark a minute."""
+    """Raises SparkUnavailableError for an unreachable master; Spark itself takes a minute."""
     for address in addresses:
         try:
             socket.create_connection(address, _KNOCK_SECONDS).close()
@@ -88,28 +88,28 @@ def _knock(master: str, addresses: list[tuple[str, int]]) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Tells what a query leaves out with failOnDataLoss=false, as Spark's processes find it.
+# Reports what a query leaves out with failOnDataLoss=false, as Spark's processes find it.
 
 
 logger = logging.getLogger("jetspark.cli")
 
 _GATHER_SECONDS = 5.0
-"""So that what the partitions of a batch find is one line."""
+"""The partitions of a batch report their losses within this time, as one line."""
 
 
 class Losses:
-    """Those of one command, each told once."""
+    """The losses of one command; each is reported once."""
 
     def __init__(self) -> None:
         self._file: Path | None = None
         self._read = 0
-        self._told: list[Loss] = []
+        self._reported: list[Loss] = []
         self._new: list[Loss] = []
         self._due = 0.0
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Around Spark, whose processes tell their losses; at the end all are told."""
+        """Gather the losses of Spark's processes in the block; report all at its end."""
         with temporary_folder("jetspark-losses-") as folder:
             self._file = folder / "losses"
             os.environ[VARIABLE] = str(self._file)
@@ -117,40 +117,40 @@ class Losses:
                 yield
             finally:
                 del os.environ[VARIABLE]
-                self.look(now=True)
+                self.report(now=True)
 
     @property
     def sentences(self) -> list[str]:
-        """All that were told; the sequences of a stream in one sentence."""
-        return _sentences([], self._told)
+        """All reported losses; the sequences of a stream in one sentence."""
+        return _sentences([], self._reported)
 
-    def look(self, *, now: bool = False) -> None:
-        """Warn of those that were found some seconds ago; `now`: of all."""
+    def report(self, *, now: bool = False) -> None:
+        """Warn of the losses found some seconds ago; `now`: of all."""
         found = self._found()
         if found and not self._new:
             self._due = time.monotonic() + _GATHER_SECONDS
         self._new += found
         if self._new and (now or time.monotonic() >= self._due):
-            for sentence in _sentences(self._told, self._new):
+            for sentence in _sentences(self._reported, self._new):
                 logger.warning("%s", sentence)
-            self._told += self._new
+            self._reported += self._new
             self._new = []
 
     def _found(self) -> list[Loss]:
-        """What was added since the last look."""
+        """The losses added to the file since the last call."""
         if self._file is None:
             return []
         with suppress(FileNotFoundError), self._file.open("rb") as file:
             file.seek(self._read)
-            lines, newline, _ = file.read().rpartition(b"\n")  # the rest is being written
+            lines, newline, _ = file.read().rpartition(b"\n")  # the last line may be incomplete
             self._read += len(lines + newline)
             return [decode_json(line, Loss, "loss") for line in lines.splitlines()]
         return []
 
 
-def _sentences(told: Sequence[Loss], new: Sequence[Loss]) -> list[str]:
-    """What is new about the losses."""
-    known = {(one.stream, one.key or one.said) for one in told if not one.last}
+def _sentences(reported: Sequence[Loss], new: Sequence[Loss]) -> list[str]:
+    """The new losses, without what is reported."""
+    known = {(one.stream, one.key or one.said) for one in reported if not one.last}
     ranges: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
     sentences = []
     for loss in new:
@@ -160,11 +160,11 @@ def _sentences(told: Sequence[Loss], new: Sequence[Loss]) -> list[str]:
             known.add(same)
             sentences.append(loss.said)
     for (stream, how, key), parts in ranges.items():
-        before = [(one.first, one.last) for one in told if _of(one) == (stream, how, key)]
+        before = [(one.first, one.last) for one in reported if _of(one) == (stream, how, key)]
         if count := _count([*before, *parts]) - _count(before):
             first, last = min(parts)[0], max(last for _, last in parts)
             which = f"sequence {first}" if first == last else f"sequences {first} to {last}"
-            # At most: some of these may have been deleted or replaced before, which is no loss.
+            # "Up to": some may have been deleted or replaced before, which is no loss.
             sentences.append(
                 f"Stream {stream!r}: up to {console.counted(count, 'message')} ({which}) "
                 f"{'was' if count == 1 else 'were'} {how}."
@@ -177,7 +177,7 @@ def _of(loss: Loss) -> tuple[str, str, str]:
 
 
 def _count(parts: Sequence[tuple[int, int]]) -> int:
-    """The sequences in ranges, which may overlap."""
+    """The number of sequences in ranges that may overlap."""
     count = end = 0
     for first, last in sorted(parts):
         count += max(0, last - max(first - 1, end))
@@ -189,7 +189,7 @@ _LOOK_SECONDS = 0.2
 _LINE_SECONDS = 60.0
 _MEANWHILE_SECONDS = 60.0
 _MEANWHILE_SHARE = 20
-"""One part of the time at most goes to what is done meanwhile."""
+"""`meanwhile` takes at most this part (one in 20) of the time."""
 _SHORT_JOB_MESSAGES = 2_000_000
 
 
@@ -202,14 +202,13 @@ def quiet_spark(
     messages: int | None = None,
     quiet: bool = False,
     look_only: bool = False,
-    told: Callable[[str], str] = "--conf {}".format,
+    place_of: Callable[[str], str] = "--conf {}".format,
 ) -> Iterator[SparkSession]:
-    """A session whose log goes to a file, which is kept only when Spark fails, not for a user's
+    """A session that logs to a file. The file is kept only when Spark fails, not for a user's
     mistake.
 
-    `messages`: how many the job reads at most; None if that is not known, or the job has no end.
-    `look_only`: the command leaves nothing behind, not even a class archive. `told`: returns how an
-    error should name a setting.
+    `messages`: how many the job reads at most; None if unknown or endless. `look_only`: the command
+    leaves nothing behind, not even a class archive. `place_of`: how errors name a setting.
     """
     with signals_held():
         from py4j.protocol import Py4JError, Py4JNetworkError
@@ -253,16 +252,16 @@ def quiet_spark(
                     with spinner("stopping Spark …", quiet=quiet):
                         close_session(spark)
                 if not look_only:
-                    _start_faster_next_time(quiet=quiet)
+                    _make_class_archive(quiet=quiet)
         except WrongSettingError as error:
-            raise SparkUnavailableError(f"{told(error.setting)}: {error.reason}") from error
+            raise SparkUnavailableError(f"{place_of(error.setting)}: {error.reason}") from error
         except (PipelineError, SparkUnavailableError) as error:
             if not isinstance(error.__cause__, AnalysisException | ConfigError):
                 _keep(log, error)
             raise
 
 
-def _start_faster_next_time(*, quiet: bool) -> None:
+def _make_class_archive(*, quiet: bool) -> None:
     from jetspark.spark.class_archive import VARIABLE, class_archive
 
     archive = class_archive()
@@ -278,7 +277,7 @@ def _start_faster_next_time(*, quiet: bool) -> None:
 
 
 def _keep(log: Path, error: PipelineError | SparkUnavailableError) -> None:
-    """Keep the log of all files that Spark has written."""
+    """Keep Spark's log when its folder is removed."""
     kept = log.parent.with_suffix(".log")
     with suppress(OSError):
         log.rename(kept)
@@ -286,10 +285,9 @@ def _keep(log: Path, error: PipelineError | SparkUnavailableError) -> None:
 
 
 def log_failures(server: Any) -> None:
-    """Log errors of requests to the server, which would be printed as tracebacks.
+    """Log the errors of PySpark's accumulator server, which would print tracebacks.
 
-    For PySpark's accumulator server, to which the end of a connection is an error, also when a
-    query was stopped.
+    For this server the end of a connection is an error, also after a query was stopped.
     """
 
     def handle_error(_request: object, address: object) -> None:
@@ -300,13 +298,13 @@ def log_failures(server: Any) -> None:
 
 @contextmanager
 def _logs_in(file: Path) -> Iterator[None]:
-    """Send the logs of PySpark and Py4J in this process to the file, too: they include the Java
-    stack traces of errors that are shown in one sentence."""
+    """Also send this process's logs of PySpark and Py4J to the file: they have the Java stack
+    traces of errors that commands print as one sentence."""
     from pyspark.logger import PySparkLogger
 
     handler = logging.FileHandler(file, delay=True)
     loggers = [logging.getLogger(name) for name in ("py4j", "py.warnings")]
-    # Loggers that write to the terminal from their creation on.
+    # These write to the terminal as soon as they are created.
     loggers += [
         PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")
     ]
@@ -314,7 +312,7 @@ def _logs_in(file: Path) -> Iterator[None]:
     for logger in loggers:
         logger.handlers, logger.propagate = [handler], False
     logging.captureWarnings(True)
-    logging.root.addHandler(handler)  # Py4J logs there, too, when its JVM is ended
+    logging.root.addHandler(handler)  # Py4J also logs there when its JVM ends
     try:
         yield
     finally:
@@ -334,33 +332,54 @@ def _temporary(folder: Path) -> dict[str, str]:
 
 
 class Watch:
-    """Watches queries until they end.
+    """Watches the queries of one command until they end, and reports the result.
 
     On a terminal the figures are live. Elsewhere, for example in a pod's log, there is a line after
-    the first batch and then one a minute. `counted`: what was done with the rows, "read" where a
-    query does not write each.
+    the first batch and then one a minute. `counted`: "written", or "read" where a query does not
+    write each row.
     """
 
     def __init__(self, outcome: Outcome, *, counted: str = "written") -> None:
         self._outcome = outcome
         self._counted = counted
         self.losses = Losses()
+        self.stopped: StopRequested | None = None
         self._under_way: dict[StreamingQuery, RowsUnderWay] = {}
         self._began = time.monotonic()
         self._next_line = self._began + _LINE_SECONDS
-        self._said_first = False
+        self._first_line_due = True
         self.done: dict[str, QueryProgress] = {}
 
     @property
     def rows(self) -> dict[str, int]:
-        """The rows that each query has read so far; each is written unless SQL chooses."""
+        """The rows that each query has read so far."""
         return {name: progress.rows for name, progress in self.done.items()}
 
     @property
     def lag(self) -> int | None:
-        """The lag of all queries together, as far as they have reported it."""
+        """The sum of the lags that the queries have reported; None without any."""
         lags = [one.lag for one in self.done.values() if one.lag is not None]
         return sum(lags) if lags else None
+
+    @contextmanager
+    def until_stopped(self) -> Iterator[Stop]:
+        """Around Spark: gathers losses; a signal ends the block and is in `stopped`."""
+        try:
+            with stop_on_signals() as stop, self.losses.gathered():
+                yield stop
+        except StopRequested as request:
+            self.stopped = request
+
+    def report(self, *sentences: str, **facts: object) -> None:
+        """Print the result: the sentences, or the facts with lag, losses, signal and seconds."""
+        self._outcome.report(
+            *sentences,
+            **facts,
+            lag=self.lag,
+            losses=self.losses.sentences,
+            stopped_by=self.stopped and self.stopped.name,
+            seconds=round(time.monotonic() - self._began, 3),
+        )
 
     def run(
         self,
@@ -369,10 +388,11 @@ class Watch:
         *,
         meanwhile: Callable[[], None] | None = None,
     ) -> None:
-        """Wait for the end of all queries. When one fails, or after a signal, all are stopped; the
-        next run continues where they ended. `meanwhile`: called when every query has finished its
-        first trigger, and then about once a minute. Raises PipelineError with the reason,
-        StopRequested, and what `meanwhile` raises.
+        """Wait for the end of all queries.
+
+        A failure or a signal stops all of them; the next run continues where they ended.
+        `meanwhile` is called when every query has finished its first trigger, and then about once a
+        minute. Raises PipelineError with the reason, StopRequested, and what `meanwhile` raises.
         """
         with stop.holding():
             self._run(queries, stop, meanwhile)
@@ -396,7 +416,7 @@ class Watch:
                     active := [one for one in queries.values() if one.isActive]
                 ):
                     stop.check()
-                    self.losses.look()
+                    self.losses.report()
                     for name, query in queries.items():
                         self.done[name].update(query)
                         failure = failure or query.exception()
@@ -424,15 +444,15 @@ class Watch:
             raise explain(failure)
 
     def _is_line_due(self) -> bool:
-        first = not self._said_first and any(self.rows.values())
+        first = self._first_line_due and any(self.rows.values())
         if not first and time.monotonic() < self._next_line:
             return False
-        self._said_first = self._said_first or first
+        self._first_line_due = self._first_line_due and not first
         self._next_line = time.monotonic() + _LINE_SECONDS
         return True
 
     def _lines(self, queries: Mapping[str, StreamingQuery]) -> Iterator[tuple[str, str]]:
-        """Name and figures of each query, which cost some calls to the JVM."""
+        """Name and figures of each query; this calls the JVM several times."""
         for name, query in queries.items():
             label = f"{name}: " if len(queries) > 1 else ""
             yield name, label + self._figures(self.done[name], query)
@@ -456,7 +476,7 @@ class Watch:
 
 
 def _wait(query: StreamingQuery) -> None:
-    """Until it is time to look, or the query has ended."""
+    """Until the next look at the queries, or the end of this one."""
     from pyspark.errors import StreamingQueryException
 
     with suppress(StreamingQueryException):
@@ -465,7 +485,7 @@ def _wait(query: StreamingQuery) -> None:
 
 @contextmanager
 def spinner(what: str, *, quiet: bool = False) -> Iterator[None]:
-    """Shows that a slow operation is running."""
+    """Show that a slow operation is running."""
     with _display(quiet) as display:
         display.add_task(what, total=None)
         yield

@@ -1,6 +1,6 @@
-"""What the `jetspark` script does before the application can: see `main`, which catches Ctrl-C.
+"""What the `jetspark` script does before the application; `main` catches Ctrl-C.
 
-It has to import without the extra `cli`, to be able to say that the extra is missing.
+It imports nothing of the extra `cli`, so that it can report that the extra is missing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _EXTRA = frozenset({"cyclopts", "rich"})
 
 
 def start() -> None:
-    """Runs the command of `sys.argv` and exits with its code (see `jetspark.cli.app.run`)."""
-    # Explicitly, since the first process of a container does not get SIGTERM by default. Closing
-    # the terminal is no reason to leave things behind either; nohup, which ignores it, stays.
+    """Run the command of `sys.argv` and exit with its code (see `jetspark.cli.app.run`)."""
+    # Explicitly: by default SIGTERM does not end the first process of a container. SIGHUP, from a
+    # closed terminal, must not leave things behind either; under nohup it stays ignored.
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
@@ -35,18 +35,18 @@ def start() -> None:
             raise
         sys.exit(f"The command line needs {missing.name}: pip install 'jetspark[cli]'.")
     code = run(sys.argv[1:])
-    # There is nothing left to interrupt but Python's own end, which would print tracebacks.
+    # A Ctrl-C would now only interrupt Python's own shutdown, and print tracebacks.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
 
 
 def _read_arguments_as_utf8() -> None:
-    """Start again in Python's UTF-8 mode where the locale has not decoded arguments in UTF-8.
+    """Start again in Python's UTF-8 mode if the locale did not decode the arguments as UTF-8.
 
-    Names at the server are UTF-8; in that mode the names of files fit, too.
+    Names on the server are UTF-8; in that mode names of files are, too.
     """
     texts = [text for text in sys.argv[1:] if re.search("[\udc80-\udcff]", text)]
-    with suppress(UnicodeDecodeError):  # what is not UTF-8 stays as it is
+    with suppress(UnicodeDecodeError):  # other bytes stay as they are
         for text in texts:
             os.fsencode(text).decode()
         if texts and not sys.flags.utf8_mode:
@@ -55,13 +55,13 @@ def _read_arguments_as_utf8() -> None:
 
 
 def _escape_what_the_encoding_lacks() -> None:
-    """Where the output is not UTF-8, other characters are written as JSON escapes (\\u20ac).
+    """Write characters that the output's encoding lacks as JSON escapes (\\u20ac).
 
-    Otherwise a message could end the command that shows it; and JSON stays JSON.
+    Otherwise such a character in a message would end the command; and JSON stays JSON.
     """
     codecs.register_error("jetspark.escape", _escaped)
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # None, if whoever started us closed it
+        if isinstance(stream, io.TextIOWrapper):  # None, if the parent process closed it
             stream.reconfigure(errors="jetspark.escape")
 
 

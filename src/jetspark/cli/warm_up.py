@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from cyclopts import Parameter
-
 from jetspark.cli import console
+from jetspark.cli.options import Switch
 from jetspark.cli.spark_runs import spinner
 from jetspark.errors import ConfigError, SparkUnavailableError
 
 
-def warm_up(*, remove: Annotated[bool, Parameter(negative=())] = False) -> None:
+def warm_up(*, remove: Switch = False) -> None:
     """Make Spark start faster on this machine, or in an image.
 
     Stores Spark's classes in a file of about 200 MB that Java maps at its start, in the folder
     ~/.cache/jetspark or JETSPARK_CLASS_ARCHIVES. demo, ingest, replay and run create it themselves,
     in the background, when it is missing; with this command an image has it from the start. With
-    JETSPARK_CLASS_ARCHIVES=off there is none.
+    JETSPARK_CLASS_ARCHIVES=off no command creates it.
 
     Args:
         remove: Remove the archives of all versions of Spark and Java; with
@@ -50,7 +47,7 @@ def warm_up(*, remove: Annotated[bool, Parameter(negative=())] = False) -> None:
     if archive is None:
         raise ConfigError(f"There is no writable folder for it: set {VARIABLE} to one.")
     with spinner("loading Spark's classes …"):
-        made = archive.make()
-    if not made:
+        created = archive.make()
+    if not created:
         raise SparkUnavailableError(f"Spark does not start faster: {archive.failure()}")
     console.say(f"Spark starts faster with {archive.file}.")

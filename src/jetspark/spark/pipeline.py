@@ -470,7 +470,7 @@ def _of(pipeline: PipelineFile, where: tuple[str, ...], action: Callable[[], T])
             key = meant_by(str(explained), _options_of(pipeline, part, names[0]))
         whose = " ".join([part.removesuffix("s"), *names[:1]])
         place = where if key is None else (*where, key)
-        raise PipelineError(pipeline.places.told(place, f"{whose}: {explained}")) from error
+        raise PipelineError(pipeline.places.located(place, f"{whose}: {explained}")) from error
 
 
 def _options_of(pipeline: PipelineFile, part: str, name: str) -> Mapping[str, str]:

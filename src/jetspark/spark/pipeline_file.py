@@ -56,7 +56,7 @@ class Places:
                 return line
         return None
 
-    def told(self, where: tuple[str, ...], sentence: str) -> str:
+    def located(self, where: tuple[str, ...], sentence: str) -> str:
         """The sentence after the file's name and the line."""
         if not self.file:
             return sentence
@@ -417,7 +417,7 @@ class _Reader:
             self._fail(where, str(error))
 
     def _fail(self, where: tuple[str, ...], sentence: str) -> NoReturn:
-        raise ConfigError(self._places.told(where, sentence))
+        raise ConfigError(self._places.located(where, sentence))
 
 
 def _repeated(columns: list[str]) -> str | None:

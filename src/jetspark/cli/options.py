@@ -1,0 +1,335 @@
+"""Flags that several commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import select
+import stat
+import sys
+import time
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+
+from cyclopts import Parameter
+
+import jetspark
+from jetspark.arguments import check_whole
+from jetspark.cli import console
+from jetspark.cli.signals import StopRequested, run_until_signal
+from jetspark.connection.urls import parse_urls
+from jetspark.errors import (
+    APIError,
+    ConfigError,
+    ConsumerNotFoundError,
+    JetsparkError,
+    StreamNotFoundError,
+)
+from jetspark.subjects import nearest_name
+from jetspark.timestamps import NANOSECONDS, datetime_to_ns, format_isotime, parse_isotime
+from jetspark.wire.headers import Headers
+
+if TYPE_CHECKING:
+    from jetspark.client.client import Client as CoreClient
+    from jetspark.full_client import Client, JetStream
+    from jetspark.jetstream.paging import Paged
+
+T = TypeVar("T")
+
+Switch: TypeAlias = Annotated[bool, Parameter(negative=())]
+Repeated: TypeAlias = Annotated[list[str] | None, Parameter(negative="")]
+JsonOption: TypeAlias = Annotated[bool, Parameter(name=("--json",), negative=())]
+RawOption: TypeAlias = Annotated[bool, Parameter(name=("--raw",), negative=())]
+MasterOption: TypeAlias = Annotated[str, Parameter(help="Spark's master.")]
+ConfOption: TypeAlias = Annotated[
+    list[str] | None,
+    Parameter(negative="", help="Setting of Spark, as name=value; may be given again."),
+]
+QuietOption: TypeAlias = Annotated[
+    bool, Parameter(name=("--quiet", "-q"), negative=(), help="Print errors only.")
+]
+_RESULT = Parameter(negative=(), help="Print the result as one JSON document.")
+JsonOutputOption: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json-output", "--json"))]
+JsonOutputFlag: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json-output",))]
+"""For commands where --json means something else."""
+
+_LARGEST = 64 << 20  # bytes of a payload that any server takes
+
+
+# -- the server ------------------------------------------------------------------------------------
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """The flags --server and --context."""
+
+    server: str | None = None
+    """URL of the server, several with commas; it may contain user and password. Default: that of
+    --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222."""
+    context: str | None = None
+    """A context of the nats command, in place of --server."""
+
+    def options(self) -> dict[str, Any]:
+        """Options of a client; empty for those of the environment. Raises ConfigError."""
+        if self.server is not None and self.context is not None:
+            raise ConfigError("Give either --server or --context.")
+        if self.context is not None:
+            return {"context": self.context}
+        if self.server is not None and not self.server.strip():
+            raise ConfigError("--server is empty: write nats://host:4222, or leave it out.")
+        return {} if self.server is None else {"servers": self.server}
+
+    def spark_options(self, others: Iterable[str] = ()) -> dict[str, str]:
+        """Options of Spark's format; a user or token in the URL becomes an option.
+
+        Raises ConfigError for URLs with different credentials, and for credentials that are also
+        among the `others`.
+        """
+        options = self.options()
+        if "servers" not in options:
+            return options
+        urls = parse_urls(options["servers"])
+        credentials = {(url.user, url.password, url.token) for url in urls}
+        if len(credentials) > 1:
+            raise ConfigError("All servers need the same user and password, or token.")
+        given = zip(("user", "password", "token"), credentials.pop(), strict=True)
+        logins = {name: value for name, value in given if value is not None}
+        for name in others:
+            if name.casefold() in logins:
+                raise ConfigError(
+                    f"Give the {name.casefold()} either in --server or as --option {name}."
+                )
+        return {"servers": ",".join(map(str, urls))} | logins
+
+    def run(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """Connect, do the work, close.
+
+        A signal cancels the work, which cleans up, and raises StopRequested.
+        """
+        options = self.options()
+        done: list[T] = []
+
+        async def main() -> None:
+            async with jetspark.connect(**options) as nc:
+                done.append(await work(nc))
+
+        try:
+            run_until_signal(main)
+        except StopRequested:
+            if not done:  # else the signal came while the connection was closing
+                raise
+        return done[0]
+
+    def jetstream(
+        self,
+        work: Callable[[JetStream], Awaitable[T]],
+        *,
+        stream: str | list[str] = "",
+        consumer: str = "",
+    ) -> T:
+        """As `run`; a name that is not found gets a hint. `stream`, `consumer`: what was typed."""
+        streams = [stream] if isinstance(stream, str) else stream
+
+        async def ask(nc: Client) -> T:
+            js = nc.jetstream()
+            try:
+                return await work(js)
+            except StreamNotFoundError as error:
+                known = await _all(js.stream_names())
+                missing = next((one for one in streams if one not in known), streams[0])
+                raise _not_found(error, f'Stream "{missing}"', nc, missing, known) from None
+            except ConsumerNotFoundError as error:
+                what = f'Consumer "{consumer}" of stream "{streams[0]}"'
+                known = await _all(js.consumer_names(streams[0]))
+                raise _not_found(error, what, nc, consumer, known) from None
+
+        return self.run(ask)
+
+    def listen(
+        self,
+        source: Callable[[Client], AbstractAsyncContextManager[AsyncIterable[T]]],
+        show: Callable[[T], None],
+        *,
+        to: str,
+        count: int | None,
+    ) -> None:
+        """Show what arrives until Ctrl-C, or until `count` items have come.
+
+        `to`: what the command listens to. Once it listens, a signal is the normal end without
+        `count`; otherwise it raises StopRequested.
+        """
+        options = self.options()
+        check_count(count)
+        listening = False
+
+        async def work() -> None:
+            nonlocal listening
+            async with jetspark.connect(**options) as nc, source(nc) as items:
+                await nc.flush()
+                console.err.print(f"Listening {to}; Ctrl-C ends.", markup=False)
+                listening = True
+                left = count or 0
+                async for item in items:
+                    show(item)
+                    left -= 1
+                    if left == 0:
+                        return
+
+        run_until_signal(work, endless=lambda: listening and not count)
+
+
+DEFAULT = Connection()
+
+
+async def _all(names: Paged[str]) -> list[str]:
+    """For a hint only: empty when this user may not list them."""
+    try:
+        return await names.all()
+    except JetsparkError:
+        return []
+
+
+def _not_found(error: APIError, what: str, nc: Client, name: str, known: Iterable[str]) -> APIError:
+    sentence = not_found(what, nc, name, known)
+    return type(error)(error.code, error.err_code, error.description, sentence)
+
+
+def not_found(what: str, nc: CoreClient, name: str, known: Iterable[str]) -> str:
+    """The sentence for a name that does not exist, with the nearest of the known ones."""
+    near = nearest_name(name, known)
+    hint = f' (did you mean "{near}"?)' if near else ""
+    return f"{what} not found on {nc.current_server}{hint}."
+
+
+# -- a message to send -----------------------------------------------------------------------------
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """The flags --header and --stdin, beside the payload as an argument."""
+
+    header: Annotated[list[str] | None, Parameter(name=("--header", "-H"), negative="")] = None
+    """Header as name:value; may be given again, also with the same name."""
+    stdin: Annotated[bool, Parameter(name=("--stdin",), negative=())] = False
+    """Read the payload from standard input."""
+
+    def headers(self) -> Headers | None:
+        """Raises ConfigError, BadHeaderError."""
+        headers = Headers()
+        for text in self.header or ():
+            name, colon, value = text.partition(":")
+            if not colon:
+                raise ConfigError(f"--header {text!r}: write name:value.")
+            headers.add(name.strip(), value.strip())
+        return headers or None
+
+    def payload(self, text: str) -> bytes:
+        """The argument, or standard input to its end.
+
+        Raises ConfigError for both, for a closed standard input, and for more than 64 MiB.
+        """
+        if not self.stdin:
+            return text.encode("utf-8", "surrogateescape")  # the argument's bytes, UTF-8 or not
+        if text:
+            raise ConfigError("Give the payload either as an argument or with --stdin.")
+        if not sys.stdin:  # None, if the parent process closed it
+            raise ConfigError("Standard input is closed: give --stdin a file or a pipe.")
+        data = sys.stdin.buffer.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise ConfigError("Standard input has more than 64 MiB, which no server takes.")
+        return data
+
+
+NO_CONTENT = Content()
+
+
+def stdin_waits() -> bool:
+    """Whether standard input is a file or a pipe, neither empty nor at its end.
+
+    Of a socket, which ssh and other programs leave open, only what it holds now counts.
+    """
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+            return False
+        if not select.select([sys.stdin], [], [], 0)[0]:
+            return stat.S_ISFIFO(mode)
+        return isinstance(sys.stdin.buffer, io.BufferedReader) and bool(sys.stdin.buffer.peek(1))
+    except (AttributeError, OSError, ValueError):  # closed, or replaced
+        return False
+
+
+# -- texts and numbers -----------------------------------------------------------------------------
+
+
+_AGE = re.compile(r"-(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
+_AGE_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def starting(text: str) -> dict[str, str]:
+    """--start as an option of Spark's format. Raises ConfigError."""
+    bare = text.strip()
+    if bare.casefold() in ("earliest", "latest") or bare.isdecimal() or bare.startswith("{"):
+        return {"startingOffsets": bare}
+    if age := _AGE.fullmatch(bare.casefold()):
+        ago = int(float(age[1]) * _AGE_SECONDS[age[2]] * NANOSECONDS)
+        return _from(time.time_ns() - ago)
+    try:
+        return _from(_moment(bare))
+    except ValueError:
+        raise ConfigError(
+            f"--start {text!r}: write earliest, latest, a sequence, a time such as "
+            "2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d."
+        ) from None
+
+
+def _from(ns: int) -> dict[str, str]:
+    start = {"startingTimestamp": format_isotime(ns)}
+    if ns <= time.time_ns():
+        # If no message is that new, all later ones are: begin at the end. Before a future time
+        # others may come.
+        start["startingOffsetsByTimestampStrategy"] = "latest"
+    return start
+
+
+def _moment(text: str) -> int:
+    """Nanoseconds since the epoch of a time with a zone, or of a local one. Raises ValueError."""
+    try:
+        return parse_isotime(text)
+    except ValueError:
+        return datetime_to_ns(datetime.fromisoformat(text).astimezone())
+
+
+def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
+    """A dict of strings name=value. Raises ConfigError."""
+    found = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"{option} {text!r}: write name=value.")
+        found[name.strip()] = value
+    return found
+
+
+def check_count(count: int | None) -> None:
+    """Raises ConfigError for a --count below 1 of messages to end after."""
+    if count is not None and count < 1:
+        raise ConfigError("--count must be at least 1; without it the command ends at Ctrl-C.")
+
+
+def check_replicas(replicas: int | None) -> None:
+    """Raises ConfigError below 1; servers take 0 for 1."""
+    if replicas is not None:
+        check_whole("--replicas", replicas)
+
+
+def check_form(*, as_json: bool, raw: bool) -> None:
+    """Raises ConfigError for both --json and --raw."""
+    if as_json and raw:
+        raise ConfigError("Give --json or --raw, not both.")
