@@ -86,6 +86,7 @@ sessions.close_session(own)
 print("done")
 """
 _WRONG_STARTS = """
+import os
 import sys
 from pathlib import Path
 
@@ -96,6 +97,8 @@ from jetspark.errors import SparkUnavailableError
 from jetspark.spark import session
 from jetspark.spark.session import local_session
 
+# As a library may have them, which then crash in a fork.
+os.register_at_fork(after_in_child=lambda: os._exit(1))
 log = Path(sys.argv[1], "log")
 log.write_text("Error: of an earlier run\\n")
 with pytest.raises(SparkUnavailableError, match="spark.driver.memory: .*Invalid maximum heap size"):

@@ -133,7 +133,6 @@ class ClassArchive:
                     stderr=subprocess.DEVNULL,
                     pass_fds=(held,),
                     start_new_session=True,
-                    preexec_fn=lambda: os.nice(19),
                 )
                 return True
             finally:
@@ -386,4 +385,5 @@ if __name__ == "__main__":
     if _archive is not None and sys.argv[1] == "options":  # for who starts a JVM in a shell
         print(*_archive.jvm_options(), sep="\n")
     elif _archive is not None:
+        os.nice(19)
         _archive.make(int(sys.argv[1]))

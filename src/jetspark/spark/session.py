@@ -118,12 +118,15 @@ class SessionStart:
             reason = f"Spark did not start: {self._reason()}"
             failure = self._failure
             assert failure is not None  # noqa: S101
+            code = None if self._jvm is None else self._jvm.poll()
             blamed = blamed_setting(failure, reason, self._settings)
             forget()  # while the JVM is there
             if self._jvm is not None:
                 kill(self._jvm)
             if blamed is not None:
                 raise WrongSettingError(*blamed) from failure
+            if code is not None:
+                reason = f"{reason.rstrip('.')}; the JVM's exit code is {code}."
             raise SparkUnavailableError(reason) from failure
         return self._session
 
@@ -152,6 +155,9 @@ class SessionStart:
             environment[_VARIABLE] = " ".join(
                 [before, *(f'"{option}"' for option in self._options)]
             ).strip()
+        # PySpark's function, to ignore SIGINT, would run in a fork of this process, in which
+        # handlers of libraries may crash. Signals of the terminal reach no other process group.
+        options.pop("preexec_fn", None)
         if os.name == "posix":
             options["process_group"] = 0
         options["pass_fds"] = inherited
