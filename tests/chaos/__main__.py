@@ -14,7 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.chaos.campaign import campaign, kind_of
+from tests.chaos.campaign import campaign
 from tests.chaos.leaders import believe
 from tests.chaos.outcome import table
 
@@ -23,9 +23,7 @@ from jetspark.bulk import leaders
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument(
-        "what", choices=["reading", "backfill", "writing", "leaders", "leaders_spark"]
-    )
+    parser.add_argument("what", choices=["reading", "backfill", "writing", "leaders"])
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, metavar="RUN", help="number to begin with")
     parser.add_argument("--only", type=int, metavar="RUN", help="this run and no other")
@@ -38,7 +36,6 @@ def main() -> int:
         action="store_true",
         help="leaders: believe each answer, to see what the campaign would notice",
     )
-    parser.add_argument("--list", action="store_true", help="only tell which run is of which kind")
     options = parser.parse_args()
     logging.getLogger("jetspark").setLevel(logging.CRITICAL)
     # Told to end, it ends what it has started.
@@ -54,10 +51,6 @@ def main() -> int:
     numbers = range(options.first, options.first + options.runs)
     if options.only is not None:
         numbers = range(options.only, options.only + 1)
-    if options.list:
-        for number in numbers:
-            print(number, kind_of(kinds, options.seed, number, costly))
-        return 0
     outcomes = campaign(kinds, options.seed, numbers, options.kind, costly, options.results)
     text = table(outcomes)
     print(text)

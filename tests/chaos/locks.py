@@ -10,24 +10,24 @@ that was accepted with an older token after a newer one, a time without a holder
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
 import json
-import logging
 import random
-import signal
 import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+
+from tests.support import campaign
+from tests.support.campaign import command
+from tests.support.instances import Instance
 
 import jetspark
 from jetspark.server import NatsServer
 
 CONTENDERS = 8
 BUCKET, KEY = "locks", "resource"
-_READY_WITHIN = 60.0
 
 
 @dataclass
@@ -71,116 +71,102 @@ class Resource:
 
 
 @dataclass
-class Figures:
+class Figures(campaign.Figures):
     """What happened."""
 
-    resource: Resource = field(default_factory=Resource)
+    writes: int = 0
+    tokens: int = 0
     killed: int = 0
     pauses: int = 0
     paused: set[str] = field(default_factory=set)
     """Processes that stood still once."""
-    seconds: float = 0.0
+    refused: Counter[str] = field(default_factory=Counter)
+    """Writes with an old token, by kind of process."""
+    refused_for_no_reason: int = 0
+    """Those of careful processes that never stood still: two held the lock, or a write was under
+    way for longer than a tenth of the lease."""
+    longest_seconds_without_a_write: float = 0.0
 
-    @property
-    def unexpected(self) -> int:
-        """Refusals of careful processes that never stood still: two held the lock, or a write was
-        under way for longer than a tenth of the lease."""
-        refused = self.resource.refused
-        return sum(
-            refused[who] for who in refused if who.startswith("careful") and who not in self.paused
-        )
-
-    def __str__(self) -> str:
-        resource = self.resource
-        kinds: Counter[str] = Counter()
+    def take(self, resource: Resource) -> None:
+        """What the resource has seen."""
+        resource.judge()
+        self.wrong += resource.wrong
+        self.writes, self.tokens = len(resource.accepted), len(resource.holders)
+        self.longest_seconds_without_a_write = resource.longest
         for who, count in resource.refused.items():
-            kinds[who.partition("-")[0]] += count
-        refused = ", ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items()))
-        return (
-            f"{len(resource.accepted):,} writes with {len(resource.holders):,} tokens "
-            f"in {self.seconds:.0f} s, {self.killed} killed, {self.pauses} pauses; refused for an "
-            f"old token: {refused or 'none'} processes, {self.unexpected} of them of careful ones "
-            f"that never stood still; longest time without a write "
-            f"{resource.longest:.1f} s; {len(resource.wrong)} wrong"
-        )
+            self.refused[who.partition("-")[0]] += count
+            if who.startswith("careful") and who not in self.paused:
+                self.refused_for_no_reason += count
 
 
 class Contenders:
     """The processes."""
 
-    def __init__(self, url: str, lease: float, figures: Figures, rng: random.Random) -> None:
+    def __init__(
+        self, url: str, lease: float, resource: Resource, figures: Figures, rng: random.Random
+    ) -> None:
         self._url = url
         self._lease = lease
+        self._resource = resource
         self._figures = figures
         self._rng = rng
         self._number = itertools.count()
-        self._running: dict[str, asyncio.subprocess.Process] = {}
+        self._running: dict[str, Instance] = {}
         self._resuming: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         number = next(self._number)
         name = f"{'careless' if number % 2 else 'careful'}-{number}"
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.chaos.locks_contender"),
-            *(self._url, name, str(self._lease)),
-            stdin=asyncio.subprocess.PIPE,  # its end is the contender's
-            stdout=asyncio.subprocess.PIPE,
-        )
-        self._running[name] = process
-        assert process.stdout is not None
-        assert await asyncio.wait_for(process.stdout.readline(), _READY_WITHIN) == b"ready\n"
+        module = "tests.chaos.locks_contender"
+        self._running[name] = await Instance.start(module, self._url, name, str(self._lease))
+        await self._running[name].ready()
 
     async def disturb(self, pause: float) -> None:
         """Kill or suspend one."""
-        accepted = self._figures.resource.accepted
+        accepted = self._resource.accepted
         name = self._rng.choice(sorted(self._running))
         if self._rng.random() < 0.7 and accepted and accepted[-1][1] in self._running:
             name = accepted[-1][1]
-        process = self._running.pop(name)
+        instance = self._running.pop(name)
         if self._rng.random() < 0.4:
             self._figures.killed += 1
-            process.kill()
-            await process.wait()
+            await instance.kill()
             await self.start()
             return
         self._figures.pauses += 1
         self._figures.paused.add(name)
-        process.send_signal(signal.SIGSTOP)
-        task = asyncio.create_task(self._resume(name, process, pause))
+        instance.pause()
+        task = asyncio.create_task(self._resume(name, instance, pause))
         self._resuming.add(task)
         task.add_done_callback(self._resuming.discard)
 
-    async def _resume(self, name: str, process: asyncio.subprocess.Process, pause: float) -> None:
+    async def _resume(self, name: str, instance: Instance, pause: float) -> None:
         await asyncio.sleep(pause)
-        process.send_signal(signal.SIGCONT)
-        self._running[name] = process
+        instance.resume()
+        self._running[name] = instance
 
     async def end_all(self) -> None:
         await asyncio.gather(*self._resuming)
-        for name, process in self._running.items():
-            if process.returncode is not None:
-                self._figures.resource.wrong.append(f"{name} ended by itself")
-                continue
-            process.kill()
-            await process.wait()
+        for name, instance in self._running.items():
+            if instance.ended:
+                self._resource.wrong.append(f"{name} ended by itself")
+            await instance.kill()
 
 
 async def run(
-    seconds: float,
-    *,
+    seconds: float = 180.0,
     contenders: int = CONTENDERS,
     lease: float = 3.0,
     every: float = 2.0,
     pause: float = 10.0,
-    ttl: bool = True,
+    without_ttl: bool = False,
     seed: int = 0,
 ) -> Figures:
-    """So long. `ttl`: whether the server removes records of the dead, too."""
-    figures, rng = Figures(), random.Random(seed)
-    resource = figures.resource
+    """So long. `without_ttl`: the server does not remove records of the dead."""
+    figures, resource, rng = Figures(), Resource(), random.Random(seed)
     with NatsServer(name="chaos") as server:
         async with jetspark.connect(server.url) as nc:
-            await nc.jetstream().create_bucket(BUCKET, limit_marker_ttl=60 if ttl else None)
+            await nc.jetstream().create_bucket(BUCKET, limit_marker_ttl=None if without_ttl else 60)
 
             async def serve(message: jetspark.Message) -> None:
                 token, who = json.loads(message.data)
@@ -191,7 +177,7 @@ async def run(
                     await message.respond(b"1")
 
             nc.subscribe("resource.*", callback=serve)
-            them = Contenders(server.url, lease, figures, rng)
+            them = Contenders(server.url, lease, resource, figures, rng)
             try:
                 await asyncio.gather(*(them.start() for _ in range(contenders)))
                 resource.at = begun = time.monotonic()
@@ -201,37 +187,9 @@ async def run(
                 figures.seconds = time.monotonic() - begun
             finally:
                 await them.end_all()
-    resource.judge()
+    figures.take(resource)
     return figures
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=180)
-    parser.add_argument("--contenders", type=int, default=CONTENDERS)
-    parser.add_argument("--lease", type=float, default=3.0)
-    parser.add_argument("--every", type=float, default=2.0)
-    parser.add_argument("--pause", type=float, default=10.0)
-    parser.add_argument("--without-ttl", action="store_true")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    logging.getLogger("jetspark").setLevel(logging.CRITICAL)
-    figures = asyncio.run(
-        run(
-            options.seconds,
-            contenders=options.contenders,
-            lease=options.lease,
-            every=options.every,
-            pause=options.pause,
-            ttl=not options.without_ttl,
-            seed=options.seed,
-        )
-    )
-    print(figures)
-    for wrong in figures.resource.wrong:
-        print(wrong, file=sys.stderr)
-    return 1 if figures.resource.wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run))

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import sys
-import threading
 
 from tests.chaos.locks import BUCKET, KEY
+from tests.support.instances import end_with_parent
 
 import jetspark
 from jetspark.errors import LockLostError
@@ -46,11 +45,6 @@ async def _contend(url: str, name: str, lease: float) -> None:
                 pass
 
 
-def _end_with_parent() -> None:
-    os.read(0, 1)
-    os._exit(1)
-
-
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     asyncio.run(_contend(sys.argv[1], sys.argv[2], float(sys.argv[3])))

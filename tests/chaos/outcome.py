@@ -1,12 +1,70 @@
-"""What one faulted run came to, and the table of many."""
+"""The oracle of faulted runs, what one came to, and the table of many."""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Self
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, astuple, dataclass
+from typing import Any, Self, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """How what was found differs from what had to be there: counts, with an example of each."""
+
+    missing: int = 0
+    repeated: int = 0
+    unexpected: int = 0
+    out_of_order: int = 0
+    examples: str = ""
+    found: int = 0
+
+    def __add__(self, other: Findings) -> Findings:
+        return Findings(
+            *(one + another for one, another in zip(astuple(self), astuple(other), strict=True))
+        )
+
+
+def compare(
+    found: Iterable[T],
+    must: Iterable[T],
+    may: Iterable[T] = (),
+    *,
+    order: Callable[[T], tuple[str, Any]],
+) -> Findings:
+    """Each of `must` once, those of `may` once at most, nothing else.
+
+    `order`: a group and a place in it; places grow, but for what is repeated.
+    """
+    counts: Counter[T] = Counter()
+    newest: dict[str, Any] = {}
+    out_of_order = 0
+    for one in found:
+        group, place = order(one)
+        if not counts[one] and group in newest and place < newest[group]:
+            out_of_order += 1
+        newest[group] = max(newest.get(group, place), place)
+        counts[one] += 1
+    wanted = set(must)
+    missing = wanted - counts.keys()
+    unexpected = {one: count for one, count in counts.items() if one not in wanted | set(may)}
+    repeated = {one: n - 1 for one, n in counts.items() if n > 1 and one not in unexpected}
+    examples = [
+        f"{name}: {next(iter(some))}"
+        for name, some in (("missing", missing), ("repeated", repeated), ("unexpected", unexpected))
+        if some
+    ]
+    return Findings(
+        missing=len(missing),
+        repeated=sum(repeated.values()),
+        unexpected=sum(unexpected.values()),
+        out_of_order=out_of_order,
+        examples="; ".join(examples),
+        found=counts.total(),
+    )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tests.chaos.campaign import Kind, Run
 from tests.chaos.outcome import Outcome
 from tests.chaos.reading_scene import Scene, eventually, outcome
 from tests.chaos.reading_servers import STREAM, one_server
-from tests.chaos.table import Findings, Message, batches, compare, rows
+from tests.chaos.table import Message, batches, compare, rows
 
 from jetspark.server import NatsServer
 
@@ -210,25 +210,13 @@ def stream_restored(run: Run) -> Outcome:
         first = compare(rows(query.table, parts), committed, restored)
         # A batch that had been planned but not committed is run again, on what there is now.
         second = compare(rows(query.table, set(batches(query.table)) - parts), restored)
-        return outcome(
-            1, query, _sum(first, second), before - 1 + len(restored), note="read it whole"
-        )
+        return outcome(1, query, first + second, before - 1 + len(restored), note="read it whole")
 
 
 def _seen_twice(scene: Scene, restored: list[Message], parts: set[int]) -> bool:
     scene.query.keep_up()
     found = rows(scene.query.table, set(batches(scene.query.table)) - parts)
     return sum(1 for _ in found) >= len(restored)
-
-
-def _sum(one: Findings, other: Findings) -> Findings:
-    return Findings(
-        one.missing + other.missing,
-        one.repeated + other.repeated,
-        one.unexpected + other.unexpected,
-        one.out_of_order + other.out_of_order,
-        one.examples + other.examples,
-    )
 
 
 def disk_set_back(run: Run) -> Outcome:

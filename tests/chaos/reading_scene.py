@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from tests.chaos.campaign import Run
-from tests.chaos.outcome import Outcome
+from tests.chaos.outcome import Findings, Outcome
+from tests.chaos.spark import spark_of
 from tests.chaos.table import (
-    Findings,
     Message,
     compare,
     newest,
@@ -32,7 +32,6 @@ from tests.chaos.table import (
 from jetspark import blocking
 from jetspark.errors import APIError
 from jetspark.spark.failures import explain
-from jetspark.spark.session import close_session, local_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,25 +41,6 @@ WITHIN = 240.0
 """Seconds within which a query goes on after a fault, or ends because of one."""
 _LOOK_EVERY = 0.01
 _MOST_STARTS = 12
-
-
-@contextmanager
-def spark_session() -> Iterator[SparkSession]:
-    """Four attempts for a task, so that the death of a worker is not that of the query."""
-    session = local_session(
-        "chaos",
-        master="local[2,4]",
-        log_file=Path("/dev/null"),
-        conf={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"},
-    )
-    try:
-        yield session
-    finally:
-        close_session(session)
-
-
-def spark_of(run: Run) -> SparkSession:
-    return run.shared.once("spark", spark_session)
 
 
 def eventually(condition: Callable[[], bool], what: str, within: float = WITHIN) -> None:
@@ -353,7 +333,7 @@ def outcome(
     note: str = "",
 ) -> Outcome:
     """The verdict, with what was told on the way."""
-    told = [note, str(findings)]
+    told = [note, findings.examples]
     if query.errors:
         told.append(f"{len(query.errors)} ends of the query, the last: {query.errors[-1][:160]}")
     return Outcome(

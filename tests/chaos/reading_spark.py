@@ -6,50 +6,17 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import NamedTuple
 
 from tests.chaos.campaign import Kind, Run
 from tests.chaos.outcome import Outcome
 from tests.chaos.reading_scene import WITHIN, Query, Scene, eventually
 from tests.chaos.reading_servers import one_server
+from tests.chaos.spark import Process, Standalone, below, standalone
 from tests.support.processes import python
-from tests.support.spark_cluster import standalone_cluster
-
-# -- processes -----------------------------------------------------------------------------------
-
-
-class Process(NamedTuple):
-    pid: int
-    parent: int
-    command: str
-
-
-def processes() -> list[Process]:
-    """All of this machine, from /proc."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            found.append(Process(int(folder.name), parent, command))
-    return found
-
-
-def below(root: int) -> list[Process]:
-    """The descendants of a process."""
-    every = processes()
-    known = {root}
-    found: list[Process] = []
-    while more := [one for one in every if one.parent in known and one.pid not in known]:
-        known |= {one.pid for one in more}
-        found += more
-    return found
 
 
 def _jvm(query: Query) -> int:
@@ -194,33 +161,10 @@ def _state(query: Query) -> str:
 # -- executors -----------------------------------------------------------------------------------
 
 
-class _Standalone(NamedTuple):
-    master: str
-    folder: Path
-
-    def executors(self) -> list[int]:
-        """Their JVMs work below our folder."""
-        found = []
-        for one in processes():
-            with suppress(OSError):
-                inside = self.folder in Path(os.readlink(f"/proc/{one.pid}/cwd")).parents
-                if inside and "CoarseGrainedExecutorBackend" in one.command:
-                    found.append(one.pid)
-        return found
-
-
 @contextmanager
-def _standalone() -> Iterator[_Standalone]:
-    with tempfile.TemporaryDirectory(prefix="chaos-standalone-") as name:
-        folder = Path(name)
-        with standalone_cluster(folder) as url:
-            yield _Standalone(url, folder)
-
-
-@contextmanager
-def _on_two_workers(run: Run, **conf: str) -> Iterator[tuple[_Standalone, Scene]]:
+def _on_two_workers(run: Run, **conf: str) -> Iterator[tuple[Standalone, Scene]]:
     """A query whose driver is a process of its own and whose executors are two more."""
-    cluster = run.shared.once("standalone", _standalone)
+    cluster = run.shared.once("standalone", standalone)
     with one_server(run, start=False, read_as={"minPartitions": "4"}) as (_, _, scene):
         scene.fill()
         conf = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", **conf}

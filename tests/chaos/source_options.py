@@ -8,39 +8,30 @@ with somebody else who tries to take messages. At the end they go on with their 
 
 Wrong is: a message that was removed and is in no table, one that is there twice, one that is
 missing in the table of a query that ended without an error, an error that is none of jetspark's,
-and a query that stops although nothing was changed that matters. `--spark 12`: as many cells more,
-each of two queries of one DataFrame, on a real Spark.
+and a query that stops although nothing was changed that matters.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import logging
 import random
 import re
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from tests.support import campaign
+from tests.support.campaign import command
 from tests.support.streams import Admin
-from tests.support.table_readers import column
 
 from jetspark.bulk import links
 from jetspark.errors import JetsparkError, UnsupportedByServerError
 from jetspark.server import NatsServer
-from jetspark.spark.failures import explain
 from jetspark.spark.options import parse_options
-from jetspark.spark.session import close_session, local_session
 from jetspark.spark.sole_reading import SOLE_READER
 from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.subjects import subject_matches
@@ -157,7 +148,7 @@ def _named(stream: str, options: dict[str, str]) -> dict[str, str]:
 
 
 @dataclass
-class Figures:
+class Figures(campaign.Figures):
     """What all cells came to."""
 
     cells: int = 0
@@ -171,17 +162,7 @@ class Figures:
     said: Counter[str] = field(default_factory=Counter)
     """Errors of queries, by their kind."""
     completed: int = 0
-    wrong: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        said = ", ".join(f"{kind} {count}" for kind, count in sorted(self.said.items()))
-        return (
-            f"{self.cells} cells: {self.published:,} messages published, {self.read:,} rows, "
-            f"{self.removed:,} removed; {self.deaths} deaths of processes, {self.completed} "
-            f"queries ended without an error; said: {said or 'nothing'}; others "
-            f"took {self.taken} before a query began, and were refused {self.refused_others} "
-            f"times; wrong: {len(self.wrong)}"
-        )
+    """Queries that ended without an error."""
 
 
 class Cell:
@@ -424,7 +405,7 @@ class Cell:
             assert not errors, f"a false stop: {errors[0]}"
 
 
-def run(cells: int, seed: int, first: int = 0, *, tell: bool = False) -> Figures:
+def run(cells: int = 400, seed: int = 1, first: int = 0) -> Figures:
     """Cells `first` and up, on one server."""
     figures = Figures()
     with NatsServer() as server, Admin(server.url) as admin:
@@ -436,103 +417,9 @@ def run(cells: int, seed: int, first: int = 0, *, tell: bool = False) -> Figures
                 cell.play()
             except Exception as error:
                 figures.wrong.append(f"cell {number}: {type(error).__name__}: {error}; {cell}")
-            if tell:
-                print(f"cell {number}: {cell}: {[str(query.said) for query in cell.queries]}")
         links.close_idle()
     return figures
 
 
-def run_spark(cells: int, seed: int) -> Figures:
-    """Two queries of one DataFrame, begun at once and run again, on a real Spark."""
-    figures = Figures()
-    with ExitStack() as stack:
-        server = stack.enter_context(NatsServer())
-        admin = stack.enter_context(Admin(server.url))
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        log = folder / "spark.log"
-        spark = local_session("source options", master="local[2]", log_file=log)
-        stack.callback(close_session, spark)
-        for number in range(cells):
-            rng = random.Random(f"{seed} spark {number}")
-            figures.cells += 1
-            try:
-                _spark_cell(spark, server.url, admin, folder / str(number), rng, figures)
-            except Exception as error:
-                figures.wrong.append(f"Spark's cell {number}: {type(error).__name__}: {error}")
-    return figures
-
-
-def _spark_cell(
-    spark: SparkSession, url: str, admin: Admin, folder: Path, rng: random.Random, figures: Figures
-) -> None:
-    name = f"S{folder.name}"
-    retention = rng.choice(["workqueue", "interest"])
-    admin.create(name, name, retention=retention, allow_direct=True)
-    if retention == "interest":  # it keeps nothing for a query that has not begun
-        config = {"name": "other", "durable_name": "other", "ack_policy": "explicit"}
-        admin.call(f"CONSUMER.CREATE.{name}.other", {"stream_name": name, "config": config})
-    options = {"servers": url, "stream": name, **_RETENTIONS[retention]}
-    options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": str(rng.randrange(20, 60))}
-    last = 0
-    said: list[str | None] = []
-    for change in ({}, rng.choice(_OPTIONS[3:-2])):
-        last = admin.fill([(name, b"")] * rng.randrange(30, 100))
-        reader = spark.readStream.format("jetstream")
-        rows = reader.options(**_named(name, options | change)).load()
-        queries = [
-            rows.select("seq", "subject")
-            .writeStream.format("jetspark-delta")
-            .option("path", str(folder / sink))
-            .option("checkpointLocation", str(folder / f"{sink}-checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-            for sink in ("one", "other")
-        ]
-        said = []
-        for query in queries:
-            try:
-                query.awaitTermination(120)
-                said.append(None)
-            except StreamingQueryException as error:
-                said.append(str(explain(error)))
-    figures.published += last
-    tables = [
-        column("delta", path, "seq") if (path := folder / sink).exists() else Counter[Any]()
-        for sink in ("one", "other")
-    ]
-    found = tables[0] + tables[1]
-    figures.read += found.total()
-    figures.completed += said.count(None)
-    figures.said["another query"] += sum("another query" in (one or "") for one in said)
-    removed = last - admin.facts(name).messages
-    figures.removed += removed
-    assert found == Counter(range(1, last + 1)), f"{found} of {last}; {said}"
-    assert retention == "workqueue" or removed == 0
-    assert said.count(None) == 1, said
-    assert "another query" in (said[0] or said[1] or ""), said
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.source_options")
-    parser.add_argument("--cells", type=int, default=400)
-    parser.add_argument("--first", type=int, default=0, metavar="CELL")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--spark", type=int, default=0, metavar="CELLS")
-    parser.add_argument("--tell", action="store_true", help="print each cell and what was said")
-    options = parser.parse_args()
-    logging.getLogger("jetspark").setLevel(logging.CRITICAL)
-    began = time.monotonic()
-    figures = run(options.cells, options.seed, options.first, tell=options.tell)
-    print(f"seed {options.seed}: {figures}; {time.monotonic() - began:.0f} s")
-    wrong = list(figures.wrong)
-    if options.spark:
-        on_spark = run_spark(options.spark, options.seed)
-        print(f"on Spark: {on_spark}; {time.monotonic() - began:.0f} s")
-        wrong += on_spark.wrong
-    for sentence in wrong:
-        print(sentence, file=sys.stderr)
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run))

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet as pq
+from tests.chaos import outcome
+from tests.chaos.outcome import Findings
 
 
 class Message(NamedTuple):
@@ -81,46 +81,11 @@ def rows(table: Path, numbers: Iterable[int] | None = None) -> Iterator[Message]
 # -- the comparison ------------------------------------------------------------------------------
 
 
-@dataclass
-class Findings:
-    """How a table differs from what it has to hold; counts, with one example of each."""
-
-    missing: int = 0
-    repeated: int = 0
-    unexpected: int = 0
-    out_of_order: int = 0
-    examples: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        return "; ".join(self.examples)
-
-
 def compare(
     found: Iterable[Message], must: Iterable[Message], may: Iterable[Message] = ()
 ) -> Findings:
-    """Each message of `must` once, those of `may` once at most, nothing else; sequences grow
-    within each generation of a stream."""
-    findings = Findings()
-    counts: Counter[Message] = Counter()
-    newest: dict[str, int] = {}
-    for message in found:
-        counts[message] += 1
-        generation = message.id.rpartition("/")[0]
-        if message.seq < newest.get(generation, 0):
-            findings.out_of_order += 1
-        newest[generation] = message.seq
-    wanted = set(must)
-    allowed = wanted | set(may)
-    missing = wanted - counts.keys()
-    repeated = [message for message, count in counts.items() if count > 1]
-    unexpected = counts.keys() - allowed
-    findings.missing = len(missing)
-    findings.repeated = sum(counts[message] - 1 for message in repeated)
-    findings.unexpected = len(unexpected)
-    for name, some in (("missing", missing), ("repeated", repeated), ("unexpected", unexpected)):
-        if some:
-            findings.examples.append(f"{name}: {min(some)} to {max(some)}")
-    return findings
+    """Sequences grow within each generation of a stream."""
+    return outcome.compare(found, must, may, order=lambda one: (one.id.rpartition("/")[0], one.seq))
 
 
 # -- the checkpoint ------------------------------------------------------------------------------

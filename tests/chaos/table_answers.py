@@ -1,11 +1,10 @@
-"""Lost answers of catalogs and object stores: `python -m tests.chaos.table_answers 2000 --seed 1`.
+"""Lost answers of catalogs and object stores: `python -m tests.chaos.table_answers rest`.
 
 Each run is one change of a table during which one call of what is below it goes wrong: the call was
 carried out and its answer is lost, or is an error; it was not carried out; it was carried out
 twice, as by a retry on the way; or it is slow. Then the change is made again without a fault.
 Another reader finds in between what was there before or the change, whole; a change that was
-reported as made is there; and at the end each batch is there once. Exit code 1 and the runs when
-something else happened.
+reported as made is there; and at the end each batch is there once.
 
 PLACES: a REST catalog behind a proxy; a SQL catalog; a SQL catalog with files in S3 (moto) behind a
 proxy; a folder; Delta in S3 behind a proxy, and in a folder.
@@ -13,13 +12,11 @@ proxy; a folder; Delta in S3 behind a proxy, and in a folder.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import http.client
 import multiprocessing
 import os
 import random
-import shutil
 import socket
 import sys
 import tempfile
@@ -42,6 +39,8 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
+from tests.support import campaign
+from tests.support.campaign import command
 from tests.support.numbers_table import SCHEMA
 from tests.support.object_store import object_store
 from tests.support.ports import free_port
@@ -312,16 +311,15 @@ PLACES = {one.__name__: one for one in (rest, sql, sql_on_s3, folder, delta_on_s
 
 
 @dataclass
-class Figures:
+class Figures(campaign.Figures):
     """What a campaign did."""
 
     runs: int = 0
     struck: Counter[str] = field(default_factory=Counter)
     """Faults that happened."""
-    made: int = 0
-    told: Counter[str] = field(default_factory=Counter)
-    """Errors of the changes, by type."""
-    failures: list[str] = field(default_factory=list)
+    reported_as_made: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    """Of the changes, by type."""
 
 
 class Lake:
@@ -363,7 +361,7 @@ class Lake:
         try:
             self._change(kind, fault, at)
         except Exception as error:
-            self.figures.failures.append(f"{said}: {type(error).__name__} {error}")
+            self.figures.wrong.append(f"{said}: {type(error).__name__} {error}")
             self._begin()
 
     def _change(self, kind: str, fault: str, at: range) -> None:
@@ -413,7 +411,7 @@ class Lake:
                 attempt()
         except Exception as error:
             reported = False
-            self.figures.told[f"{kind}: {type(error).__name__}"] += 1
+            self.figures.errors[f"{kind}: {type(error).__name__}"] += 1
             if isinstance(error, JetsparkError) and "\n" in str(error):
                 raise ValueError(f"no sentence: {error}") from error
         finally:
@@ -422,7 +420,7 @@ class Lake:
         if calls > at.start:
             self.figures.struck[fault] += 1
         self._longest[kind] = max(self._longest[kind], calls)
-        self.figures.made += reported
+        self.figures.reported_as_made += reported
         before = self.rows
         if reported or kind != "create":
             found = self.read()
@@ -457,44 +455,18 @@ def _files(table: Table, texts: dict[int, str], *, apart: bool) -> list[NewFile]
     return writer.close()
 
 
-def campaign(runs: int, seed: int, places: list[str]) -> dict[str, Figures]:
-    """As many runs in each place, but for the rest."""
-    found: dict[str, Figures] = {}
+def run(place: str, runs: int = 300, seed: int = 1) -> Figures:
+    """So many changes in one of PLACES."""
+    figures = Figures()
     with ExitStack() as stack:
-        needed = any(name.endswith("s3") for name in places)
-        store = stack.enter_context(object_store("lake")) if needed else ""
-        for index, name in enumerate(places):
-            root = Path(tempfile.mkdtemp(prefix="jetspark-answers-"))
-            stack.callback(shutil.rmtree, root, ignore_errors=True)
-            figures = found[name] = Figures()
-            lake = Lake(
-                PLACES[name](stack, root, store, Faults()), random.Random(f"{seed}-{name}"), figures
-            )
-            while figures.runs < runs // len(places) + (index < runs % len(places)):
-                lake.run()
-    return found
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", type=int)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--place", action="append", choices=list(PLACES), default=[])
-    options = parser.parse_args()
-    found = campaign(options.runs, options.seed, options.place or list(PLACES))
-    for name, one in found.items():
-        struck = ", ".join(f"{kind} {count}" for kind, count in sorted(one.struck.items()))
-        told = ", ".join(f"{kind} {count}" for kind, count in sorted(one.told.items()))
-        print(
-            f"{name}: {one.runs} runs, {one.made} reported as made; struck: {struck}; "
-            f"told: {told or 'nothing'}; {len(one.failures)} wrong"
-        )
-        for failure in one.failures:
-            print("  WRONG", failure)
-    wrong = sum(len(one.failures) for one in found.values())
-    print(f"seed {options.seed}: {sum(one.runs for one in found.values()):,} runs, {wrong} wrong")
-    return 1 if wrong else 0
+        store = stack.enter_context(object_store("lake")) if place.endswith("s3") else ""
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="jetspark-answers-")))
+        dice = random.Random(f"{seed}-{place}")
+        lake = Lake(PLACES[place](stack, root, store, Faults()), dice, figures)
+        while figures.runs < runs:
+            lake.run()
+    return figures
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run, place=PLACES))

@@ -1,9 +1,9 @@
-"""Maintenance of tables of many origins: `python -m tests.chaos.table_origins 300 --seed 1`.
+"""Maintenance of tables of many origins: `python -m tests.chaos.table_origins --seed 1`.
 
 Each run makes a table as one of ORIGINS would, and gives a few commands of `jetspark table`, hours
 later by the clocks of the files. After each one DuckDB and, for Iceberg, PyIceberg find the same
 rows as before, also at each tag and in tables that lie within; and a command that did not do its
-work said why, in a sentence. Exit code 1 and the runs when something else happened.
+work said why, in a sentence.
 """
 
 # mypy: disable-error-code="call-arg"
@@ -11,7 +11,6 @@ work said why, in a sentence. Exit code 1 and the runs when something else happe
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 import os
@@ -62,6 +61,8 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 from pyroaring import BitMap64
+from tests.support import campaign
+from tests.support.campaign import command
 from tests.support.table_readers import by_duckdb, duckdb_of
 
 from jetspark.errors import JetsparkError
@@ -500,13 +501,12 @@ ORIGINS: dict[str, Callable[[random.Random, Path], Made]] = {
 
 
 @dataclass
-class Figures:
+class Figures(campaign.Figures):
     """What a campaign did."""
 
     done: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     removed: int = 0
-    failures: list[str] = field(default_factory=list)
 
 
 def grow_old(root: Path) -> None:
@@ -541,7 +541,7 @@ def later() -> Iterator[None]:
         yield
 
 
-def run(seed: str, figures: Figures, origin: str, commands: Sequence[str] = ()) -> None:
+def run_one(seed: str, figures: Figures, origin: str, commands: Sequence[str] = ()) -> None:
     """One table and its commands; without any they are chosen, too."""
     chosen = random.Random(seed)
     root = Path(tempfile.mkdtemp(prefix="jetspark-origins-"))
@@ -558,7 +558,7 @@ def run(seed: str, figures: Figures, origin: str, commands: Sequence[str] = ()) 
             assert after == before, "rows are not the same"
             assert all(one.exists() for one in made.files), "a file of nobody is gone"
     except Exception as error:
-        figures.failures.append(f"{seed}:{' '.join(steps)}: {type(error).__name__} {error}")
+        figures.wrong.append(f"{seed}:{' '.join(steps)}: {type(error).__name__} {error}")
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
@@ -589,38 +589,14 @@ def _main(made: Made) -> _Rows:
     return rows_of(catalog.load_table(identifier))
 
 
-def campaign(runs: int, seed: int) -> Figures:
-    """Origins take turns."""
+def run(runs: int = 300, seed: int = 1, only: str = "") -> Figures:
+    """Origins take turns, unless there is one that is wanted."""
     figures = Figures()
-    names = sorted(ORIGINS)
+    names = sorted(name for name in ORIGINS if only in name)
     for number in range(runs):
-        run(f"{seed}-{number}", figures, names[number % len(names)])
+        run_one(f"{seed}-{number}", figures, names[number % len(names)])
     return figures
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", type=int)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", help="one run, such as 1-17:by_pyiceberg")
-    options = parser.parse_args()
-    figures = Figures()
-    if options.only:
-        seed, _, origin = options.only.partition(":")
-        run(seed, figures, origin)
-    else:
-        figures = campaign(options.runs, options.seed)
-    for name, counts in (("done", figures.done), ("refused", figures.refused)):
-        for what, count in sorted(counts.items()):
-            print(f"{name:8} {count:5} {what}")
-    print(
-        f"seed {options.seed}: {figures.done.total():,} done, {figures.refused.total():,} "
-        f"refused, {figures.removed:,} files removed, {len(figures.failures)} failures"
-    )
-    for one in figures.failures:
-        print("FAILED", one)
-    return 1 if figures.failures else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run))

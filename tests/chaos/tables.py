@@ -1,4 +1,4 @@
-"""A user's order of commands: `python -m tests.chaos.tables 500 --seed 1 --format delta`.
+"""A user's order of commands: `python -m tests.chaos.tables --format delta`.
 
 hypothesis makes sequences of commands over two streams and two folders: `jetspark ingest`,
 `jetspark run`, a PySpark query, kills, folders removed, streams purged, made anew, restored. The
@@ -10,13 +10,10 @@ After each one:
 - or it was refused, with a sentence: nothing was changed;
 - or it failed while it ran, or was killed: nothing is there twice or from elsewhere, and nothing of
   what was there is gone.
-
-Exit code 1 and the steps when something else happened.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import re
@@ -38,6 +35,8 @@ from unittest import mock
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+from tests.support import campaign
+from tests.support.campaign import command
 from tests.support.java import small_jvms
 from tests.support.table_readers import by_duckdb, by_polars
 
@@ -93,7 +92,7 @@ class Ended(BaseException):
 
 
 @dataclass
-class Figures:
+class Figures(campaign.Figures):
     """What happened."""
 
     sequences: int = 0
@@ -104,22 +103,11 @@ class Figures:
     failed: int = 0
     killed: int = 0
     sentences: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
-    """The steps, and what went wrong."""
 
     def note(self, failure: str) -> None:
         """Something went wrong; said at once, since a campaign is long."""
-        self.failures.append(failure)
+        self.wrong.append(failure)
         print(failure, file=sys.stderr, flush=True)
-
-    def __str__(self) -> str:
-        lines = [
-            f"{self.sequences:,} sequences, {self.commands:,} commands: {self.done:,} done "
-            f"({self.rows:,} rows), {self.refused:,} refused, {self.failed:,} failed while they "
-            f"ran, {self.killed:,} killed; {len(self.failures)} wrong"
-        ]
-        lines += [f"{count:6}  {said}" for said, count in self.sentences.most_common()]
-        return "\n".join(lines)
 
 
 Step = TypeVar("Step", bound=Callable[..., None])
@@ -198,18 +186,12 @@ def _never_stopped() -> nullcontext[Stop]:
 
 
 @contextmanager
-def scene(
-    spark: SparkSession,
-    server: NatsServer,
-    figures: Figures | None = None,
-    format_: str = "delta",
-) -> Iterator[Scene]:
+def scene(spark: SparkSession, server: NatsServer, format_: str = "delta") -> Iterator[Scene]:
     """A scene on a Spark and a server."""
-    folder = Path(tempfile.mkdtemp(prefix="tables-"))
     with ExitStack() as stack:
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tables-")))
         js = stack.enter_context(connect(server.url)).jetstream()
-        one = Scene(spark, server, js, folder, figures or Figures(), format_)
+        one = Scene(spark, server, js, folder, format=format_)
         for module in ("ingest", "run"):
             stack.enter_context(mock.patch(f"jetspark.cli.{module}.quiet_spark", one.session))
             # A signal is for the campaign, not for the command that happens to run in it.
@@ -551,38 +533,29 @@ def _killing(
         yield started
 
 
-def campaign(
-    spark: SparkSession,
-    server: NatsServer,
-    sequences: int,
-    number: int,
-    *,
-    steps: int = STEPS,
-    figures: Figures | None = None,
-    format_: str = "delta",
-) -> Figures:
-    """So many sequences of commands. `figures` are filled on the way."""
-    with scene(spark, server, figures, format_) as one:
-        machine = seed(number)(type("Commands", (Commands,), {"scene": one}))
-        try:
-            run_state_machine_as_test(
-                machine,
-                settings=settings(
-                    max_examples=sequences,
-                    stateful_step_count=steps,
-                    deadline=None,
-                    database=None,
-                    phases=[Phase.generate],  # a server and a Spark are not made anew for each
-                    suppress_health_check=list(HealthCheck),
-                    verbosity=Verbosity.normal,
-                    print_blob=False,
-                ),
-            )
-        except Exception as error:
-            if _by_signal(error):  # hypothesis repeats what ended so, and wonders
-                raise Ended from None
+def play(one: Scene, sequences: int, number: int, steps: int = STEPS) -> Figures:
+    """So many sequences of commands."""
+    machine = seed(number)(type("Commands", (Commands,), {"scene": one}))
+    try:
+        run_state_machine_as_test(
+            machine,
+            settings=settings(
+                max_examples=sequences,
+                stateful_step_count=steps,
+                deadline=None,
+                database=None,
+                phases=[Phase.generate],  # a server and a Spark are not made anew for each
+                suppress_health_check=list(HealthCheck),
+                verbosity=Verbosity.normal,
+                print_blob=False,
+            ),
+        )
+    except Exception as error:
+        if not _by_signal(error):  # hypothesis repeats what ended so, and wonders
             one.figures.note(traceback.format_exc())
-        return one.figures
+    except Ended:
+        pass
+    return one.figures
 
 
 def _by_signal(error: BaseException | None) -> bool:
@@ -595,37 +568,18 @@ def _end(*_: object) -> None:
     raise Ended
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.tables", description=__doc__)
-    parser.add_argument("sequences", type=int)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--format", default="delta", choices=["delta", "iceberg"])
-    options = parser.parse_args()
-    figures = Figures()
+def run(sequences: int = 500, steps: int = STEPS, format: str = "delta", seed: int = 0) -> Figures:
     small_jvms()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end)
-    folder = Path(tempfile.mkdtemp(prefix="tables-spark-"))
     with NatsServer() as server, ExitStack() as stack:
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tables-spark-")))
         conf = {"spark.sql.shuffle.partitions": "1", "spark.local.dir": str(folder)}
         spark = local_session("tables", master="local[1]", log_file=folder / "log", conf=conf)
         stack.callback(close_session, spark)
-        began = time.monotonic()
-        with contextlib.suppress(Ended):
-            campaign(
-                spark,
-                server,
-                options.sequences,
-                options.seed,
-                steps=options.steps,
-                figures=figures,
-                format_=options.format,
-            )
-        print(f"{figures}\n{time.monotonic() - began:.0f} s")
-    return 1 if figures.failures else 0
+        one = stack.enter_context(scene(spark, server, format))
+        return play(one, sequences, seed, steps)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(run, format=("delta", "iceberg")))

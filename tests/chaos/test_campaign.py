@@ -33,6 +33,7 @@ def counts(found: list[Message], must: list[Message], may: list[Message]) -> tup
         ([*ALL, Message("S", 6, "S/0/5")], (0, 0, 1, 0)),
         ([ALL[1], ALL[0], *ALL[2:]], (0, 0, 0, 1)),
         ([*ALL[:4], Message("S", 5, "S/0/4")], (1, 0, 1, 0)),
+        ([*ALL, ALL[0]], (0, 1, 0, 0)),
     ],
 )
 def test_oracle_counts_missing_repeated_and_wrong_rows(

@@ -1,4 +1,4 @@
-"""The short form; `python -m tests.chaos.tables 500 --seed 1` is the long one. And it can fail."""
+"""The short form; `python -m tests.chaos.tables` is the long one. And it can fail."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 import pytest
-from tests.chaos.tables import Commands, campaign, scene
+from tests.chaos.tables import Commands, play, scene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 def test_random_commands_on_a_table_lose_no_row_silently(
     spark: SparkSession, shared_server: NatsServer
 ) -> None:
-    figures = campaign(spark, shared_server, 6, 1)
-    assert figures.failures == []
+    with scene(spark, shared_server) as one:
+        figures = play(one, 6, 1)
+    assert figures.wrong == []
     assert figures.sequences >= 6
     assert figures.done
     assert figures.rows
@@ -42,5 +43,5 @@ def test_rows_that_are_there_twice_are_seen(commands: Commands) -> None:
     command = commands.scene.command
     with mock.patch.object(commands.scene, "command", lambda *given: command(*given, "--adopt")):
         commands.ingest(checkpoint="one", **options)
-    (failure,) = commands.scene.figures.failures
+    (failure,) = commands.scene.figures.wrong
     assert "rows too many" in failure

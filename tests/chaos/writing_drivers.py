@@ -18,13 +18,13 @@ from tempfile import TemporaryDirectory
 
 from tests.chaos.campaign import Kind, Run
 from tests.chaos.outcome import Outcome
+from tests.chaos.spark import executor_of, standalone
 from tests.chaos.writing_driver import Driver
 from tests.chaos.writing_faults import IN_DRIVER, set_gate
 from tests.chaos.writing_job import EXACTLY
 from tests.chaos.writing_scene import Scene, scene
 from tests.chaos.writing_steps import COMMITTED, PUBLISHING, STAGING
 from tests.support.processes import wait_until_gone
-from tests.support.spark_cluster import standalone_cluster
 
 _SPARE, _STANDALONE = "spare driver", "standalone cluster"
 _SPECULATING = {
@@ -124,11 +124,12 @@ def driver_killed_at_any_moment(guarantee: str = EXACTLY) -> Kind:
 
 @contextmanager
 def _standalone() -> Iterator[Driver]:
-    with TemporaryDirectory(prefix="chaos-cluster-") as folder, ExitStack() as stack:
-        url = stack.enter_context(standalone_cluster(Path(folder)))
-        driver = Driver(Path(folder, "driver"), master=url, conf=_SPECULATING)
-        stack.callback(driver.close)
-        yield driver
+    with standalone() as cluster:
+        driver = Driver(cluster.folder / "driver", master=cluster.master, conf=_SPECULATING)
+        try:
+            yield driver
+        finally:
+            driver.close()
 
 
 def executor_lost(guarantee: str = EXACTLY) -> Kind:
@@ -140,7 +141,7 @@ def executor_lost(guarantee: str = EXACTLY) -> Kind:
             step = set_gate(here, [STAGING if guarantee == EXACTLY else PUBLISHING])
             attempt = driver.start(here.job)
             pid = here.reached(attempt)
-            os.kill(_executor_of(pid), signal.SIGKILL)
+            os.kill(executor_of(pid), signal.SIGKILL)
             lives_on = run.rng.random() < 0.5
             if not lives_on:
                 with suppress(ProcessLookupError):
@@ -170,12 +171,3 @@ def slow_task(guarantee: str = EXACTLY) -> Kind:
             return here.outcome(f"at {step}")
 
     return act
-
-
-def _executor_of(pid: int) -> int:
-    """The executor above a Python worker."""
-    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        if pid <= 1:
-            raise LookupError("no executor above it")
-    return pid

@@ -10,8 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from tests.chaos.campaign import Kind, Run
@@ -214,35 +213,3 @@ def at_any_moment(harm: Harm, times: int, *, lasts: tuple[float, float], **of_sc
             return here.outcome()
 
     return act
-
-
-# -- Python workers, found by themselves -------------------------------------------------------
-
-
-@contextmanager
-def any_worker_killed(here: Scene, _: int) -> Iterator[None]:
-    """kill -9 of one of the Python workers below this process's JVM."""
-    workers = python_workers(os.getpid())
-    if workers:
-        with suppress(ProcessLookupError):
-            os.kill(here.run.rng.choice(workers), signal.SIGKILL)
-    yield
-
-
-def python_workers(ancestor: int) -> list[int]:
-    """Processes that a daemon of Spark below `ancestor` has forked."""
-    parents: dict[int, int] = {}
-    commands: dict[int, bytes] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, ValueError):
-            pid = int(folder.name)
-            parents[pid] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            commands[pid] = (folder / "cmdline").read_bytes()
-
-    def below(pid: int) -> bool:
-        while pid > 1 and pid != ancestor:
-            pid = parents.get(pid, 0)
-        return pid == ancestor
-
-    daemons = {pid for pid, command in commands.items() if b"pyspark.daemon" in command}
-    return sorted(pid for pid in daemons if parents.get(pid) in daemons and below(pid))

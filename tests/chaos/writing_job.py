@@ -16,7 +16,6 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 from tests.chaos.writing_steps import FORMAT, ChaosDataSource
 
 from jetspark.spark.failures import explain
@@ -110,10 +109,8 @@ class Attempt:
 
     def __init__(self, spark: SparkSession, job: Job) -> None:
         self.error: str | None = None
-        self.batches: list[int] = []
         self._spark = spark
         self._job = job
-        self._query: StreamingQuery | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -152,6 +149,4 @@ class Attempt:
             .trigger(availableNow=True)
             .start()
         )
-        self._query = query
         query.awaitTermination()
-        self.batches = [one["batchId"] for one in query.recentProgress if one["numInputRows"]]

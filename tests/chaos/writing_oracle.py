@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import nats
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from tests.chaos import outcome
+from tests.chaos.outcome import Findings
 
 _WITHIN = 60.0  # seconds
 _AT_ONCE = 500
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Counts of rows."""
-
-    found: int
-    missing: int
-    repeated: int
-    unexpected: int
-    out_of_order: int
-    """Rows before which a later one of the same file is stored."""
 
 
 def read(servers: Sequence[str], stream: str) -> list[tuple[str, str]]:
@@ -52,23 +40,10 @@ async def _read(servers: Sequence[str], stream: str) -> list[tuple[str, str]]:
         await client.close()
 
 
-def compare(found: Sequence[tuple[str, str]], stream: str, expected: Collection[str]) -> Finding:
-    """`expected`: the ids that had to be written, each under the subject of its file."""
+def compare(found: Sequence[tuple[str, str]], stream: str, expected: Collection[str]) -> Findings:
+    """`expected`: the ids that had to be written, each under the subject of its file.
+
+    Out of order are rows before which a later one of the same file is stored.
+    """
     wanted = {(f"{stream}.{one[:3]}", one) for one in expected}
-    counts = Counter(found)
-    last: defaultdict[str, str] = defaultdict(str)
-    out_of_order = 0
-    seen = set()
-    for row in found:
-        subject, one = row
-        if row not in seen and one < last[subject]:
-            out_of_order += 1
-        seen.add(row)
-        last[subject] = max(last[subject], one)
-    return Finding(
-        found=len(found),
-        missing=len(wanted - counts.keys()),
-        repeated=sum(count - 1 for row, count in counts.items() if row in wanted),
-        unexpected=sum(count for row, count in counts.items() if row not in wanted),
-        out_of_order=out_of_order,
-    )
+    return outcome.compare(found, wanted, order=lambda row: row)

@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
-from pyspark.sql import SparkSession
 from tests.chaos.campaign import Run
-from tests.chaos.outcome import Outcome
+from tests.chaos.outcome import Findings, Outcome
 from tests.chaos.proxy import Proxy
+from tests.chaos.spark import spark_of
 from tests.chaos.writing_job import AT_LEAST, EXACTLY, LONGEST_QUERY, Attempt, Job, write_file
-from tests.chaos.writing_oracle import Finding, compare, read
+from tests.chaos.writing_oracle import compare, read
 from tests.chaos.writing_steps import Gate
 from tests.support.cluster import Cluster
 from tests.support.streams import Admin
@@ -23,10 +22,6 @@ from tests.support.streams import Admin
 from jetspark.bulk.exactly_once import ledger_stream
 from jetspark.errors import JetsparkError
 from jetspark.server import NatsServer
-from jetspark.spark.session import close_session, local_session
-
-SPARK, CLUSTER = "spark", "cluster"
-"""What runs share: the session in this process; three servers."""
 
 NANOSECONDS = 1_000_000_000
 _WINDOW = 1800 * NANOSECONDS  # longer than the longest run on the slowest machine
@@ -94,7 +89,7 @@ class Scene:
 
     def start(self) -> Started:
         """In the session of this process."""
-        return Attempt(self.run.shared.once(SPARK, _session), self.job)
+        return Attempt(spark_of(self.run), self.job)
 
     def reached(self, attempt: Started) -> int:
         """Wait until a process stands at the gate; its pid. Counts as a fault."""
@@ -156,7 +151,7 @@ class Scene:
 
     # -- after ---------------------------------------------------------------------------------
 
-    def finding(self) -> Finding:
+    def finding(self) -> Findings:
         """What the oracle says now."""
         urls = [self._url(server) for server in self.servers]
         return compare(read(urls, self.job.stream), self.job.stream, self.expected)
@@ -184,23 +179,6 @@ class Scene:
 
 
 @contextmanager
-def _session() -> Iterator[SparkSession]:
-    with TemporaryDirectory(prefix="chaos-spark-") as folder:
-        session = local_session(
-            "chaos",
-            master="local[2,4]",
-            log_file=Path(folder, "spark.log"),
-            conf={
-                "spark.sql.shuffle.partitions": "2",
-                "spark.sql.adaptive.enabled": "false",
-                "spark.sql.warehouse.dir": str(Path(folder, "warehouse")),
-            },
-        )
-        yield session
-        close_session(session)
-
-
-@contextmanager
 def scene(
     run: Run,
     *,
@@ -220,7 +198,7 @@ def scene(
     name = f"RUN{run.number}"
     with ExitStack() as stack:
         if replicas > 1:
-            cluster = run.shared.once(CLUSTER, lambda: Cluster(3, name="chaos"))
+            cluster = run.shared.once("cluster", lambda: Cluster(3, name="chaos"))
             cluster.wait_until_ready()
             servers = cluster.servers
         else:

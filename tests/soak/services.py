@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-import signal
 import sys
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 
 from tests.support import campaign
 from tests.support.campaign import command
+from tests.support.instances import Instance
 
 import jetspark
 from jetspark.errors import NoRespondersError, RequestTimeoutError, ServiceError
@@ -29,7 +29,6 @@ from jetspark.services import Services
 INSTANCES = 3
 ANSWER_WITHIN = 2.0  # seconds
 _HANG = 30.0  # seconds, far more than any request may take
-_READY_WITHIN = 60.0
 
 
 @dataclass
@@ -51,38 +50,31 @@ class Instances:
         self._url = url
         self._figures = figures
         self._rng = rng
-        self._running: list[asyncio.subprocess.Process] = []
+        self._running: list[Instance] = []
         self._number = itertools.count()
 
     async def start(self) -> None:
         """One more; returns when it takes requests."""
         client = "blocking" if next(self._number) % INSTANCES == INSTANCES - 1 else "asyncio"
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.soak.services_instance", self._url, client),
-            stdin=asyncio.subprocess.PIPE,  # its end is the instance's
-            stdout=asyncio.subprocess.PIPE,
-        )
-        self._running.append(process)
-        assert process.stdout is not None
-        assert await asyncio.wait_for(process.stdout.readline(), _READY_WITHIN) == b"ready\n"
+        instance = await Instance.start("tests.soak.services_instance", self._url, client)
+        self._running.append(instance)
+        await instance.ready()
 
     async def end_one(self, *, gently: bool) -> None:
         """End any of them, and start another one."""
-        process = self._running.pop(self._rng.randrange(len(self._running)))
+        instance = self._running.pop(self._rng.randrange(len(self._running)))
         if gently:
             self._figures.stopped += 1
-            process.send_signal(signal.SIGTERM)
+            assert await instance.terminate() == 0
         else:
             self._figures.killed += 1
-            process.kill()
-        code = await process.wait()
-        assert code == (0 if gently else -signal.SIGKILL), code
+            assert not instance.ended
+            await instance.kill()
         await self.start()
 
     async def end_all(self) -> None:
-        for process in self._running:
-            process.kill()
-            await process.wait()
+        for instance in self._running:
+            await instance.kill()
 
 
 async def _ask(services: Services, numbers: Iterator[int], figures: Figures) -> None:

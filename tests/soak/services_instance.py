@@ -6,12 +6,12 @@ Says "ready", stops in good order at SIGTERM, and ends at once with its standard
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
 import sys
-import threading
 import time
+
+from tests.support.instances import end_with_parent
 
 import jetspark
 from jetspark import blocking
@@ -55,13 +55,8 @@ def _blocking(url: str) -> None:
         service.wait_stopped()
 
 
-def _end_with_parent() -> None:
-    os.read(0, 1)
-    os._exit(1)
-
-
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     if sys.argv[2] == "blocking":
         _blocking(sys.argv[1])
     else:

@@ -1,0 +1,109 @@
+"""Spark under campaigns: a session here, a standalone cluster, and the processes of both."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.support.spark_cluster import standalone_cluster
+
+from jetspark.spark.session import close_session, local_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from tests.chaos.campaign import Run
+
+SPARK = "spark"
+"""The session among what runs share."""
+
+
+@contextmanager
+def _session() -> Iterator[SparkSession]:
+    """Four attempts for a task, so that the death of a worker is not that of the query."""
+    with tempfile.TemporaryDirectory(prefix="chaos-spark-") as folder:
+        session = local_session(
+            "chaos",
+            master="local[2,4]",
+            log_file=Path(folder, "spark.log"),
+            conf={
+                "spark.sql.shuffle.partitions": "2",
+                "spark.sql.adaptive.enabled": "false",
+                "spark.sql.warehouse.dir": str(Path(folder, "warehouse")),
+                "spark.driver.memory": "1g",
+            },
+        )
+        try:
+            yield session
+        finally:
+            close_session(session)
+
+
+def spark_of(run: Run) -> SparkSession:
+    return run.shared.once(SPARK, _session)
+
+
+class Process(NamedTuple):
+    pid: int
+    parent: int
+    command: str
+
+
+def processes() -> list[Process]:
+    """All of this machine, from /proc."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            found.append(Process(int(folder.name), parent, command))
+    return found
+
+
+def below(root: int) -> list[Process]:
+    """The descendants of a process."""
+    every = processes()
+    known = {root}
+    found: list[Process] = []
+    while more := [one for one in every if one.parent in known and one.pid not in known]:
+        known |= {one.pid for one in more}
+        found += more
+    return found
+
+
+_EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+def executor_of(pid: int) -> int:
+    """The executor above a Python worker."""
+    every = {one.pid: one for one in processes()}
+    while _EXECUTOR not in every[pid].command:
+        pid = every[pid].parent
+    return pid
+
+
+class Standalone(NamedTuple):
+    master: str
+    folder: Path
+
+    def executors(self) -> list[int]:
+        """Their JVMs work below our folder."""
+        found = []
+        for one in processes():
+            with suppress(OSError):
+                inside = self.folder in Path(os.readlink(f"/proc/{one.pid}/cwd")).parents
+                if inside and _EXECUTOR in one.command:
+                    found.append(one.pid)
+        return found
+
+
+@contextmanager
+def standalone() -> Iterator[Standalone]:
+    with (
+        tempfile.TemporaryDirectory(prefix="chaos-standalone-") as name,
+        standalone_cluster(Path(name)) as url,
+    ):
+        yield Standalone(url, Path(name))
