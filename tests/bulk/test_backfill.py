@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from tests.support.cluster import Cluster
 
     from jetspark.bulk.stream_api import StreamFacts
-    from jetspark.server import NatsServer
 
 
 @pytest.fixture(autouse=True)
@@ -116,52 +115,40 @@ def test_servers_that_block_deletes_are_refused_unless_asked_for(make_server: Ma
 
 
 @pytest.mark.usefixtures("newest", "no_consumer")
-def test_the_server_begins_at_once(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
+def test_the_server_begins_at_once(admin: Admin) -> None:
     """It waits for two seconds where it sees nobody who listens."""
-    name = unique("SOON")
-    admin.create(name, name)
-    admin.fill(numbered(name, 10))
+    name = admin.stream(10)
     wanted = whole(admin.facts(name))
 
     def seconds() -> float:
         before = time.monotonic()
-        assert read(shared_server.url, wanted).num_rows == 10
+        assert read(admin.url, wanted).num_rows == 10
         return time.monotonic() - before
 
     assert min(seconds() for _ in range(3)) < 1.5
 
 
 @pytest.mark.usefixtures("newest", "no_consumer")
-def test_only_messages_of_the_range_come_and_the_rest_is_not_waited_for(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("PREFIX")
-    admin.create(name, name)
+def test_only_messages_of_the_range_come_and_the_rest_is_not_waited_for(admin: Admin) -> None:
+    name = admin.stream()
     admin.fill(dense(name, 50_000))
     facts = admin.facts(name)
     wanted = SequenceRange(name, 1, 1001, facts.created, snapshot=True)
-    assert read(shared_server.url, wanted)["seq"].to_pylist() == list(range(1, 1001))
+    assert read(admin.url, wanted)["seq"].to_pylist() == list(range(1, 1001))
     # The link is used again, with chunks in flight.
-    assert read(shared_server.url, wanted).num_rows == 1000
+    assert read(admin.url, wanted).num_rows == 1000
 
 
 @pytest.mark.usefixtures("newest")
 def test_a_slow_reader_keeps_the_snapshot_alive(
-    admin: Admin,
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    no_consumer: None,
-    monkeypatch: pytest.MonkeyPatch,
+    admin: Admin, no_consumer: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from jetspark.bulk import backfill as snapshot_transfer
 
     monkeypatch.setattr(snapshot_transfer, "AHEAD", 1)
-    name = unique("SLOW")
-    admin.create(name, name)
+    name = admin.stream()
     admin.fill(dense(name, 60_000))
-    batches = read_range(make_options(shared_server.url), whole(admin.facts(name)))
+    batches = read_range(make_options(admin.url), whole(admin.facts(name)))
     rows = next(batches).num_rows
     time.sleep(7)  # the server gives up after five seconds without an ack
     rows += sum(batch.num_rows for batch in batches)
@@ -182,22 +169,18 @@ def test_a_server_killed_while_it_sends_costs_no_row(make_server: MakeServer) ->
 
 
 @pytest.mark.usefixtures("newest")
-def test_a_purged_head_and_a_recreated_stream_are_errors(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("GONE")
-    admin.create(name, name)
-    admin.fill(numbered(name, 1000))
+def test_a_purged_head_and_a_recreated_stream_are_errors(admin: Admin) -> None:
+    name = admin.stream(1000)
     wanted = whole(admin.facts(name))
     admin.purge(name, seq=100)
     with pytest.raises(DataLossError):
-        read(shared_server.url, wanted)
-    kept = read(shared_server.url, wanted, fail_on_data_loss=False)
+        read(admin.url, wanted)
+    kept = read(admin.url, wanted, fail_on_data_loss=False)
     assert kept["seq"].to_pylist() == list(range(100, 1001))
     admin.call(f"STREAM.DELETE.{name}")
     admin.create(name, name)
     with pytest.raises(StreamRecreatedError):
-        read(shared_server.url, wanted)
+        read(admin.url, wanted)
 
 
 @pytest.mark.usefixtures("newest")
@@ -255,14 +238,11 @@ async def test_a_stream_that_goes_while_it_is_sent(
 
 @pytest.mark.usefixtures("newest")
 @pytest.mark.parametrize("earliest", [False, True])
-def test_a_head_that_is_purged_while_it_is_sent_is_an_error(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str], earliest: bool
-) -> None:
-    name = unique("HEAD")
-    admin.create(name, name)
+def test_a_head_that_is_purged_while_it_is_sent_is_an_error(admin: Admin, earliest: bool) -> None:
+    name = admin.stream()
     admin.fill(dense(name, 80_000))
     wanted = whole(admin.facts(name), from_earliest=earliest)
-    batches = read_range(make_options(shared_server.url), wanted, ReadLimits(max_rows=1000))
+    batches = read_range(make_options(admin.url), wanted, ReadLimits(max_rows=1000))
     next(batches)
     admin.purge(name, seq=75_000)
     with pytest.raises(DataLossError):

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
 
     from jetspark.jetstream import BackupProgress
-    from jetspark.server import NatsServer
 
 MESSAGES = 9_000
 _ENCRYPTED = 'jetstream { cipher: chachapoly, key: "secret" }\n'
@@ -228,18 +227,12 @@ def test_messages_removed_while_the_server_sends_are_counted_and_told(
 
 
 def test_messages_that_are_missing_and_still_stored_are_an_error(
-    admin: Admin,
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    admin: Admin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = unique("STORED")
-    admin.create(name, name)
-    admin.fill(numbered(name, 50))
+    name = admin.stream(50)
     monkeypatch.setattr("jetspark.jetstream.backup.messages_in", lambda *_: 48)
     with pytest.raises(BackupError, match=r"sent 48 of 50 messages .* still has 50 of them"):
-        back_up(shared_server.url, name, tmp_path / "b")
+        back_up(admin.url, name, tmp_path / "b")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -247,13 +240,10 @@ def test_messages_that_are_missing_and_still_stored_are_an_error(
 
 
 @pytest.fixture
-def backup(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str], tmp_path: Path
-) -> Backup:
-    name = unique("BACKUP")
-    admin.create(name, f"{name}.>")
+def backup(admin: Admin, tmp_path: Path) -> Backup:
+    name = admin.stream(under=".>")
     admin.fill(various(name, 2_000))
-    return back_up(shared_server.url, name, tmp_path / "backup")
+    return back_up(admin.url, name, tmp_path / "backup")
 
 
 def test_a_time_is_found(backup: Backup, admin: Admin) -> None:
@@ -284,30 +274,22 @@ def test_a_backup_of_the_nats_tool_has_no_size_to_compare(backup: Backup, tmp_pa
     assert table(open_backup(tmp_path / "backup")).num_rows == 2_000
 
 
-def test_an_empty_stream_has_no_rows(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str], tmp_path: Path
-) -> None:
-    name = unique("EMPTY")
-    admin.create(name, name)
-    assert table(back_up(shared_server.url, name, tmp_path / "new")).num_rows == 0
+def test_an_empty_stream_has_no_rows(admin: Admin, tmp_path: Path) -> None:
+    name = admin.stream()
+    assert table(back_up(admin.url, name, tmp_path / "new")).num_rows == 0
     admin.fill(numbered(name, 10))
     admin.purge(name)
-    assert table(back_up(shared_server.url, name, tmp_path / "purged")).num_rows == 0
+    assert table(back_up(admin.url, name, tmp_path / "purged")).num_rows == 0
 
 
 def test_a_stream_in_memory(
-    admin: Admin,
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    needs_server: Callable[[str], None],
-    tmp_path: Path,
+    admin: Admin, needs_server: Callable[[str], None], tmp_path: Path
 ) -> None:
     needs_server("2.15")
-    name = unique("MEMORY")
-    admin.create(name, f"{name}.>", storage="memory")
+    name = admin.stream(under=".>", storage="memory")
     admin.fill(various(name, 500))
-    backup = back_up(shared_server.url, name, tmp_path / "backup")
-    assert table(backup).equals(ordinary(shared_server.url, admin, name))
+    backup = back_up(admin.url, name, tmp_path / "backup")
+    assert table(backup).equals(ordinary(admin.url, admin, name))
 
 
 def test_mistakes_are_one_sentence(backup: Backup, tmp_path: Path) -> None:

@@ -28,10 +28,8 @@ def _needs_batches(needs_server: Callable[[str], None]) -> None:
 
 
 @pytest.fixture
-def queue(admin: Admin, unique: Callable[[str], str]) -> str:
-    name = unique("QUEUE")
-    admin.create(name, f"{name}.>", retention="workqueue", allow_direct=True)
-    return name
+def queue(admin: Admin) -> str:
+    return admin.stream(under=".>", retention="workqueue", allow_direct=True)
 
 
 def read(

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tests.support.streams import Admin
 
-    from jetspark.server import NatsServer
-
 
 def refusal(code: int) -> bytes:
     error = {"code": 400, "err_code": code, "description": "wrong last sequence"}
@@ -33,11 +31,7 @@ def refusal(code: int) -> bytes:
     ("code", "passes"), [(WRONG_LAST_SEQUENCE_CONSTANT, True), (WRONG_LAST_SEQUENCE, False)]
 )
 def test_rows_whose_first_attempt_the_replicas_are_storing_are_staged_again(
-    shared_server: NatsServer,
-    admin: Admin,
-    unique: Callable[[str], str],
-    code: int,
-    passes: bool,
+    admin: Admin, unique: Callable[[str], str], code: int, passes: bool
 ) -> None:
     """As after an ack that was lost with its leader; nothing of the subject can be read yet."""
     target = unique("T")
@@ -45,7 +39,7 @@ def test_rows_whose_first_attempt_the_replicas_are_storing_are_staged_again(
     answers = [refusal(code)]
     if passes:
         answers.append(b'{"stream":"%b","seq":7}' % ledger_stream(target).encode())
-    options = make_options(shared_server.url)
+    options = make_options(admin.url)
     with connect(options) as leader:
         leader.subscribe(f"_spark.{target}.stage.q.*")
         leader.check()  # it is known to the server

@@ -54,29 +54,23 @@ def stored(url: str, stream: str) -> list[bytes]:
     return found
 
 
-def test_all_are_stored_in_order_with_their_headers(
-    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
-) -> None:
-    stream = unique("S")
-    admin.create(stream, f"{stream}.>")
+def test_all_are_stored_in_order_with_their_headers(admin: Admin) -> None:
+    stream = admin.stream(under=".>")
     block = b"NATS/1.0\r\nA: 1\r\n\r\n"
-    with StreamPublisher(make_options(shared_server.url), stream) as publisher:
+    with StreamPublisher(make_options(admin.url), stream) as publisher:
         publisher.send(rows(f"{stream}.a", 1200))
         publisher.send([(f"{stream}.b".encode(), block, b"last")])
     assert publisher.acked == 1201
-    assert stored(shared_server.url, stream) == [*(b"%d" % n for n in range(1200)), b"last"]
+    assert stored(admin.url, stream) == [*(b"%d" % n for n in range(1200)), b"last"]
     last = admin.api.message(stream, last_by_subj=f"{stream}.b")
     assert last is not None
     assert last.headers == block
 
 
-def test_the_window_bounds_what_has_no_ack(
-    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
-) -> None:
-    stream = unique("S")
-    admin.create(stream, f"{stream}.>")
+def test_the_window_bounds_what_has_no_ack(admin: Admin) -> None:
+    stream = admin.stream(under=".>")
     seen = []
-    with StreamPublisher(make_options(shared_server.url), stream, window=1000) as publisher:
+    with StreamPublisher(make_options(admin.url), stream, window=1000) as publisher:
         for number in range(30):
             publisher.send(rows(f"{stream}.{number}", 100))
             seen.append(len(publisher._pending))
@@ -84,12 +78,9 @@ def test_the_window_bounds_what_has_no_ack(
     assert publisher.acked == 3000
 
 
-def test_a_refusal_is_raised_with_its_subject(
-    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
-) -> None:
-    stream = unique("S")
-    admin.create(stream, f"{stream}.>", max_msgs=5, discard="new")
-    options = make_options(shared_server.url)
+def test_a_refusal_is_raised_with_its_subject(admin: Admin) -> None:
+    stream = admin.stream(under=".>", max_msgs=5, discard="new")
+    options = make_options(admin.url)
     publisher = StreamPublisher(options, stream)
     with pytest.raises(APIError, match="maximum messages exceeded") as caught, publisher:
         publisher.send(rows(f"{stream}.a", 10))
@@ -97,22 +88,20 @@ def test_a_refusal_is_raised_with_its_subject(
     assert publisher.acked == 5
 
 
-def test_another_stream_s_ack_is_no_ack(
-    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
-) -> None:
+def test_another_stream_s_ack_is_no_ack(admin: Admin, unique: Callable[[str], str]) -> None:
     stream, other = unique("S"), unique("O")
     admin.create(stream, f"{stream}.>")
     admin.create(other, f"{other}.>")
-    publisher = StreamPublisher(make_options(shared_server.url), stream)
+    publisher = StreamPublisher(make_options(admin.url), stream)
     with pytest.raises(JetStreamError, match=f'belongs to the stream "{other}"'), publisher:
         publisher.send(rows(f"{other}.a", 1))
 
 
 def test_no_responders_is_retried_and_then_raised(
-    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+    admin: Admin, unique: Callable[[str], str]
 ) -> None:
     stream = unique("S")
-    options = make_options(shared_server.url)
+    options = make_options(admin.url)
     publisher = StreamPublisher(options, stream, timeout=0.6)
     with pytest.raises(NoStreamResponseError), publisher:
         publisher.send(rows(f"{stream}.a", 1))
@@ -154,16 +143,11 @@ def test_an_id_that_the_replicas_are_storing_is_sent_again(
 
 @pytest.mark.parametrize("in_order", [False, True])
 def test_what_is_lost_in_silence_is_published_again(
-    shared_server: NatsServer,
-    admin: Admin,
-    unique: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
-    in_order: bool,
+    admin: Admin, monkeypatch: pytest.MonkeyPatch, in_order: bool
 ) -> None:
     """As leaders that stop do with messages they have taken."""
-    stream = unique("S")
-    admin.create(stream, f"{stream}.>")
-    options = make_options(shared_server.url)
+    stream = admin.stream(under=".>")
+    options = make_options(admin.url)
     with StreamPublisher(options, stream, timeout=4, in_order=in_order) as publisher:
         with monkeypatch.context() as losing:
             losing.setattr(publisher._link, "send", lambda *_: None)
@@ -174,20 +158,16 @@ def test_what_is_lost_in_silence_is_published_again(
 
 
 def test_refused_login_is_raised_without_a_retry(
-    shared_server: NatsServer,
-    admin: Admin,
-    unique: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = unique("S")
-    admin.create(stream, f"{stream}.>")
+    stream = admin.stream(under=".>")
     attempts: list[ConnectOptions] = []
 
     def refused(options: ConnectOptions) -> BlockingLink:
         attempts.append(options)
         raise AuthorizationError("no")
 
-    publisher = StreamPublisher(make_options(shared_server.url), stream)
+    publisher = StreamPublisher(make_options(admin.url), stream)
     publisher._link.close()
     monkeypatch.setattr(publish, "connect", refused)
     with pytest.raises(AuthorizationError), publisher:

@@ -56,11 +56,8 @@ def read(
     return pa.Table.from_batches(batches, schema=SCHEMA)
 
 
-def test_every_column_of_every_message(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("COLUMNS")
-    admin.create(name, f"{name}.>")
+def test_every_column_of_every_message(admin: Admin) -> None:
+    name = admin.stream(under=".>")
     admin.fill(
         [
             (f"{name}.a", b"plain"),
@@ -69,7 +66,7 @@ def test_every_column_of_every_message(
             (f"{name}.d", bytes(range(256))),
         ]
     )
-    table = read(shared_server.url, whole(admin.facts(name)))
+    table = read(admin.url, whole(admin.facts(name)))
     assert table.schema.equals(SCHEMA)
     assert table["stream"].to_pylist() == [name] * 4
     assert table["subject"].to_pylist() == [f"{name}.{token}" for token in "abcd"]
@@ -87,99 +84,72 @@ def test_every_column_of_every_message(
     assert table["timestamp"].to_pylist()[1].isoformat()[:26] == stored[:26]
 
 
-def test_a_long_range_comes_in_order_and_nothing_twice(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("LONG")
-    admin.create(name, name)
-    admin.fill(numbered(name, 60_000))
+def test_a_long_range_comes_in_order_and_nothing_twice(admin: Admin) -> None:
+    name = admin.stream(60_000)
     limits = ReadLimits(max_rows=7_000, pull_messages=500)
-    batches = list(read_range(make_options(shared_server.url), whole(admin.facts(name)), limits))
+    batches = list(read_range(make_options(admin.url), whole(admin.facts(name)), limits))
     assert max(batch.num_rows for batch in batches) <= 7_000
     table = pa.Table.from_batches(batches)
     assert table["seq"].to_pylist() == list(range(1, 60_001))
     assert table["data"].to_pylist() == [b"%d" % number for number in range(1, 60_001)]
 
 
-def test_range_in_the_middle_of_a_stream_is_read(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("PART")
-    admin.create(name, name)
-    admin.fill(numbered(name, 1000))
+def test_range_in_the_middle_of_a_stream_is_read(admin: Admin) -> None:
+    name = admin.stream(1000)
     facts = admin.facts(name)
-    table = read(shared_server.url, SequenceRange(name, 100, 200, facts.created))
+    table = read(admin.url, SequenceRange(name, 100, 200, facts.created))
     assert table["seq"].to_pylist() == list(range(100, 200))
 
 
-def test_messages_of_one_megabyte_are_cut_by_bytes(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("LARGE")
-    admin.create(name, name)
+def test_messages_of_one_megabyte_are_cut_by_bytes(admin: Admin) -> None:
+    name = admin.stream()
     payloads = [bytes([number]) * (1024 * 1024 - 1000) for number in range(40)]
     for payload in payloads:
         admin.fill([(name, payload)])
     limits = ReadLimits(max_bytes=4 * 1024 * 1024)
-    batches = list(read_range(make_options(shared_server.url), whole(admin.facts(name)), limits))
+    batches = list(read_range(make_options(admin.url), whole(admin.facts(name)), limits))
     assert max(batch.num_rows for batch in batches) == 4
     assert [data for batch in batches for data in batch["data"].to_pylist()] == payloads
 
 
-def test_deleted_messages_are_gaps_also_at_the_end(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("GAPS")
-    admin.create(name, name)
-    admin.fill(numbered(name, 1000))
+def test_deleted_messages_are_gaps_also_at_the_end(admin: Admin) -> None:
+    name = admin.stream(1000)
     gone = {5, 6, 7, 500, 997, 998, 999, 1000}
     admin.delete_messages(name, *gone)
     facts = admin.facts(name)
     wanted = SequenceRange(name, 1, 1001, facts.created)
     expected = [number for number in range(1, 1001) if number not in gone]
-    assert read(shared_server.url, wanted)["seq"].to_pylist() == expected
+    assert read(admin.url, wanted)["seq"].to_pylist() == expected
     only_gaps = SequenceRange(name, 997, 1001, facts.created)
-    assert read(shared_server.url, only_gaps).num_rows == 0
+    assert read(admin.url, only_gaps).num_rows == 0
 
 
-def test_range_with_max_msgs_per_subject_has_the_last_messages(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("LATEST")
-    admin.create(name, f"{name}.*", max_msgs_per_subject=2)
+def test_range_with_max_msgs_per_subject_has_the_last_messages(admin: Admin) -> None:
+    name = admin.stream(under=".*", max_msgs_per_subject=2)
     admin.fill([(f"{name}.{number % 10}", b"%d" % number) for number in range(1, 1001)])
-    table = read(shared_server.url, SequenceRange(name, 1, 1001, admin.facts(name).created))
+    table = read(admin.url, SequenceRange(name, 1, 1001, admin.facts(name).created))
     assert table["seq"].to_pylist() == list(range(981, 1001))
 
 
 @pytest.mark.parametrize("patterns", [("{}.a",), ("{}.a", "{}.b.>")])
 def test_range_read_returns_the_chosen_subjects(
-    admin: Admin,
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    needs_server: Callable[[str], None],
-    patterns: tuple[str, ...],
+    admin: Admin, needs_server: Callable[[str], None], patterns: tuple[str, ...]
 ) -> None:
     if len(patterns) > 1:
         needs_server("2.10")  # several filters of one consumer
-    name = unique("FILTER")
-    admin.create(name, f"{name}.>")
+    name = admin.stream(under=".>")
     tokens = ["a", "b.x", "c"]
     admin.fill([(f"{name}.{tokens[number % 3]}", b"") for number in range(300)])
     subjects = tuple(pattern.format(name) for pattern in patterns)
-    table = read(shared_server.url, whole(admin.facts(name), subjects=subjects))
+    table = read(admin.url, whole(admin.facts(name), subjects=subjects))
     wanted = {f"{name}.a", f"{name}.b.x"} if len(patterns) == 2 else {f"{name}.a"}
     assert set(table["subject"].to_pylist()) == wanted
     assert table.num_rows == 100 * len(patterns)
 
 
-def test_range_of_a_stream_with_consumer_limits_is_read(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("HASTY")
-    admin.create(name, name, consumer_limits={"inactive_threshold": 10**10})
-    admin.fill(numbered(name, 10))
-    assert read(shared_server.url, whole(admin.facts(name))).num_rows == 10
+def test_range_of_a_stream_with_consumer_limits_is_read(admin: Admin) -> None:
+    name = admin.stream(10, consumer_limits={"inactive_threshold": 10**10})
+    assert read(admin.url, whole(admin.facts(name))).num_rows == 10
 
 
 def test_range_is_read_from_a_server_that_limits_every_pull_request(
@@ -197,49 +167,36 @@ def test_an_empty_range_sends_no_request() -> None:
     assert list(read_range(make_options("nats://127.0.0.1:1"), SequenceRange("S", 5, 5, ""))) == []
 
 
-def test_a_purged_head_is_data_loss(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str], caplog: Any
-) -> None:
-    name = unique("PURGED")
-    admin.create(name, name)
-    admin.fill(numbered(name, 100))
+def test_a_purged_head_is_data_loss(admin: Admin, caplog: Any) -> None:
+    name = admin.stream(100)
     wanted = whole(admin.facts(name))
     admin.purge(name, seq=41)
     with pytest.raises(DataLossError, match="sequences 1 to 40 were removed by a purge") as caught:
-        read(shared_server.url, wanted)
+        read(admin.url, wanted)
     assert (caught.value.first, caught.value.last) == (1, 40)
     with caplog.at_level(logging.WARNING):
-        table = read(shared_server.url, wanted, fail_on_data_loss=False)
+        table = read(admin.url, wanted, fail_on_data_loss=False)
     assert table["seq"].to_pylist() == list(range(41, 101))
     assert "1 to 40 were removed" in caplog.text
 
 
-def test_range_from_earliest_begins_at_the_first_stored_message(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("EARLIEST")
-    admin.create(name, name)
-    admin.fill(numbered(name, 100))
+def test_range_from_earliest_begins_at_the_first_stored_message(admin: Admin) -> None:
+    name = admin.stream(100)
     wanted = whole(admin.facts(name), from_earliest=True)
     admin.purge(name, seq=41)
-    assert read(shared_server.url, wanted)["seq"].to_pylist() == list(range(41, 101))
+    assert read(admin.url, wanted)["seq"].to_pylist() == list(range(41, 101))
 
 
 @pytest.mark.parametrize("earliest", [False, True])
 @pytest.mark.parametrize("limited", [False, True])
 def test_what_is_removed_while_it_is_read_is_data_loss(
-    admin: Admin,
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    earliest: bool,
-    limited: bool,
+    admin: Admin, earliest: bool, limited: bool
 ) -> None:
-    name = unique("OVERTAKEN")
-    admin.create(name, name, **({"max_msgs": 5_000} if limited else {}))
+    name = admin.stream(max_msgs=5_000 if limited else -1)
     admin.fill(numbered(name, 6_000 if limited else 5_000, size=1000))
     limits = ReadLimits(max_rows=100, pull_messages=200)
     wanted = whole(admin.facts(name), from_earliest=earliest)
-    batches = read_range(make_options(shared_server.url), wanted, limits)
+    batches = read_range(make_options(admin.url), wanted, limits)
     first = next(batches)["seq"].to_pylist()
     if limited:
         admin.fill(numbered(name, 4_000, size=1000))
@@ -253,15 +210,10 @@ def test_what_is_removed_while_it_is_read_is_data_loss(
 
 @pytest.mark.parametrize("earliest", [False, True])
 def test_limits_behind_a_reader_are_no_data_loss_even_with_gaps(
-    admin: Admin,
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
-    earliest: bool,
+    admin: Admin, monkeypatch: pytest.MonkeyPatch, earliest: bool
 ) -> None:
     """Gaps of a filter and of deleted messages are not those of the head, which follows."""
-    name = unique("FOLLOWED")
-    admin.create(name, f"{name}.*", max_msgs=6_000)
+    name = admin.stream(under=".*", max_msgs=6_000)
     rows = [(f"{name}.{number % 3}", b"." * 1000) for number in range(6_000)]
     admin.fill(rows)
     facts = admin.facts(name)
@@ -274,7 +226,7 @@ def test_limits_behind_a_reader_are_no_data_loss_even_with_gaps(
         monkeypatch.setattr(reader, name_of_seconds, 0)
     found: list[int] = []
     more = 3
-    for batch in read_range(make_options(shared_server.url), wanted, limits):
+    for batch in read_range(make_options(admin.url), wanted, limits):
         found += batch["seq"].to_pylist()
         if more and len(found) > 400 * (4 - more):  # at sequence 1,200, 2,400, 3,600
             more -= 1
@@ -282,11 +234,8 @@ def test_limits_behind_a_reader_are_no_data_loss_even_with_gaps(
     assert (found, more) == (list(range(2, 6_001, 3)), 0)
 
 
-def test_a_head_that_overtakes_a_reader_of_some_subjects_is_data_loss(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("SOME")
-    admin.create(name, f"{name}.*", max_msgs=6_000)
+def test_a_head_that_overtakes_a_reader_of_some_subjects_is_data_loss(admin: Admin) -> None:
+    name = admin.stream(under=".*", max_msgs=6_000)
     rows = [(f"{name}.{number % 3}", b"." * 1000) for number in range(6_000)]
     admin.fill(rows)
     facts = admin.facts(name)
@@ -294,68 +243,52 @@ def test_a_head_that_overtakes_a_reader_of_some_subjects_is_data_loss(
         name, 1, facts.last_seq + 1, facts.created, (f"{name}.1",), from_earliest=True
     )
     limits = ReadLimits(max_rows=100, pull_messages=200)
-    batches = read_range(make_options(shared_server.url), wanted, limits)
+    batches = read_range(make_options(admin.url), wanted, limits)
     next(batches)
     admin.fill(rows[:5_000])
     with pytest.raises(DataLossError, match="removed"):
         list(batches)
 
 
-def test_messages_purged_after_they_were_read_are_no_data_loss(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("BEHIND")
-    admin.create(name, name)
-    admin.fill(numbered(name, 5_000, size=1000))
+def test_messages_purged_after_they_were_read_are_no_data_loss(admin: Admin) -> None:
+    name = admin.stream(5_000, size=1000)
     limits = ReadLimits(max_rows=2_000, pull_messages=500)
-    batches = read_range(make_options(shared_server.url), whole(admin.facts(name)), limits)
+    batches = read_range(make_options(admin.url), whole(admin.facts(name)), limits)
     first = next(batches)
     admin.purge(name, seq=1_001)
     rows = first["seq"].to_pylist() + [s for batch in batches for s in batch["seq"].to_pylist()]
     assert rows == list(range(1, 5_001))
 
 
-def test_recreated_stream_ends_a_range_read(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("AGAIN")
-    admin.create(name, name)
-    admin.fill(numbered(name, 10))
+def test_recreated_stream_ends_a_range_read(admin: Admin) -> None:
+    name = admin.stream(10)
     wanted = whole(admin.facts(name))
     admin.call(f"STREAM.DELETE.{name}")
     with pytest.raises(StreamNotFoundError, match=f'Stream "{name}" not found'):
-        read(shared_server.url, wanted)
+        read(admin.url, wanted)
     admin.create(name, name)
     admin.fill(numbered(name, 10))
     with pytest.raises(StreamRecreatedError, match="it was recreated, so"):
-        read(shared_server.url, wanted)
-    assert read(shared_server.url, wanted, fail_on_data_loss=False).num_rows == 0
+        read(admin.url, wanted)
+    assert read(admin.url, wanted, fail_on_data_loss=False).num_rows == 0
 
 
-def test_stream_that_ends_before_the_range_is_data_loss(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("BACK")
-    admin.create(name, name)
-    admin.fill(numbered(name, 10))
+def test_stream_that_ends_before_the_range_is_data_loss(admin: Admin) -> None:
+    name = admin.stream(10)
     wanted = SequenceRange(name, 1, 21, admin.facts(name).created)
     with pytest.raises(DataLossError, match="lost acknowledged messages") as caught:
-        read(shared_server.url, wanted)
+        read(admin.url, wanted)
     assert (caught.value.first, caught.value.last) == (11, 20)
-    table = read(shared_server.url, wanted, fail_on_data_loss=False)
+    table = read(admin.url, wanted, fail_on_data_loss=False)
     assert table["seq"].to_pylist() == list(range(1, 11))
 
 
-def test_a_deleted_consumer_is_replaced(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("REPLACED")
-    admin.create(name, name)
-    admin.fill(numbered(name, 20_000, size=500))
+def test_a_deleted_consumer_is_replaced(admin: Admin) -> None:
+    name = admin.stream(20_000, size=500)
     limits = ReadLimits(max_rows=500, pull_messages=1_000)
     rows: list[int] = []
     for index, batch in enumerate(
-        read_range(make_options(shared_server.url), whole(admin.facts(name)), limits)
+        read_range(make_options(admin.url), whole(admin.facts(name)), limits)
     ):
         rows += batch["seq"].to_pylist()
         if index in (0, 5):
@@ -427,14 +360,9 @@ def test_right_after_an_ack_a_lagging_replica_never_shortens_a_range(
 
 
 def test_a_consumer_without_pending_messages_does_not_end_the_range(
-    admin: Admin,
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = unique("LAGGING")
-    admin.create(name, name)
-    admin.fill(numbered(name, 100))
+    name = admin.stream(100)
     answers: list[int] = []
     real = StreamAPI.create_reader
 
@@ -444,20 +372,15 @@ def test_a_consumer_without_pending_messages_does_not_end_the_range(
         return made._replace(pending=0) if len(answers) < 3 else made
 
     monkeypatch.setattr(StreamAPI, "create_reader", lagging)
-    table = read(shared_server.url, whole(admin.facts(name)))
+    table = read(admin.url, whole(admin.facts(name)))
     assert table["seq"].to_pylist() == list(range(1, 101))
     assert answers == [100, 100, 100]
 
 
 def test_a_delivery_lost_on_the_way_is_read_again(
-    admin: Admin,
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = unique("LOST")
-    admin.create(name, name)
-    admin.fill(numbered(name, 5_000))
+    name = admin.stream(5_000)
     lost: list[int] = []
     real = BlockingLink.deliveries
 
@@ -469,18 +392,16 @@ def test_a_delivery_lost_on_the_way_is_read_again(
         return others
 
     monkeypatch.setattr(BlockingLink, "deliveries", losing)
-    table = read(shared_server.url, whole(admin.facts(name)))
+    table = read(admin.url, whole(admin.facts(name)))
     assert lost
     assert table["seq"].to_pylist() == list(range(1, 5_001))
 
 
 @pytest.mark.parametrize("change", [b"\r\nMXG ", b"\r\n+"])
 def test_bytes_that_are_no_frame_end_the_link_and_cost_nothing(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str], change: bytes
+    admin: Admin, shared_server: NatsServer, change: bytes
 ) -> None:
-    name = unique("MALFORMED")
-    admin.create(name, name)
-    admin.fill(numbered(name, 3000))
+    name = admin.stream(3000)
 
     def spoil(data: bytes) -> bytes:
         return data.replace(b"\r\nMSG ", change, 1) if b"$JS.ACK" in data else data
@@ -494,10 +415,9 @@ def test_bytes_that_are_no_frame_end_the_link_and_cost_nothing(
 
 
 def test_a_large_message_may_take_longer_than_the_server_may_be_silent(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
+    admin: Admin, shared_server: NatsServer
 ) -> None:
-    name = unique("SLOW")
-    admin.create(name, name)
+    name = admin.stream()
     admin.fill([(name, b"1"), (name, b"x" * 1_000_000), (name, b"3")])
     with Proxy(shared_server.port) as proxy:
         proxy.slow(300_000)
@@ -506,20 +426,16 @@ def test_a_large_message_may_take_longer_than_the_server_may_be_silent(
     assert [len(data) for data in table["data"].to_pylist()] == [1, 1_000_000, 1]
 
 
-def test_the_consumer_of_an_abandoned_read_is_removed_soon(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("HALF")
-    admin.create(name, name)
-    admin.fill(numbered(name, 20_000, size=500))
+def test_the_consumer_of_an_abandoned_read_is_removed_soon(admin: Admin) -> None:
+    name = admin.stream(20_000, size=500)
     limits = ReadLimits(max_rows=500, pull_messages=1_000)
-    batches = read_range(make_options(shared_server.url), whole(admin.facts(name)), limits)
+    batches = read_range(make_options(admin.url), whole(admin.facts(name)), limits)
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     config = admin.call(f"CONSUMER.LIST.{name}")["consumers"][0]["config"]
     assert config["inactive_threshold"] <= 60 * 10**9
     # And the link with deliveries still under way is not used again.
-    assert read(shared_server.url, whole(admin.facts(name))).num_rows == 20_000
+    assert read(admin.url, whole(admin.facts(name))).num_rows == 20_000
 
 
 @given(

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tests.support.streams import Admin
 
     from jetspark.bulk.links import BlockingLink
-    from jetspark.server import NatsServer
 
 
 class SilentLink:
@@ -96,12 +95,12 @@ def test_what_is_sent_is_encoded_in_one_place() -> None:
 
 
 def test_a_gone_and_a_recreated_stream_have_different_errors(
-    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
+    admin: Admin, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
     name = unique("FATE")
     first = admin.create(name, name)["created"]
     admin.fill(numbered(name, 10))
-    with connect(shared_server.url) as nc:
+    with connect(admin.url) as nc:
         js = nc.jetstream()
         js.backup_stream(name, tmp_path / "backup")
         js.delete_stream(name)
@@ -124,9 +123,8 @@ def test_a_gone_and_a_recreated_stream_have_different_errors(
         assert says in str(error)
 
 
-def test_removed_by_names_limits_or_a_purge(admin: Admin, unique: Callable[[str], str]) -> None:
-    name = unique("LIMITS")
-    admin.create(name, name)
+def test_removed_by_names_limits_or_a_purge(admin: Admin) -> None:
+    name = admin.stream()
     assert admin.facts(name).removed_by == (
         "by a purge or deletion, since it has no limits, before they were read"
     )

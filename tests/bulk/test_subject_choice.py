@@ -19,11 +19,10 @@ from jetspark.subjects import subject_matches
 from jetspark.wire.kernel import Deliveries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.support.streams import Admin
 
-    from jetspark.server import NatsServer
 
 _TOKEN = st.sampled_from(["a", "b", "ü", "*", ">"])
 _PATTERN = st.lists(_TOKEN, min_size=1, max_size=3).map(
@@ -55,14 +54,9 @@ def test_the_server_filters_one_subject_and_a_few_messages() -> None:
 
 @pytest.mark.parametrize("chosen", [3, 40])
 def test_many_subjects_are_read_whole_and_chosen_here(
-    admin: Admin,
-    shared_server: NatsServer,
-    unique: Callable[[str], str],
-    monkeypatch: pytest.MonkeyPatch,
-    chosen: int,
+    admin: Admin, monkeypatch: pytest.MonkeyPatch, chosen: int
 ) -> None:
-    name = unique("CHOICE")
-    admin.create(name, f"{name}.*.*")
+    name = admin.stream(under=".*.*")
     admin.fill([(f"{name}.{n % 1500}.x", b"%d" % n) for n in range(6000)])
     facts = admin.facts(name)
     subjects = (*(f"{name}.{n}.x" for n in range(chosen - 1)), f"{name}.{chosen - 1}.*")
@@ -76,7 +70,7 @@ def test_many_subjects_are_read_whole_and_chosen_here(
     monkeypatch.setattr(StreamAPI, "create_reader", noted)
     wanted = SequenceRange(name, 1, 6001, facts.created, subjects)
     batches = read_range(
-        make_options(shared_server.url), wanted, ReadLimits(max_rows=500), columns=("seq", "data")
+        make_options(admin.url), wanted, ReadLimits(max_rows=500), columns=("seq", "data")
     )
     table = pa.Table.from_batches(batches)
     assert table["data"].to_pylist() == [b"%d" % n for n in range(6000) if n % 1500 < chosen]

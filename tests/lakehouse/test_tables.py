@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from tests.support.table_readers import by_duckdb, by_polars, column
+from tests.lakehouse.conftest import Place
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse import batches
@@ -33,7 +33,6 @@ from jetspark.lakehouse.new_files import FileWriter, NewFile
 from jetspark.lakehouse.table import Table, TableName
 
 FORMATS = [Format.DELTA, Format.ICEBERG]
-pytestmark = pytest.mark.parametrize("format_", FORMATS)
 SCHEMA = pa.schema(
     [
         ("seq", pa.int64()),
@@ -84,37 +83,33 @@ def name(folder: Path) -> TableName:
 
 
 @pytest.mark.parametrize("partition_by", [(), ("origin",), ("day", "origin")])
-def test_other_readers_see_every_row_once(
-    format_: Format, name: TableName, folder: Path, partition_by: tuple[str, ...]
-) -> None:
-    table = make_table(format_, name, SCHEMA, partition_by)
-    assert column(format_, folder, "seq") == Counter()
+def test_other_readers_see_every_row_once(place: Place, partition_by: tuple[str, ...]) -> None:
+    table = place.make(SCHEMA, *partition_by)
+    assert place.column("seq") == Counter()
     for batch in range(3):
         assert commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
         table.refresh()
-    assert column(format_, folder, "seq") == Counter(range(30))
-    assert column(format_, folder, "origin") == Counter(ORIGINS[one % 3] for one in range(30))
-    found = by_duckdb(format_, folder, "SELECT seq, moment, day FROM t WHERE origin = 'EWR'")
+    assert place.column("seq") == Counter(range(30))
+    assert place.column("origin") == Counter(ORIGINS[one % 3] for one in range(30))
+    found = place.duckdb("SELECT seq, moment, day FROM t WHERE origin = 'EWR'")
     assert sorted(found) == [
         (one, START + timedelta(seconds=one, microseconds=1), date(2026, 1, 1 + one % 2))
         for one in range(0, 30, 3)
     ]
-    late = by_duckdb(
-        format_, folder, "SELECT count(*) FROM t WHERE seq >= 25 AND moment > '2026-01-01'"
-    )
+    late = place.duckdb("SELECT count(*) FROM t WHERE seq >= 25 AND moment > '2026-01-01'")
     assert late == [(5,)]
-    whole = by_polars(format_, folder).sort("seq").collect().to_dicts()
+    whole = place.polars().sort("seq").collect().to_dicts()
     assert whole == rows(0, 30).to_pylist()
-    if format_ is Format.DELTA:
-        assert DeltaTable(folder).count() == 30
+    if place.format is Format.DELTA:
+        assert DeltaTable(place.folder).count() == 30
 
 
 @pytest.mark.parametrize("column_name", ["a b", "Größe", "日本", "50%", "k+v", "a'b"])
 def test_other_readers_see_partitions_of_columns_with_unusual_names(
-    format_: Format, name: TableName, folder: Path, column_name: str
+    place: Place, column_name: str
 ) -> None:
     schema = pa.schema([("n", pa.int64()), (column_name, pa.string())])
-    table = make_table(format_, name, schema, (column_name,))
+    table = place.make(schema, column_name)
     for start in (0, 2):
         writer = FileWriter(table.layout(10**8, "zstd"), table.storage, "part-0")
         texts = ["J F/K=ü%", None]
@@ -125,20 +120,18 @@ def test_other_readers_see_partitions_of_columns_with_unusual_names(
     for compacted in (False, True):
         if compacted:
             assert table.compact(10**8).removed == 4
-        found = by_duckdb(format_, folder, f"SELECT n, {quoted} FROM t ORDER BY n")
+        found = place.duckdb(f"SELECT n, {quoted} FROM t ORDER BY n")
         assert found == [(0, texts[0]), (1, None), (2, texts[0]), (3, None)]
-        assert by_polars(format_, folder).sort("n").collect().rows() == found
-        asked = by_duckdb(format_, folder, f"SELECT n FROM t WHERE {quoted} IS NULL ORDER BY n")
+        assert place.polars().sort("n").collect().rows() == found
+        asked = place.duckdb(f"SELECT n FROM t WHERE {quoted} IS NULL ORDER BY n")
         assert asked == [(1,), (3,)]
 
 
-def test_a_query_does_not_go_on_in_a_table_that_has_lost_its_batches(
-    format_: Format, name: TableName, folder: Path
-) -> None:
-    table = make_table(format_, name, SCHEMA, ())
+def test_a_query_does_not_go_on_in_a_table_that_has_lost_its_batches(place: Place) -> None:
+    table = place.make(SCHEMA)
     commit_batch(table, "q", 0, written(table, 0, 10))
-    shutil.rmtree(folder)
-    table = make_table(format_, name, SCHEMA, ())
+    shutil.rmtree(place.folder)
+    table = place.make(SCHEMA)
     with pytest.raises(
         TableError, match="does not have this query's batches 0 to 2: it was removed"
     ):
@@ -147,18 +140,16 @@ def test_a_query_does_not_go_on_in_a_table_that_has_lost_its_batches(
     assert commit_batch(table, "q", 4, ())
 
 
-def test_a_query_does_not_go_on_in_an_older_copy_of_its_table(
-    format_: Format, name: TableName, folder: Path
-) -> None:
-    table = make_table(format_, name, SCHEMA, ())
+def test_a_query_does_not_go_on_in_an_older_copy_of_its_table(place: Place) -> None:
+    table = place.make(SCHEMA)
     for batch in range(3):
         commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
         table.refresh()
         if batch == 1:
-            shutil.copytree(folder, folder.with_name("copy"))
-    shutil.rmtree(folder)
-    folder.with_name("copy").rename(folder)
-    table = open_table(format_, name)
+            shutil.copytree(place.folder, place.folder.with_name("copy"))
+    shutil.rmtree(place.folder)
+    place.folder.with_name("copy").rename(place.folder)
+    table = place.open()
     with pytest.raises(
         TableError, match=r"has only this query's batches 0 to 1, .*batch 2.* older copy"
     ):
@@ -166,7 +157,7 @@ def test_a_query_does_not_go_on_in_an_older_copy_of_its_table(
     assert commit_batch(table, "q", 2, written(table, 20, 30))
     assert commit_batch(table, "q", 4, written(table, 40, 50), adopt=True)
     assert commit_batch(table, "q", 5, ())
-    assert column(format_, folder, "seq") == Counter([*range(30), *range(40, 50)])
+    assert place.column("seq") == Counter([*range(30), *range(40, 50)])
 
 
 def _set_back(format_: Format, folder: Path, version: int) -> None:
@@ -179,20 +170,20 @@ def _set_back(format_: Format, folder: Path, version: int) -> None:
 
 
 def test_a_query_does_not_go_on_in_a_table_that_was_set_back_before_its_last_batch(
-    format_: Format, name: TableName, folder: Path
+    place: Place,
 ) -> None:
-    table = make_table(format_, name, SCHEMA, ())
+    table = place.make(SCHEMA)
     for batch in range(3):
         commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
         table.refresh()
     commit_batch(table, "other", 0, written(table, 50, 60))
-    _set_back(format_, folder, 3)  # only the other one's batch is lost
-    table = open_table(format_, name)
+    _set_back(place.format, place.folder, 3)  # only the other one's batch is lost
+    table = place.open()
     assert commit_batch(table, "q", 3, written(table, 30, 40))
     with pytest.raises(TableError, match="set back to a version before this query's batch 0"):
         commit_batch(table, "other", 1, written(table, 60, 70))
-    _set_back(format_, folder, 2)
-    table = open_table(format_, name)
+    _set_back(place.format, place.folder, 2)
+    table = place.open()
     commit_files(table, written(table, 80, 90))
     table.refresh()
     with pytest.raises(TableError, match="set back to a version before this query's batch 3"):
@@ -200,103 +191,89 @@ def test_a_query_does_not_go_on_in_a_table_that_was_set_back_before_its_last_bat
     assert commit_batch(table, "q", 4, written(table, 40, 50), adopt=True)
     table.refresh()
     assert commit_batch(table, "q", 5, ())
-    assert column(format_, folder, "seq") == Counter([*range(20), *range(40, 50), *range(80, 90)])
+    assert place.column("seq") == Counter([*range(20), *range(40, 50), *range(80, 90)])
 
 
-def test_a_folder_of_another_format_or_of_other_files_is_refused(
-    format_: Format, name: TableName, folder: Path
-) -> None:
+def test_a_folder_of_another_format_or_of_other_files_is_refused(place: Place) -> None:
     """A vacuum would take their files for nobody's."""
-    other = next(one for one in FORMATS if one != format_)
-    make_table(other, name, SCHEMA, ())
-    said = f"is a table in {other}, not in {format_}"
+    other = next(one for one in FORMATS if one != place.format)
+    make_table(other, place.name, SCHEMA, ())
+    said = f"is a table in {other}, not in {place.format}"
     with pytest.raises(ConfigError, match=said):
-        make_table(format_, name, SCHEMA, ())
+        place.make(SCHEMA)
     with pytest.raises(ConfigError, match=said):
-        find_table(format_, name)
-    shutil.rmtree(folder)
-    folder.mkdir()
-    (folder / "part-0.parquet").write_bytes(b"")
+        find_table(place.format, place.name)
+    shutil.rmtree(place.folder)
+    place.folder.mkdir()
+    (place.folder / "part-0.parquet").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"is no \w+ table and holds part-0.parquet"):
-        make_table(format_, name, SCHEMA, ())
-    (folder / "part-0.parquet").unlink()
-    (folder / "_spark_metadata").mkdir()
+        place.make(SCHEMA)
+    (place.folder / "part-0.parquet").unlink()
+    (place.folder / "_spark_metadata").mkdir()
     with pytest.raises(ConfigError, match="is a table in parquet"):
-        make_table(format_, name, SCHEMA, ())
+        place.make(SCHEMA)
 
 
-def test_a_damaged_table_is_told_in_a_sentence(
-    format_: Format, name: TableName, folder: Path
-) -> None:
-    make_table(format_, name, SCHEMA, ())
-    for one in [*folder.glob("_delta_log/*.json"), *folder.glob("metadata/*.json")]:
+def test_a_damaged_table_is_told_in_a_sentence(place: Place) -> None:
+    place.make(SCHEMA)
+    for one in [*place.folder.glob("_delta_log/*.json"), *place.folder.glob("metadata/*.json")]:
         one.write_text('{"add": ', "utf-8")
     with pytest.raises(TableError, match=r"cannot be read: .* the table is damaged") as error:
-        find_table(format_, name)
+        find_table(place.format, place.name)
     assert "\n" not in str(error.value)
 
 
-def test_an_iceberg_table_that_was_moved_is_told(
-    format_: Format, name: TableName, folder: Path
-) -> None:
-    table = make_table(format_, name, SCHEMA, ())
+def test_an_iceberg_table_that_was_moved_is_told(place: Place) -> None:
+    table = place.make(SCHEMA)
     commit_batch(table, "q", 0, written(table, 0, 10))
-    folder.rename(folder.with_name("moved"))
-    moved = TableName(path=str(folder.with_name("moved")))
-    if format_ is Format.DELTA:
-        assert find_table(format_, moved) is not None
+    place.folder.rename(place.folder.with_name("moved"))
+    moved = TableName(path=str(place.folder.with_name("moved")))
+    if place.format is Format.DELTA:
+        assert find_table(place.format, moved) is not None
         return
     with pytest.raises(ConfigError, match=r"was moved or copied from .*table, which an Iceberg"):
-        find_table(format_, moved)
+        find_table(place.format, moved)
 
 
-def test_a_late_batch_without_rows_does_not_set_the_number_back(
-    format_: Format, name: TableName
-) -> None:
-    table = make_table(format_, name, SCHEMA, ())
-    zombie = open_table(format_, name)
+def test_a_late_batch_without_rows_does_not_set_the_number_back(place: Place) -> None:
+    table = place.make(SCHEMA)
+    zombie = place.open()
     for batch in range(2):
         commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
     assert not commit_batch(zombie, "q", 0, ())
-    assert last_batch(open_table(format_, name), "q") == 1
+    assert last_batch(place.open(), "q") == 1
 
 
-def test_a_batch_that_comes_again_changes_nothing(
-    format_: Format, name: TableName, folder: Path
-) -> None:
-    table = make_table(format_, name, SCHEMA, ())
+def test_a_batch_that_comes_again_changes_nothing(place: Place) -> None:
+    table = place.make(SCHEMA)
     assert commit_batch(table, "q", 0, written(table, 0, 10))
-    again = open_table(format_, name)
+    again = place.open()
     assert not commit_batch(again, "q", 0, written(again, 0, 10))
     assert not commit_batch(table, "q", 0, written(table, 0, 10))  # as it was before the first
     assert commit_batch(again, "other", 0, written(again, 10, 20))
-    assert last_batch(open_table(format_, name), "q") == 0
-    assert column(format_, folder, "seq") == Counter(range(20))
+    assert last_batch(place.open(), "q") == 0
+    assert place.column("seq") == Counter(range(20))
 
 
-def test_a_driver_thought_dead_does_not_commit_after_its_successor(
-    format_: Format, name: TableName, folder: Path
-) -> None:
-    make_table(format_, name, SCHEMA, ())
-    zombie, successor = open_table(format_, name), open_table(format_, name)
+def test_a_driver_thought_dead_does_not_commit_after_its_successor(place: Place) -> None:
+    place.make(SCHEMA)
+    zombie, successor = place.open(), place.open()
     files = written(zombie, 0, 10)
     assert commit_batch(successor, "q", 0, written(successor, 0, 10))
     with pytest.raises(CommitConflict):
         zombie.append(files, {"jetspark.batch.q": 0})
     assert not commit_batch(zombie, "q", 0, files)
-    assert column(format_, folder, "seq") == Counter(range(10))
+    assert place.column("seq") == Counter(range(10))
 
 
-def test_writers_at_the_same_moment_all_succeed(
-    format_: Format, name: TableName, folder: Path
-) -> None:
-    make_table(format_, name, SCHEMA, ())
+def test_writers_at_the_same_moment_all_succeed(place: Place) -> None:
+    place.make(SCHEMA)
     failures: list[BaseException] = []
 
     def write(writer: int) -> None:
         try:
             for batch in range(5):
-                table = open_table(format_, name)
+                table = place.open()
                 start = writer * 100 + batch * 10
                 commit_batch(table, f"q{writer}", batch, written(table, start, start + 10))
         except BaseException as error:
@@ -308,7 +285,7 @@ def test_writers_at_the_same_moment_all_succeed(
     for one in threads:
         one.join()
     assert failures == []
-    assert column(format_, folder, "seq") == Counter(
+    assert place.column("seq") == Counter(
         writer * 100 + one for writer in range(4) for one in range(50)
     )
 
@@ -320,22 +297,23 @@ def _commit_in_process(format_: Format, name: TableName) -> None:
         commit_batch(table, "q", batch, written(table, start, start + 10))
 
 
-def test_processes_with_the_same_batches_add_them_once(
-    format_: Format, name: TableName, folder: Path
-) -> None:
-    make_table(format_, name, SCHEMA, ())
+def test_processes_with_the_same_batches_add_them_once(place: Place) -> None:
+    place.make(SCHEMA)
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_commit_in_process, args=(format_, name)) for _ in range(3)]
+    processes = [
+        context.Process(target=_commit_in_process, args=(place.format, place.name))
+        for _ in range(3)
+    ]
     for one in processes:
         one.start()
     for one in processes:
         one.join()
     assert [one.exitcode for one in processes] == [0, 0, 0]
-    assert column(format_, folder, "seq") == Counter(range(50))
+    assert place.column("seq") == Counter(range(50))
 
 
-def test_a_query_whose_checkpoint_is_lost_is_refused(format_: Format, name: TableName) -> None:
-    table = make_table(format_, name, SCHEMA, ())
+def test_a_query_whose_checkpoint_is_lost_is_refused(place: Place) -> None:
+    table = place.make(SCHEMA)
     commit_batch(table, "first", 0, written(table, 0, 10), name="flow/lake")
     table.refresh()
     with pytest.raises(TableError, match=r"already has rows of flow/lake, .* 'adoptTable'"):
@@ -346,43 +324,39 @@ def test_a_query_whose_checkpoint_is_lost_is_refused(format_: Format, name: Tabl
     assert commit_batch(table, "third", 0, (), name="other")
 
 
-def test_files_in_place_of_all_that_was_there(
-    format_: Format, name: TableName, folder: Path
-) -> None:
-    table = make_table(format_, name, SCHEMA, ("origin",))
+def test_files_in_place_of_all_that_was_there(place: Place) -> None:
+    table = place.make(SCHEMA, "origin")
     for start in (0, 10):
         commit_files(table, written(table, start, start + 10))
         table.refresh()
     commit_files(table, written(table, 50, 60), replaced)
-    assert column(format_, folder, "seq") == Counter(range(50, 60))
+    assert place.column("seq") == Counter(range(50, 60))
 
 
-def test_a_new_column_is_null_in_the_rows_that_are_there(
-    format_: Format, name: TableName, folder: Path
-) -> None:
-    table = make_table(format_, name, SCHEMA, ())
+def test_a_new_column_is_null_in_the_rows_that_are_there(place: Place) -> None:
+    table = place.make(SCHEMA)
     files = written(table, 0, 10)  # before the column, committed after it
     table.add_columns([pa.field("more", pa.string())])
-    table = open_table(format_, name)
+    table = place.open()
     commit_files(table, files)
-    assert column(format_, folder, "more") == Counter([None] * 10)
+    assert place.column("more") == Counter([None] * 10)
     assert table.schema.names == [*SCHEMA.names, "more"]
 
 
-def test_a_table_is_made_once_by_two_that_want_it(format_: Format, name: TableName) -> None:
-    first = make_table(format_, name, SCHEMA, ("day",))
-    assert make_table(format_, name, SCHEMA, ("day",)).location == first.location
+def test_a_table_is_made_once_by_two_that_want_it(place: Place) -> None:
+    first = place.make(SCHEMA, "day")
+    assert place.make(SCHEMA, "day").location == first.location
     with pytest.raises(CommitConflict):
-        type(first).create(name, SCHEMA, ())  # type: ignore[attr-defined]
+        type(first).create(place.name, SCHEMA, ())  # type: ignore[attr-defined]
 
 
-def test_what_is_in_a_folder(format_: Format, name: TableName, folder: Path) -> None:
-    assert format_of(folder) is None
-    assert find_table(format_, name) is None
-    with pytest.raises(ConfigError, match=f"no {format_.capitalize()} table at"):
-        open_table(format_, name)
-    make_table(format_, name, SCHEMA, ())
-    assert format_of(folder) is format_
+def test_what_is_in_a_folder(place: Place) -> None:
+    assert format_of(place.folder) is None
+    assert find_table(place.format, place.name) is None
+    with pytest.raises(ConfigError, match=f"no {place.format.capitalize()} table at"):
+        place.open()
+    place.make(SCHEMA)
+    assert format_of(place.folder) is place.format
 
 
 @pytest.mark.parametrize(
@@ -397,17 +371,17 @@ def test_what_is_in_a_folder(format_: Format, name: TableName, folder: Path) -> 
     ],
 )
 def test_columns_that_no_table_has(
-    format_: Format, name: TableName, schema: pa.Schema, partition_by: tuple[str, ...], said: str
+    place: Place, schema: pa.Schema, partition_by: tuple[str, ...], said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        make_table(format_, name, schema, partition_by)
-    assert find_table(format_, name) is None
+        place.make(schema, *partition_by)
+    assert find_table(place.format, place.name) is None
 
 
 def test_commits_without_a_break_are_reported(
-    format_: Format, name: TableName, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = make_table(format_, name, SCHEMA, ())
+    table = place.make(SCHEMA)
     monkeypatch.setattr(batches, "CONFLICT_SECONDS", 0.0)
 
     def conflict(*_: Any) -> None:
@@ -418,10 +392,8 @@ def test_commits_without_a_break_are_reported(
         commit_batch(table, "q", 0, ())
 
 
-def test_rows_are_read_in_pieces_of_the_files_that_are_wanted(
-    format_: Format, name: TableName
-) -> None:
-    table = make_table(format_, name, SCHEMA, ("origin",))
+def test_rows_are_read_in_pieces_of_the_files_that_are_wanted(place: Place) -> None:
+    table = place.make(SCHEMA, "origin")
     for start in (0, 10):
         commit_files(table, written(table, start, start + 10))
         table.refresh()
@@ -438,14 +410,16 @@ def test_rows_are_read_in_pieces_of_the_files_that_are_wanted(
         table.pieces(["seq"], "origin ==== 1", at_least=1)
 
 
-def test_a_library_that_is_missing_is_named(
-    format_: Format, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    library = {Format.DELTA: "deltalake", Format.ICEBERG: "pyiceberg"}[format_]
-    for name in [one for one in sys.modules if one.startswith(f"jetspark.lakehouse.{format_}")]:
+def test_a_library_that_is_missing_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = {Format.DELTA: "deltalake", Format.ICEBERG: "pyiceberg"}[place.format]
+    for name in [
+        one for one in sys.modules if one.startswith(f"jetspark.lakehouse.{place.format}")
+    ]:
         monkeypatch.delitem(sys.modules, name)
     for name in [one for one in sys.modules if one.partition(".")[0] == library]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(ConfigError, match=rf"need {library}: pip install 'jetspark\[{format_}\]'"):
-        check_library(format_)
+    with pytest.raises(
+        ConfigError, match=rf"need {library}: pip install 'jetspark\[{place.format}\]'"
+    ):
+        check_library(place.format)

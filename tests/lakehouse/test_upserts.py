@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import random
 import threading
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.support.table_readers import by_duckdb, by_polars
+from tests.lakehouse.conftest import Place
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_batch, last_batch
-from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.new_files import FileWriter, NewFile
-from jetspark.lakehouse.table import Table, TableName
+from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import Deletes, Upsert, remove, staged
 
 SCHEMA = pa.schema(
@@ -31,7 +30,6 @@ SCHEMA = pa.schema(
 KEYS = ("Key of it", "region")
 GONE = Deletes.parse("operation IN ('DEL', 'PURGE')")
 UPSERT = Upsert(KEYS, "revision", GONE)
-both_formats = pytest.mark.parametrize("format_", list(Format))
 
 
 def row(key: str, revision: int, operation: str = "PUT", region: str = "eu") -> dict[str, Any]:
@@ -52,28 +50,23 @@ def written(table: Table, *tasks: list[dict[str, Any]]) -> list[NewFile]:
     return files
 
 
-def values(format_: Format, folder: Path) -> list[dict[str, Any]]:
+def values(place: Place) -> list[dict[str, Any]]:
     """The table's rows by key, as DuckDB and Polars see them."""
-    found = by_polars(format_, folder).sort(KEYS).collect().to_dicts()
+    found = place.polars().sort(KEYS).collect().to_dicts()
     sql = 'SELECT "Key of it", region, revision FROM t ORDER BY ALL'
-    assert by_duckdb(format_, folder, sql) == [
+    assert place.duckdb(sql) == [
         (one["Key of it"], one["region"], one["revision"]) for one in found
     ]
     return found
 
 
-def new(format_: Format, folder: Path, *partition_by: str) -> Table:
-    return make_table(format_, TableName(path=str(folder)), SCHEMA, partition_by)
-
-
-@both_formats
 @pytest.mark.parametrize("partition_by", [(), ("region",)])
 def test_a_table_holds_the_last_value_of_each_key(
-    format_: Format, tmp_path: Path, partition_by: tuple[str, ...]
+    place: Place, partition_by: tuple[str, ...]
 ) -> None:
     """Random batches, cut into tasks anyhow, against a dictionary."""
     chosen = random.Random(7)
-    table = new(format_, tmp_path / "t", *partition_by)
+    table = place.make(SCHEMA, *partition_by)
     model: dict[tuple[str, str], dict[str, Any]] = {}
     revision = 0
     for batch in range(8):
@@ -95,51 +88,45 @@ def test_a_table_holds_the_last_value_of_each_key(
         remove(table.storage, files)
         table.refresh()
         assert last_batch(table, "q") == batch
-        assert values(format_, tmp_path / "t") == [model[key] for key in sorted(model)]
+        assert values(place) == [model[key] for key in sorted(model)]
 
 
-@both_formats
-def test_a_batch_of_upserts_that_comes_again_changes_nothing(
-    format_: Format, tmp_path: Path
-) -> None:
-    table = new(format_, tmp_path / "t")
-    successor = open_table(format_, table.name)
+def test_a_batch_of_upserts_that_comes_again_changes_nothing(place: Place) -> None:
+    table = place.make(SCHEMA)
+    successor = place.open()
     late = written(table, [row("a", 1), row("b", 2)])
     assert commit_batch(successor, "q", 0, written(successor, [row("a", 1)]), change=UPSERT)
     assert commit_batch(successor, "q", 1, written(successor, [row("a", 3, "DEL")]), change=UPSERT)
     assert not commit_batch(table, "q", 0, late, change=UPSERT)  # by a driver thought dead
-    assert values(format_, tmp_path / "t") == []
+    assert values(place) == []
 
 
-@both_formats
-def test_an_older_row_does_not_replace_a_newer_one(format_: Format, tmp_path: Path) -> None:
-    table = new(format_, tmp_path / "t")
+def test_an_older_row_does_not_replace_a_newer_one(place: Place) -> None:
+    table = place.make(SCHEMA)
     commit_batch(table, "q", 0, written(table, [row("a", 5), row("b", 5)]), change=UPSERT)
     older = written(table, [row("a", 4), row("b", 4, "DEL"), row("c", 4)])
     commit_batch(table, "again", 0, older, change=UPSERT)
-    assert [one["revision"] for one in values(format_, tmp_path / "t")] == [5, 5, 4]
+    assert [one["revision"] for one in values(place)] == [5, 5, 4]
 
 
-@both_formats
-def test_without_an_order_the_later_batch_wins(format_: Format, tmp_path: Path) -> None:
+def test_without_an_order_the_later_batch_wins(place: Place) -> None:
     counts = Upsert(KEYS)
-    table = new(format_, tmp_path / "t")
+    table = place.make(SCHEMA)
     commit_batch(table, "q", 0, written(table, [row("a", 5), row("b", 5)]), change=counts)
     commit_batch(table, "q", 1, written(table, [row("a", 4)]), change=counts)
-    assert [one["revision"] for one in values(format_, tmp_path / "t")] == [4, 5]
+    assert [one["revision"] for one in values(place)] == [4, 5]
     with pytest.raises(ConfigError, match=r"Two rows of a batch .* 'sequenceBy'"):
         commit_batch(table, "q", 2, written(table, [row("a", 1), row("a", 2)]), change=counts)
 
 
-@both_formats
-def test_upserts_and_other_writers_at_once(format_: Format, tmp_path: Path) -> None:
+def test_upserts_and_other_writers_at_once(place: Place) -> None:
     """Four writers with keys of their own, and all with one in common."""
-    new(format_, tmp_path / "t")
+    place.make(SCHEMA)
     failures: list[BaseException] = []
 
     def work(writer: int) -> None:
         try:
-            table = open_table(format_, TableName(path=str(tmp_path / "t")))
+            table = place.open()
             for batch in range(4):
                 rows = [row(f"k{writer}", batch), row("common", 10 * batch + writer)]
                 commit_batch(table, f"q{writer}", batch, written(table, rows), change=UPSERT)
@@ -152,19 +139,16 @@ def test_upserts_and_other_writers_at_once(format_: Format, tmp_path: Path) -> N
     for one in threads:
         one.join()
     assert failures == []
-    found = {one["Key of it"]: one["revision"] for one in values(format_, tmp_path / "t")}
+    found = {one["Key of it"]: one["revision"] for one in values(place)}
     assert found == {"common": 33} | {f"k{writer}": 3 for writer in range(4)}
 
 
-@both_formats
 @pytest.mark.parametrize("missing", ["Key of it", "revision"])
-def test_a_row_without_key_or_order_is_refused(
-    format_: Format, tmp_path: Path, missing: str
-) -> None:
-    table = new(format_, tmp_path / "t")
+def test_a_row_without_key_or_order_is_refused(place: Place, missing: str) -> None:
+    table = place.make(SCHEMA)
     with pytest.raises(ConfigError, match=f"no value in '{missing}'"):
         commit_batch(table, "q", 0, written(table, [row("a", 1) | {missing: None}]), change=UPSERT)
-    assert last_batch(open_table(format_, table.name), "q") is None
+    assert last_batch(place.open(), "q") is None
 
 
 @pytest.mark.parametrize(
@@ -205,75 +189,62 @@ def test_columns_that_do_not_serve_are_refused(upsert: Upsert, said: str) -> Non
         upsert.check(SCHEMA)
 
 
-@both_formats
-def test_a_table_that_has_a_key_twice_is_refused_before_the_first_merge(
-    format_: Format, tmp_path: Path
-) -> None:
-    name = TableName(path=str(tmp_path / "t"))
-    table = make_table(format_, name, SCHEMA, ())
+def test_a_table_that_has_a_key_twice_is_refused_before_the_first_merge(place: Place) -> None:
+    table = place.make(SCHEMA)
     twice = [row("a", 1), row("a", 2), row("b", 3)]
     table.append(written(table, twice), {})
-    table = open_table(format_, name)
+    table = place.open()
     with pytest.raises(ConfigError, match="has 1 row with the same Key of it, region as another"):
         commit_batch(table, "w", 0, written(table, [row("a", 4)]), change=UPSERT)
-    found = by_polars(format_, tmp_path / "t").select("revision").collect()
+    found = place.polars().select("revision").collect()
     assert sorted(found["revision"].to_list()) == [1, 2, 3]
 
 
-@both_formats
-def test_a_key_that_comes_twice_later_is_noticed_before_the_next_merge(
-    format_: Format, tmp_path: Path
-) -> None:
-    table = new(format_, tmp_path / "t")
+def test_a_key_that_comes_twice_later_is_noticed_before_the_next_merge(place: Place) -> None:
+    table = place.make(SCHEMA)
     commit_batch(table, "w", 0, written(table, [row("a", 1), row("b", 1)]), change=UPSERT)
     commit_batch(table, "w", 1, written(table, [row("b", 2)]), change=UPSERT)
-    open_table(format_, TableName(path=str(tmp_path / "t"))).append(
-        written(table, [row("a", 9)]), {}
-    )
-    table = open_table(format_, TableName(path=str(tmp_path / "t")))
+    place.open().append(written(table, [row("a", 9)]), {})
+    table = place.open()
     with pytest.raises(ConfigError, match="has 1 row with the same Key of it, region as another"):
         commit_batch(table, "w", 2, written(table, [row("a", 5)]), change=UPSERT)
     assert last_batch(table, "w") == 1
 
 
-@both_formats
 def test_keys_are_read_again_only_after_other_changes(
-    format_: Format, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[Upsert] = []
     monkeypatch.setattr(Upsert, "_check_unique", lambda upsert, table: looks.append(upsert))
-    name = TableName(path=str(tmp_path / "t"))
-    new(format_, tmp_path / "t")
+    place.make(SCHEMA)
     for batch in range(4):
-        table = open_table(format_, name)
+        table = place.open()
         commit_batch(table, "w", batch, written(table, [row("a", batch)]), change=UPSERT)
     assert len(looks) == 1
-    open_table(format_, name).append(written(table, [row("b", 1)]), {})
+    place.open().append(written(table, [row("b", 1)]), {})
     other_keys = Upsert(("Key of it",), "revision")
     for batch, upsert in ((4, UPSERT), (5, UPSERT), (6, other_keys), (7, other_keys), (8, UPSERT)):
-        table = open_table(format_, name)
+        table = place.open()
         commit_batch(table, "w", batch, written(table, [row("a", batch)]), change=upsert)
     assert looks == [UPSERT, UPSERT, other_keys, UPSERT]
 
 
-@both_formats
-def test_a_row_without_an_order_is_older_than_any(format_: Format, tmp_path: Path) -> None:
-    table = new(format_, tmp_path / "t")
+def test_a_row_without_an_order_is_older_than_any(place: Place) -> None:
+    table = place.make(SCHEMA)
     table.append(written(table, [{**row("a", 1), "revision": None}]), {})
-    table = open_table(format_, TableName(path=str(tmp_path / "t")))
+    table = place.open()
     commit_batch(table, "w", 0, written(table, [row("a", 5)]), change=UPSERT)
-    assert [one["revision"] for one in values(format_, tmp_path / "t")] == [5]
+    assert [one["revision"] for one in values(place)] == [5]
 
 
-@both_formats
-def test_a_key_may_order_its_own_rows(format_: Format, tmp_path: Path) -> None:
-    table = new(format_, tmp_path / "t")
+def test_a_key_may_order_its_own_rows(place: Place) -> None:
+    table = place.make(SCHEMA)
     upsert = Upsert(("revision",), "revision")
     for batch in range(2):
-        table = open_table(format_, TableName(path=str(tmp_path / "t")))
+        table = place.open()
         rows = [row(f"k{batch}", 1), row(f"k{batch}", 2)]
         commit_batch(table, "w", batch, written(table, rows), change=upsert)
-    assert {one["Key of it"] for one in values(format_, tmp_path / "t")} == {"k1"}
+    assert {one["Key of it"] for one in values(place)} == {"k1"}
 
 
 def test_keys_without_exact_values_are_refused() -> None:
@@ -281,33 +252,29 @@ def test_keys_without_exact_values_are_refused() -> None:
         Upsert(("x",)).check(pa.schema([("x", pa.float64())]))
 
 
-@both_formats
-def test_ten_thousand_rows_of_two_key_columns_are_replaced(format_: Format, tmp_path: Path) -> None:
+def test_ten_thousand_rows_of_two_key_columns_are_replaced(place: Place) -> None:
     """An expression that names them all ends the process: its readers are recursive."""
-    table = new(format_, tmp_path / "t", "region")
+    table = place.make(SCHEMA, "region")
     for batch in range(2):
         rows = [row(str(one), batch, region=f"r{one % 3}") for one in range(10_000)]
         assert commit_batch(table, "q", batch, written(table, rows), change=UPSERT)
         table.refresh()
     sql = 'SELECT count(*), count(DISTINCT "Key of it"), min(revision), max(revision) FROM t'
-    assert by_duckdb(format_, tmp_path / "t", sql) == [(10_000, 10_000, 1, 1)]
+    assert place.duckdb(sql) == [(10_000, 10_000, 1, 1)]
 
 
-@both_formats
-def test_rows_with_other_keys_stay_in_files_that_are_written_anew(
-    format_: Format, tmp_path: Path
-) -> None:
+def test_rows_with_other_keys_stay_in_files_that_are_written_anew(place: Place) -> None:
     """Files without a row to replace stay as they are."""
-    table = new(format_, tmp_path / "t")
+    table = place.make(SCHEMA)
     for batch, keys in enumerate([range(100), range(200, 300)]):
         rows = [row(f"{one:03}", batch) for one in keys]
         commit_batch(table, "q", batch, written(table, rows), change=UPSERT)
         table.refresh()
-    files = set((tmp_path / "t").rglob("*.parquet"))
+    files = set((place.folder).rglob("*.parquet"))
     changed = [row("007", 2), row("042", 2, "DEL"), row("250", 0), row("251", 0, "DEL")]
     commit_batch(table, "q", 2, written(table, changed), change=UPSERT)
-    found = {one["Key of it"]: one["revision"] for one in values(format_, tmp_path / "t")}
+    found = {one["Key of it"]: one["revision"] for one in values(place)}
     wanted = {f"{one:03}": 0 for one in range(100) if one != 42} | {"007": 2}
     assert found == wanted | {f"{one}": 1 for one in range(200, 300)}
-    if format_ is Format.ICEBERG:
-        assert len(set((tmp_path / "t").rglob("merged-*.parquet")) - files) == 1
+    if place.format is Format.ICEBERG:
+        assert len(set((place.folder).rglob("merged-*.parquet")) - files) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ class Admin:
     """Makes, fills and spoils streams on one server."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self.link: BlockingLink = connect(make_options(url))
         self.api = StreamAPI(self.link)
 
@@ -51,6 +53,17 @@ class Admin:
         return self.call(
             f"STREAM.CREATE.{stream}", {"name": stream, "subjects": list(subjects), **config}
         )
+
+    def stream(self, count: int = 0, *, under: str = "", size: int = 0, **config: Any) -> str:
+        """The name of a new stream, whose subject is the name and what comes `under` it.
+
+        `count` messages are on the name itself, as `numbered` makes them.
+        """
+        name = f"S_{secrets.token_hex(4)}"
+        self.create(name, name + under, **config)
+        if count:
+            self.fill(numbered(name, count, size))
+        return name
 
     def fill(self, rows: Iterable[Row]) -> int:
         """Publish without waiting for each, then wait for the last one's sequence."""
