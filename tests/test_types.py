@@ -6,7 +6,8 @@ import inspect
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from jetspark.documents.streams import StreamConfig, StreamOptions
 from jetspark.identity.claims import OtherClaims, UserClaims
 from jetspark.kv.config import BucketConfig, BucketOptions
 from jetspark.objects.info import ObjectStoreConfig, ObjectStoreOptions
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # What stands behind "# " is the error that mypy must report on that line.
 PROGRAM = """

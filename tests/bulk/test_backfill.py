@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.bulk.test_backup import ordinary, spoil, various
+from tests.conftest import MakeServer
+from tests.support.cluster import Cluster
 from tests.support.frame_proxy import FrameProxy
 from tests.support.server_lines import server_of
 from tests.support.streams import Admin, Row, numbered
@@ -19,7 +22,7 @@ from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.backfill import SnapshotTransfer
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
-from jetspark.bulk.stream_api import StoredMessage
+from jetspark.bulk.stream_api import StoredMessage, StreamFacts
 from jetspark.connection.options import make_options
 from jetspark.errors import (
     DataLossError,
@@ -28,14 +31,6 @@ from jetspark.errors import (
     StreamRecreatedError,
     UnsupportedByServerError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.conftest import MakeServer
-    from tests.support.cluster import Cluster
-
-    from jetspark.bulk.stream_api import StreamFacts
 
 
 @pytest.fixture(autouse=True)

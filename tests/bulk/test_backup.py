@@ -6,11 +6,14 @@ import json
 import os
 import random
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.conftest import MakeServer
 from tests.support import archives, s2
 from tests.support.server_lines import LINES, server_of
 from tests.support.streams import Admin, Row, numbered
@@ -24,17 +27,9 @@ from jetspark.bulk.reader import read_range
 from jetspark.cli import app
 from jetspark.connection.options import make_options
 from jetspark.errors import BackupError, ConfigError, DataLossError
+from jetspark.jetstream import BackupProgress, verify_backup
 from jetspark.jetstream import backup as backing_up
-from jetspark.jetstream import verify_backup
 from jetspark.timestamps import parse_isotime
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.conftest import MakeServer
-
-    from jetspark.jetstream import BackupProgress
 
 MESSAGES = 9_000
 _ENCRYPTED = 'jetstream { cipher: chachapoly, key: "secret" }\n'

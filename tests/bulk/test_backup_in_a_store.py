@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import quote
 
 import pyarrow.fs as fs
@@ -13,12 +14,7 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.bulk.backup import open_backup
 from jetspark.errors import BackupError, ConfigError, JetsparkError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 def test_a_backup_in_an_object_store_is_read(

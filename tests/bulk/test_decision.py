@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -17,11 +16,8 @@ from jetspark.bulk.exactly_once import (
     decode_decision,
     encode_decision,
 )
-from jetspark.bulk.publish import pack, unpack
+from jetspark.bulk.publish import EncodedMessage, pack, unpack
 from jetspark.errors import DocumentError
-
-if TYPE_CHECKING:
-    from jetspark.bulk.publish import EncodedMessage
 
 DECISION = Decision(
     7,

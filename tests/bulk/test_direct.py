@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.support.streams import numbered
+from tests.support.streams import Admin, numbered
 
 from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.connection.options import make_options
 from jetspark.errors import DataLossError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 @pytest.fixture(autouse=True)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from tests.conftest import MakeServer
+from tests.support.cluster import Cluster
 from tests.support.streams import Admin
 
 from jetspark.bulk import exactly_once, links
@@ -22,6 +25,7 @@ from jetspark.bulk.exactly_once import (
     stage,
 )
 from jetspark.bulk.links import BlockingLink, connect
+from jetspark.bulk.publish import EncodedMessage
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import (
     AuthorizationError,
@@ -30,15 +34,7 @@ from jetspark.errors import (
     LedgerError,
     RequestTimeoutError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer
-    from tests.support.cluster import Cluster
-
-    from jetspark.bulk.publish import EncodedMessage
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.usefixtures("needs_atomic")
 

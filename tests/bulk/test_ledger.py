@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 import pytest
+from tests.support.streams import Admin
 
 from jetspark.bulk.exactly_once import InlinePack, Ledger, StagedPack, ledger_stream
 from jetspark.bulk.links import connect
@@ -15,11 +16,6 @@ from jetspark.connection.options import make_options
 from jetspark.err_codes import WRONG_LAST_SEQUENCE, WRONG_LAST_SEQUENCE_CONSTANT
 from jetspark.errors import WrongLastSequenceError
 from jetspark.wire import frames
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.streams import Admin
 
 
 def refusal(code: int) -> bytes:

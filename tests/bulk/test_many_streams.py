@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
-from tests.support.streams import numbered
+from tests.support.streams import Admin, numbered
 
 from jetspark.bulk.leaders import streams_of, times_of
 from jetspark.bulk.links import connect
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import make_options
+from jetspark.server import NatsServer
 from jetspark.timestamps import parse_isotime
 from jetspark.wire.events import MessageFrame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
 
 _STREAMS = 150  # more than are asked for at once
 

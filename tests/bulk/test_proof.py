@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import time
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from jetspark.bulk import leaders as proof
 from jetspark.bulk.exactly_once import BatchCopier, Ledger
 from jetspark.bulk.leaders import Leaders, leading, proven
+from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import _RangeReader
 from jetspark.bulk.stream_api import StreamAPI
@@ -21,11 +23,6 @@ from jetspark.spark import planning
 from jetspark.spark.offsets import StreamOffset
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.events import MessageFrame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.bulk.links import BlockingLink
 
 OLD, NEW = 5, 9
 """Last sequences: what the old leader has, and what the new one has acknowledged."""

@@ -6,15 +6,17 @@ import random
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from tests.conftest import MakeServer
 from tests.support.streams import Admin
 
 from jetspark.bulk import publish
-from jetspark.bulk.links import connect
-from jetspark.bulk.publish import StreamPublisher, in_packs, pack, unpack
-from jetspark.connection.options import make_options
+from jetspark.bulk.links import BlockingLink, connect
+from jetspark.bulk.publish import EncodedMessage, StreamPublisher, in_packs, pack, unpack
+from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import (
     APIError,
     AuthorizationError,
@@ -23,18 +25,9 @@ from jetspark.errors import (
     NoStreamResponseError,
     RequestTimeoutError,
 )
+from jetspark.server import NatsServer
 from jetspark.wire import frames
 from jetspark.wire.events import MessageFrame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer
-
-    from jetspark.bulk.links import BlockingLink
-    from jetspark.bulk.publish import EncodedMessage
-    from jetspark.connection.options import ConnectOptions
-    from jetspark.server import NatsServer
 
 
 def rows(subject: str, count: int) -> list[EncodedMessage]:

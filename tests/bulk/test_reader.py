@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.chaos.proxy import Proxy
+from tests.conftest import MakeServer
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links, reader
@@ -18,7 +20,7 @@ from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import ReadLimits, SequenceRange, cut
 from jetspark.bulk.reader import read_range
-from jetspark.bulk.stream_api import Reader, StreamAPI
+from jetspark.bulk.stream_api import Reader, StreamAPI, StreamFacts
 from jetspark.connection.options import make_options
 from jetspark.errors import (
     DataLossError,
@@ -26,15 +28,8 @@ from jetspark.errors import (
     StreamNotFoundError,
     StreamRecreatedError,
 )
+from jetspark.server import NatsServer
 from jetspark.wire.kernel import Deliveries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.conftest import MakeServer
-
-    from jetspark.bulk.stream_api import StreamFacts
-    from jetspark.server import NatsServer
 
 
 @pytest.fixture(autouse=True)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from tests.conftest import MakeServer
+from tests.support.cluster import Cluster
 from tests.support.streams import Admin
 
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
@@ -13,15 +17,7 @@ from jetspark.bulk.snapshot import read_snapshot
 from jetspark.bulk.stream_api import Reader, StreamAPI
 from jetspark.connection.options import make_options
 from jetspark.errors import StreamRecreatedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import pyarrow as pa
-    from tests.conftest import MakeServer
-    from tests.support.cluster import Cluster
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 KEYS = 3000
 SMALL = ReadLimits(max_rows=200, pull_messages=100)

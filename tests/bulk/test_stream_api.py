@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import numpy
 import pytest
 from tests.support.imports import SOURCE
-from tests.support.streams import numbered
+from tests.support.streams import Admin, numbered
 
 from jetspark.blocking import connect
+from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import RequestTimeoutError
 from jetspark.wire import js_api
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.events import MessageFrame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.support.streams import Admin
-
-    from jetspark.bulk.links import BlockingLink
 
 
 class SilentLink:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.streams import Admin
 
 from jetspark.bulk import links
 from jetspark.bulk.arrow import COLUMNS, SubjectChoice, batches, reading_all_is_faster
@@ -17,12 +19,6 @@ from jetspark.bulk.stream_api import Reader, StreamAPI
 from jetspark.connection.options import make_options
 from jetspark.subjects import subject_matches
 from jetspark.wire.kernel import Deliveries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.support.streams import Admin
-
 
 _TOKEN = st.sampled_from(["a", "b", "ü", "*", ">"])
 _PATTERN = st.lists(_TOKEN, min_size=1, max_size=3).map(

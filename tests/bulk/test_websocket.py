@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.conftest import MakeServer
+from tests.support.certificates import Certificates
 from tests.support.ports import free_port
 from tests.support.streams import Admin
 
@@ -24,9 +24,6 @@ from jetspark.errors import (
     TLSError,
 )
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from tests.support.certificates import Certificates
 
 
 @pytest.mark.parametrize("compression", [False, True])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from tests.chaos.backfill import KINDS
 from tests.chaos.campaign import Shared, run_one
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.server

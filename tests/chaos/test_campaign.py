@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,9 +12,6 @@ import pytest
 from tests.chaos.campaign import Run, Shared, campaign, kind_of
 from tests.chaos.outcome import Outcome, table
 from tests.chaos.table import Message, batches, compare, identity_of, payload_of, rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ALL = [Message("S", seq, f"S/0/{seq}") for seq in range(1, 6)]
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from tests.chaos.groups import KEYS, Figures, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.server

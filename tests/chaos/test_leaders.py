@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from tests.chaos.campaign import Shared, run_one
 from tests.chaos.leaders import KINDS, believe
 
 from jetspark.bulk import leaders
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.server

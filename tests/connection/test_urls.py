@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +13,7 @@ from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.pool import ServerPool
 from jetspark.connection.urls import parse_url, parse_urls
 from jetspark.errors import ConfigError, ServerRefusedError, TLSError
-
-if TYPE_CHECKING:
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 @pytest.mark.parametrize(

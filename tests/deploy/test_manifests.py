@@ -8,15 +8,17 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.request import urlopen
 
 import pyspark
 import pytest
 import yaml
+from tests.conftest import MakeServer
 from tests.support.ports import free_port
 from tests.support.processes import finish, jetspark
 
@@ -24,11 +26,6 @@ from jetspark.blocking import connect
 from jetspark.server import find_server
 from jetspark.spark import class_archive
 from jetspark.spark.java import find_java
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.conftest import MakeServer
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"

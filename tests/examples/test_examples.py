@@ -6,20 +6,16 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.conftest import MakeServer
+from tests.support.certificates import Certificates
+from tests.support.leaf import HubAndLeaf
 from tests.support.raw_client import RawClient
 
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.conftest import MakeServer
-    from tests.support.certificates import Certificates
-    from tests.support.leaf import HubAndLeaf
 
 FOLDER = Path(__file__).parents[2] / "examples"
 FILES = sorted(FOLDER.glob("*.py"))

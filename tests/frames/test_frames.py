@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from tests.frames.__main__ import a_leaf_node
 from tests.frames.campaign import CALLS, SCRIPTS, WAYS, Outcome, Place, campaign
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 pytestmark = pytest.mark.server
 

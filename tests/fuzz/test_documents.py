@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import random
-from typing import TYPE_CHECKING
 
 from tests.fuzz.documents import READERS, fuzz, mutated
 
 from jetspark.full_client import connect
-
-if TYPE_CHECKING:
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 def test_whatever_others_write_is_read_or_a_typed_error() -> None:

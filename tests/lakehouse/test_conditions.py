@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import polars as pl
@@ -22,9 +23,6 @@ from jetspark.lakehouse.conditions import parse
 from jetspark.lakehouse.formats import Format, make_table
 from jetspark.lakehouse.new_files import FileWriter
 from jetspark.lakehouse.table import Table, TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SCHEMA = pa.schema(
     [

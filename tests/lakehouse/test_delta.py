@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -26,11 +26,8 @@ from jetspark.lakehouse.batches import (
     replaced,
 )
 from jetspark.lakehouse.formats import Format, make_table, open_table
-from jetspark.lakehouse.table import TableName
+from jetspark.lakehouse.table import Table, TableName
 from jetspark.lakehouse.upserts import Upsert
-
-if TYPE_CHECKING:
-    from jetspark.lakehouse.table import Table
 
 HOUR = timedelta(hours=1)
 

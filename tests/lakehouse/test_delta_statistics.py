@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,10 +23,6 @@ from jetspark.lakehouse.delta import statistics
 from jetspark.lakehouse.formats import Format, make_table
 from jetspark.lakehouse.new_files import FileWriter, partition_value
 from jetspark.lakehouse.table import TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 INSTANT = datetime(2026, 1, 1, tzinfo=UTC)
 ZERO = datetime(1, 1, 1, tzinfo=UTC)

@@ -8,10 +8,11 @@ import re
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -32,9 +33,6 @@ from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
 from jetspark.lakehouse.maintenance import Vacuum, groups_of
 from jetspark.lakehouse.table import Table, TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 by_format = pytest.mark.parametrize("format_", list(Format))
 HOUR = timedelta(hours=1)

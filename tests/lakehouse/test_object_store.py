@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from pyiceberg.catalog import load_catalog
@@ -16,9 +16,6 @@ from jetspark.lakehouse.batches import commit_batch, last_batch
 from jetspark.lakehouse.formats import Format, make_table, open_table, table_at
 from jetspark.lakehouse.maintenance import Vacuum
 from jetspark.lakehouse.table import TableName
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECONDS = 120.0
 

@@ -14,11 +14,9 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Any
 
 
 def statements(text: str, allow_await: bool) -> Iterator[CodeType]:

@@ -16,10 +16,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from inspect import CO_COROUTINE
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from types import TracebackType
+from typing import IO, Any
 
 from tests.pages.page import Block, is_as_shown, prints_what_it_promises
 from tests.support.java import jvm_options
@@ -27,10 +29,6 @@ from tests.support.ports import free_port
 
 from jetspark.blocking import connect
 from jetspark.spark import class_archive
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
 
 _WITHIN = 400.0  # seconds for one block; a busy machine starts Spark slowly
 _SHOWN_WITHIN = 60.0  # seconds for what a command in another terminal shows

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tests.pages.page import Block, is_as_shown, prints_what_it_promises, read_page
 from tests.pages.prompt import statements
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def block(text: str = "", language: str = "console", remark: str = "") -> Block:

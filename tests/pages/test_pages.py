@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.pages.page import Block, read_page
@@ -17,9 +17,6 @@ from tests.pages.reader import Reader
 
 from jetspark.server import server_version
 from jetspark.subjects import subjects_overlap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 # Pages with code that is not for users, and why it does not run here.

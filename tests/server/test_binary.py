@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from importlib import metadata
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from jetspark.errors import EmbeddedServerError
 from jetspark.server import binary, find_server, server_version
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def executable(file: Path, script: str = "exit 0") -> Path:

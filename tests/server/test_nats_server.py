@@ -8,20 +8,17 @@ import signal
 import socket
 import threading
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.conftest import MakeServer
 from tests.support.ports import free_port
 from tests.support.processes import first_line, is_alive, python, wait_until_gone
 from tests.support.raw_client import RawClient
 
 from jetspark.errors import EmbeddedServerError
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.conftest import MakeServer
 
 pytestmark = pytest.mark.server
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tests.support.ports import free_port as held_port
@@ -12,9 +12,6 @@ from tests.support.ports import free_port as held_port
 from jetspark.errors import DocumentError, EmbeddedServerError
 from jetspark.server import free_port
 from jetspark.server.nats_server import best_url, failure_reason, read_info, read_ports_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STAMP = "[42] 2026/01/02 03:04:05.678901"
 

@@ -17,11 +17,12 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.support import campaign
 from tests.support.campaign import command
@@ -31,9 +32,6 @@ from jetspark import errors
 from jetspark.blocking import Client, connect
 from jetspark.blocking.services import Request
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 THREADS = 8
 LONGEST = 90.0

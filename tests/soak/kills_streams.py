@@ -18,17 +18,15 @@ import itertools
 from collections import Counter
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from tests.soak.kills_load import Load
 
 from jetspark import JetsparkError
+from jetspark.documents.streams import ClusterInfo
 from jetspark.errors import BatchError, NotStoredError
-
-if TYPE_CHECKING:
-    from jetspark.documents.streams import ClusterInfo
-    from jetspark.jetstream import FastIngest, JsMsg, Publisher, PublishFailure
-    from jetspark.server import NatsServer
+from jetspark.jetstream import FastIngest, JsMsg, Publisher, PublishFailure
+from jetspark.server import NatsServer
 
 _PAUSE_EVERY, _PAUSE = 100, 0.002  # bounds the stream, and with it the time of a restart
 _AT_ONCE = 20  # messages published at once

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from tests.soak.cancelling import run
 from tests.soak.cancelling_calls import CALLS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.server

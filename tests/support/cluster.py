@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from tests.support.ports import free_port
 from tests.support.raw_client import RawClient
 
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
 
 _LOOK_EVERY = 0.05  # seconds
 _READY_WITHIN = 60.0  # seconds

@@ -7,10 +7,8 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import Self
 
 _READY_WITHIN = 60.0  # seconds
 

@@ -6,15 +6,13 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from tests.support.ports import free_port
 from tests.support.raw_client import RawClient
 
 from jetspark.server import NatsServer
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _LOOK_EVERY = 0.02  # seconds
 _READY_WITHIN = 20.0

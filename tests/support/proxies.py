@@ -6,10 +6,8 @@ import base64
 import socket
 import struct
 import threading
-from typing import TYPE_CHECKING, Self
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from types import TracebackType
+from typing import Self
 
 
 class Proxy:

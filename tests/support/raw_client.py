@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _INBOX = "_INBOX.raw"
 

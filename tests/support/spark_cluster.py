@@ -8,17 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import pyspark
 from tests.support.java import jvm_options
 from tests.support.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 HOME = Path(pyspark.__file__).parent
 _UP_WITHIN = 240.0  # seconds; a busy machine starts a JVM slowly

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any, Self
 
 import msgspec
 
@@ -14,10 +15,6 @@ from jetspark.connection.options import make_options
 from jetspark.errors import NoRespondersError
 from jetspark.wire import frames
 from jetspark.wire.headers import Headers, encode_headers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Self
 
 # From 2.11 on a server drops what it has no room to queue: 10,000 messages for a stream.
 _WAIT_EVERY = 2000

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import socket
 import ssl
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from tests.conftest import MakeServer
+from tests.support.certificates import Certificates
+from tests.support.cluster import Cluster
+from tests.support.leaf import HubAndLeaf
 from tests.support.raw_client import RawClient
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.conftest import MakeServer
-    from tests.support.certificates import Certificates
-    from tests.support.cluster import Cluster
-    from tests.support.leaf import HubAndLeaf
-
-    from jetspark.server import NatsServer
+from jetspark.server import NatsServer
 
 
 def test_two_servers_are_apart(make_server: MakeServer) -> None:
