@@ -4,72 +4,36 @@ call was lost. After an error the call is made again, as by a query that was sta
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from typing import Any
 
 import pyarrow as pa
 from tests.frames.scene import PATIENCE, Scene, retried, within
+from tests.support.query import Query
 
-from jetspark.spark.options import parse_options
 from jetspark.spark.sink_options import SinkOptions, parse_sink_options, prepare
-from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.spark.writer import JetStreamBatchWriter
 
 _ATTEMPTS = 4
 _SECONDS = str(4 * PATIENCE)
 
 
-class Query:
-    """Spark logs the end of a batch before it reads it, and reads a logged batch again."""
+def _query(scene: Scene, **options: str) -> Query:
+    base = {"servers": scene.url, "stream": "S", "startingOffsets": "earliest"}
+    base |= {"maxOffsetsPerTrigger": "5", "readTimeout": _SECONDS}
+    query = Query(scene.name, base | options)
+    scene.close_later(query.parsed().connection)
+    return query
 
-    def __init__(self, scene: Scene, **options: str) -> None:
-        parsed = parse_options(
-            {
-                "servers": scene.url,
-                "stream": scene.name,
-                "startingOffsets": "earliest",
-                "maxOffsetsPerTrigger": "5",
-                "readTimeout": _SECONDS,
-                **options,
-            }
-        )
-        scene.close_later(parsed.connection)
-        self._options = parsed
-        self._logged: list[str] = []
-        self._done = 0
-        self.sequences: list[int] = []
 
-    async def run(self) -> None:
-        """Read what there is."""
-        await retried(lambda: asyncio.to_thread(self._run), _ATTEMPTS)
+async def _read(query: Query) -> None:
+    """What there is."""
 
-    def _run(self) -> None:
-        reader = JetStreamStreamReader(self._options)
-        start = self._offset(self._done) or reader.initialOffset()
-        while True:
-            end = self._offset(self._done + 1)
-            if end is None:
-                end = reader.latestOffset(start, reader.getDefaultReadLimit())
-                if end == start:
-                    return
-                self._logged.append(json.dumps(end))
-                if self._done:
-                    reader.commit(start)
-            rows: list[int] = []
-            for partition in reader.partitions(start, end):
-                for batch in reader.read(partition):
-                    rows += batch.column("seq").to_pylist()
-            self.sequences += rows
-            self._done += 1
-            start = end
+    def process() -> None:
+        for _ in query.steps({}):
+            pass
 
-    def _offset(self, number: int) -> dict[str, Any] | None:
-        """As of so many batches."""
-        if not 0 < number <= len(self._logged):
-            return None
-        offset: dict[str, Any] = json.loads(self._logged[number - 1])
-        return offset
+    await retried(lambda: asyncio.to_thread(process), _ATTEMPTS)
 
 
 async def _reads(scene: Scene, query: Query, subject: Any = None) -> None:
@@ -80,31 +44,31 @@ async def _reads(scene: Scene, query: Query, subject: Any = None) -> None:
         for some in (numbers[:12], numbers[12:]):
             for number in some:
                 await scene.near.publish(of(number), b"%d" % number)
-            await query.run()
-    assert query.sequences == list(numbers)
+            await _read(query)
+    assert [seq for seq, _ in query.rows] == list(numbers)
 
 
 async def query(scene: Scene) -> None:
     await scene.stream()
-    await _reads(scene, Query(scene))
+    await _reads(scene, _query(scene))
 
 
 async def query_of_keys(scene: Scene) -> None:
     """Where newer messages replace older ones, one is remembered with each offset."""
     await scene.stream(max_msgs_per_subject=1)
-    await _reads(scene, Query(scene), lambda number: f"{scene.name}.{number}")
+    await _reads(scene, _query(scene), lambda number: f"{scene.name}.{number}")
 
 
 async def query_of_a_work_queue(scene: Scene) -> None:
     """What was read is removed, and nothing else."""
     await scene.stream(retention="workqueue", allow_direct=True)
-    await _reads(scene, Query(scene, soleReader="true"))
+    await _reads(scene, _query(scene, soleReader="true"))
 
 
 async def query_by_interest(scene: Scene) -> None:
     await scene.stream(retention="interest", allow_direct=True)
-    query = Query(scene, interestConsumer="spark")
-    await asyncio.to_thread(query._run)  # from here on the stream keeps messages
+    query = _query(scene, interestConsumer="spark")
+    await _read(query)  # from here on the stream keeps messages
     await _reads(scene, query)
 
 

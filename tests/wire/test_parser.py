@@ -29,31 +29,15 @@ def parse(*chunks: bytes) -> list[Frame]:
     return events
 
 
-@given(streams)
-def test_stream_fed_at_once_gives_its_events(sent: list[Sent]) -> None:
-    assert parse(b"".join(data for data, _ in sent)) == [event for _, event in sent]
-
-
-@given(streams)
-def test_stream_fed_byte_by_byte_gives_same_events(sent: list[Sent]) -> None:
-    data = b"".join(data for data, _ in sent)
-    assert parse(*(data[i : i + 1] for i in range(len(data)))) == [event for _, event in sent]
-
-
-@given(streams)
-def test_stream_split_at_any_point_gives_same_events(sent: list[Sent]) -> None:
-    data = b"".join(data for data, _ in sent)
-    events = [event for _, event in sent]
-    for cut in range(len(data) + 1):
-        assert parse(data[:cut], data[cut:]) == events
-
-
 @given(streams, st.lists(st.integers(0, 2000)))
 def test_stream_in_any_chunks_gives_same_events(sent: list[Sent], cuts: list[int]) -> None:
     data = b"".join(data for data, _ in sent)
+    events = [event for _, event in sent]
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    chunks = [data[a:b] for a, b in itertools.pairwise(edges)]
-    assert parse(*chunks) == [event for _, event in sent]
+    assert parse(*(data[a:b] for a, b in itertools.pairwise(edges))) == events
+    assert parse(*(data[i : i + 1] for i in range(len(data)))) == events
+    for cut in range(len(data) + 1):
+        assert parse(data[:cut], data[cut:]) == events
 
 
 @given(messages())
