@@ -126,7 +126,7 @@ def test_the_server_begins_at_once(admin: Admin) -> None:
 @pytest.mark.usefixtures("newest", "no_consumer")
 def test_only_messages_of_the_range_come_and_the_rest_is_not_waited_for(admin: Admin) -> None:
     name = admin.stream()
-    admin.fill(dense(name, 50_000))
+    admin.fill(dense(name, 25_000))
     facts = admin.facts(name)
     wanted = SequenceRange(name, 1, 1001, facts.created, snapshot=True)
     assert read(admin.url, wanted)["seq"].to_pylist() == list(range(1, 1001))
@@ -142,25 +142,25 @@ def test_a_slow_reader_keeps_the_snapshot_alive(
 
     monkeypatch.setattr(snapshot_transfer, "AHEAD", 1)
     name = admin.stream()
-    admin.fill(dense(name, 60_000))
+    admin.fill(dense(name, 40_000))
     batches = read_range(make_options(admin.url), whole(admin.facts(name)))
     rows = next(batches).num_rows
-    time.sleep(7)  # the server gives up after five seconds without an ack
+    time.sleep(6)  # the server gives up after five seconds without an ack
     rows += sum(batch.num_rows for batch in batches)
-    assert rows == 60_000
+    assert rows == 40_000
 
 
 @pytest.mark.usefixtures("newest")
 def test_a_server_killed_while_it_sends_costs_no_row(make_server: MakeServer) -> None:
     server = make_server()
-    facts = filled(server.url, "S.>", dense("S.a", 60_000))
+    facts = filled(server.url, "S.>", dense("S.a", 40_000))
     batches = read_range(make_options(server.url), whole(facts), ReadLimits(max_rows=1000))
     found = next(batches)["seq"].to_pylist()
     server.kill()
     server.start()
     for batch in batches:
         found += batch["seq"].to_pylist()
-    assert found == list(range(1, 60_001))
+    assert found == list(range(1, 40_001))
 
 
 @pytest.mark.usefixtures("newest")

@@ -360,7 +360,7 @@ def test_server_kills_while_copying_lose_and_repeat_no_row(make_server: MakeServ
     server = make_server()
     target = Target(server.url, "T")
     dice = random.Random(1)
-    for batch in range(4):
+    for batch in range(3):
         pieces = target.pieces(batch, 6000, 3)
         target.expect(batch, 6000)
         timer = threading.Timer(dice.uniform(0.0, 0.08), server.kill)
@@ -479,7 +479,7 @@ def test_leaders_that_change_while_copying(
     def unseat() -> None:
         """One leader after the other, of the target and of the ledger."""
         with Admin(target.url) as admin:
-            for _ in range(8):  # then they are left alone, or a slow machine would never be done
+            for _ in range(5):  # then they are left alone, or a slow machine would never be done
                 if stop.wait(0.3):
                     return
                 for stream in (target.stream, ledger_stream(target.stream)):
@@ -488,7 +488,7 @@ def test_leaders_that_change_while_copying(
     thread = threading.Thread(target=unseat)
     thread.start()
     try:
-        for batch in range(3):
+        for batch in range(2):
             target.commit(batch, 4000, parts=3, lanes=2)
             target.expect(batch, 4000)
     finally:
@@ -496,7 +496,7 @@ def test_leaders_that_change_while_copying(
         thread.join()
     with Admin(target.url) as admin:
         info = admin.call(f"STREAM.INFO.{target.stream}", {"subjects_filter": f"{target.stream}.>"})
-    assert info["state"]["subjects"] == {f"{target.stream}.rows": 12_000}
+    assert info["state"]["subjects"] == {f"{target.stream}.rows": 8_000}
     target.check()
 
 

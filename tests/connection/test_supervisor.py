@@ -60,9 +60,10 @@ async def server() -> AsyncIterator[ScriptedServer]:
 class Connected:
     """A client, its peer, and what the client told."""
 
-    def __init__(self, client: Client, peer: Peer) -> None:
+    def __init__(self, client: Client, server: ScriptedServer) -> None:
         self.client = client
-        self.peer = peer
+        self.server = server
+        self.peer: Peer
         self.errors: asyncio.Queue[JetsparkError] = asyncio.Queue()
         self.events: asyncio.Queue[ConnectionEvent] = asyncio.Queue()
 
@@ -90,10 +91,9 @@ async def link(server: ScriptedServer) -> AsyncIterator[Link]:
             error_callback=lambda error: made.errors.put_nowait(error),
         )
         clients.append(client)
-        made = Connected(client, None)  # type: ignore[arg-type]
+        made = Connected(client, server)
         connecting = asyncio.create_task(client.connect())
-        made.peer = await server.accept()
-        await made.peer.shake_hands(**(info or {}))
+        made.peer = await server.welcome(**(info or {}))
         await soon(connecting)
         return made
 
@@ -259,13 +259,11 @@ async def test_flush_times_out(link: Link) -> None:
     await soon(flushing)
 
 
-async def test_unanswered_pings_make_the_connection_stale(
-    server: ScriptedServer, link: Link
-) -> None:
+async def test_unanswered_pings_make_the_connection_stale(link: Link) -> None:
     made = await link(ping_interval=0.02, max_outstanding_pings=2)
     await made.peer.expect(b"PING", b"PING", b"")
     assert isinstance(await soon(made.errors.get()), StaleConnectionError)
-    await (await server.accept()).shake_hands()
+    await made.server.welcome()
 
 
 @pytest.mark.parametrize(
@@ -279,7 +277,7 @@ async def test_unanswered_pings_make_the_connection_stale(
     ],
 )
 async def test_lost_link_reports_its_error_and_reconnect_restores_subscriptions(
-    server: ScriptedServer, link: Link, words: bytes, error: type[Exception]
+    link: Link, words: bytes, error: type[Exception]
 ) -> None:
     from jetspark.errors import AuthExpiredError
 
@@ -293,8 +291,7 @@ async def test_lost_link_reports_its_error_and_reconnect_restores_subscriptions(
         made.peer.reset()
     lost = await made.event(Disconnected)
     assert isinstance(lost.error, error)
-    again = await server.accept()
-    await again.shake_hands()
+    again = await made.server.welcome()
     await again.expect(b"SUB a 1")
     again.send(b"MSG a 1 2\r\nok\r\n")
     assert (await sub.next(30)).data == b"ok"
@@ -303,7 +300,7 @@ async def test_lost_link_reports_its_error_and_reconnect_restores_subscriptions(
 
 
 async def test_after_a_reconnect_come_the_subs_with_what_remains_then_the_publishes(
-    server: ScriptedServer, link: Link
+    link: Link,
 ) -> None:
     made = await link()
     client, peer = made.client, made.peer
@@ -324,8 +321,7 @@ async def test_after_a_reconnect_come_the_subs_with_what_remains_then_the_publis
     new = client.subscribe("new")
     client.publish_nowait("p", b"2", headers={"k": "v"})
     assert client.status is ConnectionStatus.RECONNECTING
-    again = await server.accept()
-    await again.shake_hands()
+    again = await made.server.welcome()
     await again.expect(
         b"SUB all 1", b"SUB few q 2", b"UNSUB 2 2", b"SUB later 3", b"UNSUB 3 4", b"SUB new 5"
     )
@@ -335,24 +331,21 @@ async def test_after_a_reconnect_come_the_subs_with_what_remains_then_the_publis
     await new.next(30)
 
 
-async def test_a_limit_set_after_a_reconnect_counts_for_the_server_from_there(
-    server: ScriptedServer, link: Link
-) -> None:
+async def test_a_limit_set_after_a_reconnect_counts_for_the_server_from_there(link: Link) -> None:
     made = await link()
     sub = made.client.subscribe("a")
     made.peer.send(b"MSG a 1 0\r\n\r\n" * 3)
     for _ in range(3):
         await sub.next(30)
     made.peer.close()
-    again = await server.accept()
-    await again.shake_hands()
+    again = await made.server.welcome()
     await again.expect(b"SUB a 1")
     sub.unsubscribe(5)
     await again.expect(b"UNSUB 1 2")
 
 
 async def test_the_publish_that_exceeds_the_buffer_raises_and_the_others_arrive_once(
-    server: ScriptedServer, link: Link
+    link: Link,
 ) -> None:
     made = await link(pending_size=60)
     made.peer.close()
@@ -363,17 +356,14 @@ async def test_the_publish_that_exceeds_the_buffer_raises_and_the_others_arrive_
             made.client.publish_nowait("p", b"%02d" % i)
             taken.append(b"%02d" % i)
     assert 0 < len(taken) < 10
-    again = await server.accept()
-    await again.shake_hands()
+    again = await made.server.welcome()
     for payload in taken:
         await again.expect(b"PUB p 2", payload)
     made.client.publish_nowait("p", b"end")
     await again.expect(b"PUB p 3", b"end")
 
 
-async def test_a_frame_cut_by_the_loss_of_the_link_is_not_sent_again(
-    server: ScriptedServer, link: Link
-) -> None:
+async def test_a_frame_cut_by_the_loss_of_the_link_is_not_sent_again(link: Link) -> None:
     made = await link()
     big = bytes(900_000)
     # More than the kernel and the transport take; the peer reads nothing.
@@ -382,8 +372,7 @@ async def test_a_frame_cut_by_the_loss_of_the_link_is_not_sent_again(
             made.client.publish_nowait("big", big)
     made.client.publish_nowait("small", b"kept")
     made.peer.reset()
-    again = await server.accept()
-    await again.shake_hands()
+    again = await made.server.welcome()
     count = 0
     while (line := await again.line()) != b"PUB small 4":
         assert line == b"PUB big 900000"
@@ -423,9 +412,7 @@ async def test_close_sends_what_a_slow_peer_has_not_taken_yet(link: Link) -> Non
     await soon(closing)
 
 
-async def test_lame_duck_moves_before_the_first_link_ends(
-    server: ScriptedServer, link: Link
-) -> None:
+async def test_lame_duck_moves_before_the_first_link_ends(link: Link) -> None:
     async with ScriptedServer() as other:
         made = await link(info={"connect_urls": [f"127.0.0.1:{other.port}"]})
         assert (await made.event(ServersDiscovered)).servers == (other.url,)
@@ -433,7 +420,7 @@ async def test_lame_duck_moves_before_the_first_link_ends(
         await made.peer.expect(b"SUB a 1")
         made.peer.send_info(ldm=True)
         second = await other.accept()
-        assert (await made.event(LameDuck)).server == server.url
+        assert (await made.event(LameDuck)).server == made.server.url
         assert made.client.is_connected  # still by the first
         made.client.publish_nowait("p", b"1")
         await made.peer.expect(b"PUB p 1", b"1")
@@ -444,15 +431,13 @@ async def test_lame_duck_moves_before_the_first_link_ends(
         assert made.errors.empty()
 
 
-async def test_lame_duck_without_another_server_is_kept_until_it_ends(
-    server: ScriptedServer, link: Link
-) -> None:
+async def test_lame_duck_without_another_server_is_kept_until_it_ends(link: Link) -> None:
     made = await link()
     made.peer.send_info(ldm=True)
     await made.event(LameDuck)
     await flushing_of(made)
     made.peer.close()
-    await (await server.accept()).shake_hands()
+    await made.server.welcome()
 
 
 async def flushing_of(made: Connected) -> None:
@@ -470,12 +455,12 @@ async def test_repeated_info_adds_no_duplicates(link: Link) -> None:
     assert made.client.servers[1:] == ["nats://10.1.1.1:4222", "nats://10.1.1.2:4222"]
 
 
-async def test_force_reconnect_is_no_error(server: ScriptedServer, link: Link) -> None:
+async def test_force_reconnect_is_no_error(link: Link) -> None:
     made = await link(reconnect_wait=60)
     made.client.publish_nowait("p", b"x")
     forcing = asyncio.create_task(made.client.force_reconnect())
     await made.peer.expect(b"PUB p 1", b"x", b"")
-    await (await server.accept()).shake_hands()
+    await made.server.welcome()
     await soon(forcing)
     assert made.client.is_connected
     assert made.errors.empty()
@@ -490,8 +475,7 @@ async def test_when_all_servers_are_given_up_the_connection_closes(link: Link) -
             )
         )
         connecting = asyncio.create_task(client.connect())
-        peer = await only.accept()
-        await peer.shake_hands()
+        peer = await only.welcome()
         await soon(connecting)
         events = client.events()
         sub = client.subscribe("a")
@@ -507,13 +491,11 @@ async def test_when_all_servers_are_given_up_the_connection_closes(link: Link) -
         await soon(sub.__anext__())
 
 
-async def test_the_same_auth_error_twice_ends_reconnecting(
-    server: ScriptedServer, link: Link
-) -> None:
+async def test_the_same_auth_error_twice_ends_reconnecting(link: Link) -> None:
     made = await link(max_reconnect_attempts=-1)
     made.peer.close()
     for _ in range(2):
-        (await server.accept()).send(b"-ERR 'Authorization Violation'\r\n")
+        (await made.server.accept()).send(b"-ERR 'Authorization Violation'\r\n")
     await soon(wait_closed(made.client))
     assert isinstance(made.client.last_error, AuthorizationError)
 
@@ -541,7 +523,7 @@ async def test_closing_while_reconnecting_is_at_once(link: Link) -> None:
 
 
 async def test_what_fails_again_in_one_outage_is_a_warning_once(
-    server: ScriptedServer, link: Link, caplog: pytest.LogCaptureFixture
+    link: Link, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "jetspark")
     made = await link()
@@ -549,9 +531,8 @@ async def test_what_fails_again_in_one_outage_is_a_warning_once(
         caplog.clear()
         made.peer.close()
         for _ in range(3):
-            (await server.accept()).close()
-        made.peer = await server.accept()
-        await made.peer.shake_hands()
+            (await made.server.accept()).close()
+        made.peer = await made.server.welcome()
         await made.event(Reconnected)
         again = [r.levelname for r in caplog.records if "closed the connection" in r.getMessage()]
         # The link's own end, and the first of the failures.
@@ -568,8 +549,7 @@ async def test_a_raising_callback_stops_neither_reading_nor_reconnecting(
         error_callback=lambda _: 1 / 0,  # type: ignore[arg-type,return-value]
     )
     connecting = asyncio.create_task(client.connect())
-    peer = await server.accept()
-    await peer.shake_hands()
+    peer = await server.welcome()
     await soon(connecting)
     frames: list[bytes] = []
 
@@ -585,8 +565,7 @@ async def test_a_raising_callback_stops_neither_reading_nor_reconnecting(
     await peer.expect(b"SUB a 1", b"PONG")
     peer.close()
     (await server.accept()).close()
-    again = await server.accept()
-    await again.shake_hands()
+    again = await server.welcome()
     again.send(b"MSG a 1 1\r\n3\r\nPING\r\n")
     await again.expect(b"SUB a 1", b"PONG")
     assert frames == [b"1", b"2", b"3"]
@@ -617,7 +596,7 @@ async def test_on_run_that_raises_is_reported_and_messages_are_not_repeated(
 
 
 async def test_listener_hooks_are_called_on_disconnect_and_reconnect_and_may_publish(
-    server: ScriptedServer, link: Link
+    link: Link,
 ) -> None:
     made = await link()
     told: list[object] = []
@@ -636,8 +615,7 @@ async def test_listener_hooks_are_called_on_disconnect_and_reconnect_and_may_pub
     made.peer.close()
     await made.event(Disconnected)
     made.client.publish_nowait("p", b"1")
-    peer = await server.accept()
-    await peer.shake_hands()
+    peer = await made.server.welcome()
     await peer.expect(b"SUB a 1", b"PUB p 1", b"1", b"PUB p 5", b"again")
     await made.client.close()
     assert told[:2] == ["lost", "again"]
@@ -701,9 +679,7 @@ async def test_headers_are_refused_by_a_server_without_them(link: Link) -> None:
         made.client.publish_nowait("a", headers={"a": "b"})
 
 
-async def test_kept_publish_that_next_server_refuses_is_dropped_and_reported(
-    server: ScriptedServer, link: Link
-) -> None:
+async def test_kept_publish_that_next_server_refuses_is_dropped_and_reported(link: Link) -> None:
     made = await link()
     publish = made.client.publish_nowait
     made.peer.close()
@@ -714,8 +690,7 @@ async def test_kept_publish_that_next_server_refuses_is_dropped_and_reported(
     publish("a", b"x" * 80, headers={"k": "v" * 10})
     publish("a", b"x" * 100)
     publish("a", b"2", headers={"k": "v"})
-    peer = await server.accept()
-    await peer.shake_hands(max_payload=100, headers=False)
+    peer = await made.server.welcome(max_payload=100, headers=False)
     await peer.expect(b"PUB a 1", b"1", b"PUB a 100", b"x" * 100)
     told = [await soon(made.errors.get()) for _ in range(3)]
     assert [type(error) for error in told] == [
@@ -769,8 +744,7 @@ async def test_trace_logs_each_line_and_no_secret(
     caplog.set_level(logging.DEBUG, "jetspark.trace")
     client = Client(make_options(server.url, user="me", password="s3cret", trace=True))
     connecting = asyncio.create_task(client.connect())
-    peer = await server.accept()
-    await peer.shake_hands()
+    peer = await server.welcome()
     await soon(connecting)
     sub = client.subscribe("a")
     client.publish_nowait("a", b"payload")

@@ -291,7 +291,7 @@ def test_writers_at_the_same_moment_all_succeed(place: Place) -> None:
 
 
 def _commit_in_process(format_: Format, name: TableName) -> None:
-    for batch in range(5):
+    for batch in range(3):
         table = open_table(format_, name)
         start = batch * 10
         commit_batch(table, "q", batch, written(table, start, start + 10))
@@ -309,7 +309,7 @@ def test_processes_with_the_same_batches_add_them_once(place: Place) -> None:
     for one in processes:
         one.join()
     assert [one.exitcode for one in processes] == [0, 0, 0]
-    assert place.column("seq") == Counter(range(50))
+    assert place.column("seq") == Counter(range(30))
 
 
 def test_a_query_whose_checkpoint_is_lost_is_refused(place: Place) -> None:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.server
 
 def test_eight_threads_share_one_client(needs_server: Callable[[str], None]) -> None:
     needs_server("2.14")
-    figures = run(seconds=6, seed=1)
+    figures = run(seconds=4, seed=1)
     assert figures.wrong == []
     assert figures.calls.total() > len(CALLS)
 

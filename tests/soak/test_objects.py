@@ -10,7 +10,7 @@ pytestmark = pytest.mark.server
 
 @pytest.mark.parametrize("client", ["asyncio", "blocking"])
 def test_large_objects_need_little_memory(client: str) -> None:
-    assert run(client, 0.15).wrong == []
+    assert run(client, 0.1).wrong == []
 
 
 def test_killed_servers_change_no_byte() -> None:

@@ -69,6 +69,12 @@ class ScriptedServer:
         """The next connection."""
         return await asyncio.wait_for(self._arrived.get(), WITHIN)
 
+    async def welcome(self, **info: Any) -> Peer:
+        """The next connection, after its handshake."""
+        peer = await self.accept()
+        await peer.shake_hands(**info)
+        return peer
+
     def _arrive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(reader, writer)
         self._peers.append(peer)

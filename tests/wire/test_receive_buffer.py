@@ -22,12 +22,13 @@ def read(buffer: ReceiveBuffer, data: bytes | None) -> list[Frame]:
 def receive(buffer: ReceiveBuffer, sent: bytes, most: int) -> list[Frame]:
     """As a socket does: into the room, so many bytes at a time."""
     frames: list[Frame] = []
-    while sent:
+    at = 0
+    while at < len(sent):
         room = buffer.room()
-        count = min(most, len(room), len(sent))
+        count = min(most, len(room), len(sent) - at)
         assert count > 0
-        room[:count] = sent[:count]
-        sent = sent[count:]
+        room[:count] = sent[at : at + count]
+        at += count
         frames += read(buffer, buffer.received(count))
     return frames
 
