@@ -15,8 +15,7 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 
 from jetspark.documents import consumers, requirements, streams
-from jetspark.documents.document import Document, field_names
-from jetspark.kinds import values_of
+from jetspark.documents.document import Document, field_names, values_of
 
 HEAD = """\
 # Fields

@@ -16,7 +16,7 @@ LARGEST: Final = 16 << 20
 
 def read_small(path: str | os.PathLike[str]) -> bytes:
     """All bytes. Raises OSError, and ConfigError for more than LARGEST: a device has no end."""
-    with open(path, "rb") as file:
+    with Path(path).open("rb") as file:  # not of a number: that is an open file
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
         raise ConfigError(

@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from types import TracebackType
 from typing import Any, Unpack
 
-from jetspark.arguments import checked
 from jetspark.client.callbacks import ErrorCallback, EventCallback
 from jetspark.client.hooks import Hooks, check_hooks
 from jetspark.connection.options import ConnectionOptions, ConnectOptions, make_options
@@ -39,7 +38,6 @@ class JetStream(GroupCalls, BucketCalls, ObjectStoreCalls, DeadLetterCalls):
     """
 
 
-@checked
 class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls):
     """A connection to NATS; see `jetspark.client.client`."""
 
@@ -113,7 +111,6 @@ class Connecting(Coroutine[Any, Any, Client]):
             await self._client.close()
 
 
-@checked
 def connect(
     servers: str | Iterable[str] | None = None,
     *,

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from jetspark.errors import BadNameError
+from jetspark.subjects import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,34 +29,28 @@ _RESERVED = "_kv"
 
 
 def check_bucket(name: str) -> str:
-    """The name itself. Raises BadNameError."""
-    if not isinstance(name, str):
-        raise BadNameError("bucket", name, f"it is a str, not {type(name).__name__}")
+    """The name as a plain str. Raises BadNameError."""
     if _BUCKET.fullmatch(name) is None:
         raise BadNameError("bucket", name, "only letters, digits, - and _ are allowed")
-    return name
+    return plain_text(name)
 
 
 def check_key(key: str, shown: str | None = None) -> str:
-    """The key itself. Raises BadNameError, which shows `shown`: the key before encoding."""
-    if not isinstance(key, str):
-        raise BadNameError("key", key, f"it is a str, not {type(key).__name__}")
+    """The key as a plain str. Raises BadNameError, which shows `shown`: the key before encoding."""
     if _KEY.fullmatch(key) is None:
         _refuse(
             key, shown, "only letters, digits and - / _ = are allowed, with single dots between"
         )
     if key.startswith(_RESERVED):
         _refuse(key, shown, 'it begins with "_kv", which is reserved')
-    return key
+    return plain_text(key)
 
 
 def check_filter(text: str, shown: str | None = None) -> str:
-    """The filter itself: a key in which * stands for a token, a last > for the rest.
+    """The filter as a plain str: a key in which * stands for a token, a last > for the rest.
 
     Raises BadNameError.
     """
-    if not isinstance(text, str):
-        raise BadNameError("key", text, f"it is a str, not {type(text).__name__}")
     if _FILTER.fullmatch(text) is None:
         _refuse(
             text,
@@ -63,7 +58,7 @@ def check_filter(text: str, shown: str | None = None) -> str:
             "only letters, digits, - / _ = and the wildcards * and > are allowed, "
             "with single dots between",
         )
-    return text
+    return plain_text(text)
 
 
 def _refuse(key: str, shown: str | None, reason: str) -> None:

@@ -14,10 +14,8 @@ import sys
 from typing import Protocol
 
 from jetspark.errors import BadPayloadError
-from jetspark.kinds import checked_where_used
 
 
-@checked_where_used
 class Payload(Protocol):
     """bytes, bytearray, memoryview, array.array, mmap, a NumPy array: objects with a buffer."""
 

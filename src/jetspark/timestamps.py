@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, overload
 
 from jetspark.errors import BadTimeError, BadTimeoutError, ConfigError, shown
-from jetspark.kinds import is_number, plain_number
 
 NANOSECONDS = 1_000_000_000
 """Nanoseconds in one second."""
@@ -133,9 +132,8 @@ def _number(value: Seconds) -> float:
     if type(value) is int:
         return value
     # A text or a list could be multiplied, too, to gigabytes.
-    if not is_number(value):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         raise BadTimeError(value)
-    value = plain_number(value)
     if value != value:  # NaN
         raise BadTimeoutError(value)
     return value

@@ -35,7 +35,7 @@ def check_whole(name: str, value: int, least: int = 1, most: int = MOST) -> int:
         raise ConfigError(f"{name} is a whole number, not {shown(value)}.")
     if number < least:
         what = "cannot be negative" if least == 0 else f"must be at least {least}"
-        raise ConfigError(f"{name} {what}, not {shown(number)}.")
+        raise ConfigError(f"{name} {what}.")
     if number > most:
         raise ConfigError(f"{name} must be at most {most}, not {shown(number)}.")
     return number
@@ -49,16 +49,9 @@ def check_sequence(name: str, value: int) -> int:
     return check_whole(name, value, 1, MOST_SEQUENCE)
 
 
-def check_texts(name: str, value: str | Iterable[str]) -> list[str]:
-    """One text, or several, as a list. Raises ConfigError for anything but texts in it.
-
-    Bytes are numbers to who iterates over them.
-    """
-    texts = [value] if isinstance(value, str) else list(value)
-    for text in texts:
-        if not isinstance(text, str):
-            raise ConfigError(f"{name} is a str or a list of str, not {shown(value)}.")
-    return texts
+def texts_of(value: str | Iterable[str]) -> list[str]:
+    """One text, or several, as a list: a str is a sequence of its characters to type checkers."""
+    return [value] if isinstance(value, str) else list(value)
 
 
 def check_word(name: str, value: str, words: Sequence[str]) -> str:

@@ -1,22 +1,17 @@
-"""Values that nobody expects: the sentences that refuse them are short, and name the argument."""
+"""Values that nobody expects: sentences about them are short, and name the argument."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
-from jetspark import PreparedMessage
 from jetspark.documents.consumers import ConsumerConfig
-from jetspark.errors import BadSubjectError, ConfigError, JetsparkError, shown, user_error
-from jetspark.subjects import check_name
+from jetspark.errors import BadSubjectError, ConfigError, shown, user_error
 from jetspark.timestamps import datetime_to_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from jetspark.full_client import Client, JetStream
 
 
@@ -30,19 +25,6 @@ class Talkative(Exception):
         return "x" * 1_000_000
 
 
-ODD: dict[str, Any] = {
-    "raises": Unspeakable(),
-    "is long": Talkative(),
-    "array": np.array([1, 2]),
-    "array without a dimension": np.array(5),
-    "no array": np.array([]),
-}
-
-# Some calls take some of them.
-NUMBER = ("array without a dimension",)
-BYTES = LISTS = ("array", "no array")
-
-
 def test_a_repr_in_a_sentence_is_short_and_raises_nothing() -> None:
     assert shown(Unspeakable()) == "<Unspeakable>"
     assert shown(Talkative()) == "x" * 79 + "…"
@@ -50,64 +32,15 @@ def test_a_repr_in_a_sentence_is_short_and_raises_nothing() -> None:
     assert len(str(user_error("A callback", Talkative()))) < 600
 
 
-@pytest.mark.parametrize("odd", ODD)
-async def test_odd_values_are_refused_in_a_short_sentence(
-    js: JetStream, nc: Client, unique: Callable[[str], str], odd: str
-) -> None:
-    value = ODD[odd]
-    bucket = await js.create_bucket(unique("b"), storage="memory")
-    calls: list[Callable[[], Any]] = [
-        lambda: nc.publish(value),
-        lambda: nc.publish("a", reply=value),
-        lambda: _refused() if odd in BYTES else nc.publish("a", value),
-        lambda: _refused() if odd in LISTS else nc.publish("a", headers={"a": value}),
-        lambda: js.get_msg(bucket.stream, 1, direct=value),
-        lambda: bucket.get("k", leader=value),
-        lambda: _refused() if odd in NUMBER else bucket.get("k", revision=value),
-        lambda: _refused() if odd in NUMBER else bucket.delete("k", revision=value),
-        lambda: js.publish("a", msg_id=value),
-        lambda: js.stream_info(value),
-        lambda: js.create_stream(name=value),
-    ]
-    for number, call in enumerate(calls):
-        with pytest.raises((JetsparkError, TypeError)) as refused:
-            await call()
-        assert len(str(refused.value)) < 300, number
-    if odd in ("array without a dimension", "raises"):
-        for listing in (lambda: js.ordered("S", subjects=value), lambda: bucket.keys(value)):
-            with pytest.raises(ConfigError):
-                listing()
-    with pytest.raises(ConfigError):
-        check_name("stream", value)
-    await js.delete_bucket(bucket.name)
-
-
-async def _refused() -> None:
-    raise ConfigError("taken in this call")
-
-
-async def test_errors_name_the_argument_that_the_caller_gave(
-    js: JetStream, nc: Client, unique: Callable[[str], str]
-) -> None:
-    bucket = await js.create_bucket(unique("b"), storage="memory")
-    with pytest.raises(BadSubjectError, match="Bad reply subject 5"):
-        await nc.publish("a", reply=5)  # type: ignore[arg-type]
-    with pytest.raises(BadSubjectError, match="Bad reply subject 5"):
-        PreparedMessage("a", reply=5)  # type: ignore[arg-type]
+async def test_errors_name_the_argument_that_the_caller_gave(js: JetStream, nc: Client) -> None:
+    with pytest.raises(BadSubjectError, match="Bad reply subject 'a b'"):
+        await nc.publish("a", reply="a b")
     with pytest.raises(BadSubjectError, match=r"Bad target 'a\.\*'"):
         await js.schedule("s", target="a.*", every=5)
-    for wrong in ("x", -1, 2**64):
-        for call in (bucket.get, bucket.delete, bucket.purge):
-            with pytest.raises(ConfigError, match=r"^revision (is|cannot|must)"):
-                await call("k", revision=wrong)  # type: ignore[arg-type]
-    for reading in (bucket.get, bucket.get_value):
-        with pytest.raises(ConfigError, match="leader is True or False, not None"):
-            await reading("k", leader=None)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="inactive_threshold cannot be negative"):
         js.ordered("S", inactive_threshold=-1)
     with pytest.raises(ConfigError, match="inactive_threshold cannot be negative"):
         await js.create_consumer("S", inactive_threshold=timedelta(seconds=-1))
-    await js.delete_bucket(bucket.name)
 
 
 BEFORE = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=10)))

@@ -408,7 +408,7 @@ async def _published(subject: Any, reply: Any, payload: Any, headers: Any) -> No
     client._link.outbox.attach(written.append)
     try:
         client.publish_nowait(subject, payload, reply=reply, headers=headers)
-    except JetsparkError:
+    except (JetsparkError, TypeError):
         client._link.outbox.flush()
         assert written == []
         return
@@ -441,7 +441,7 @@ async def _subscribed(subject: Any, queue: Any) -> None:
     client._link.outbox.attach(written.append)
     try:
         client.subscribe(subject, queue=queue)
-    except JetsparkError:
+    except (JetsparkError, TypeError):
         client._link.outbox.flush()
         assert written == []
         return

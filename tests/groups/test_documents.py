@@ -144,10 +144,12 @@ def test_impossible_configurations_are_refused(config: ElasticConfig | StaticCon
         place.decode(encode(config))
 
 
-@pytest.mark.parametrize("arguments", [("r.*", 1), ("r.*", "1"), ("r.*", [1.5]), (5,), (b"r.*",)])
-def test_a_filter_of_another_kind_is_refused_in_a_sentence(arguments: tuple[Any, ...]) -> None:
-    with pytest.raises(ConfigError, match=r"^(filter|partitioning_wildcards) is a .*\.$"):
-        PartitioningFilter(*arguments)
+@pytest.mark.parametrize(
+    "arguments", [("r.*", 1), ("r.*", "1"), ("r.*", [1.5]), ("r.*", [True]), (5,)]
+)
+def test_what_other_members_could_not_read_is_refused(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(ConfigError, match=r"^Not a usable group: .*, got "):
+        checked_config(ElasticConfig(2, [PartitioningFilter(*arguments)]))
 
 
 @pytest.mark.parametrize(

@@ -315,7 +315,7 @@ async def test_options_that_cannot_work_are_refused_at_once(
     for limit in negative:
         with pytest.raises(ConfigError, match="cannot be negative"):
             await js.create_elastic_group(elastic.stream, "e", max_members=2, **limit)
-    unfit: list[Any] = [{"m": 5}, {"m": "01"}, {"m": [0.5, 1]}, {5: [0, 1]}]
+    unfit: list[Any] = [{"m": "01"}, {"m": [0.5, 1]}, {5: [0, 1]}]
     for mappings in unfit:
         with pytest.raises(ConfigError):
             await js.create_static_group(elastic.stream, "s", max_members=2, mappings=mappings)

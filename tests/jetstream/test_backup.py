@@ -398,7 +398,7 @@ async def test_mistakes_are_found_before_anything_is_sent(
             await js.backup_stream(filled, tmp_path / target)
     with pytest.raises(BadNameError):
         await js.backup_stream("a.b", tmp_path / "c")
-    with pytest.raises(ConfigError, match="at least 1 byte"):
+    with pytest.raises(ConfigError, match="chunk_size must be at least 1"):
         await js.backup_stream(filled, tmp_path / "c", chunk_size=0)
     for folder in ("no", "full", "file"):
         with pytest.raises(ConfigError, match="is no backup of a stream"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.jetstream.eventually import eventually
@@ -136,10 +136,12 @@ async def test_mistakes_are_found_before_anything_is_sent(
     js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = nc.stats.out_msgs
-    by: Any
-    for by in (1.5, "1", 10**5000):
+    for by in (True, 10**5000):
         with pytest.raises(ConfigError):
             await js.increment("a", by)
+    for wrong in (1.5, "1"):
+        with pytest.raises(TypeError):
+            await js.increment("a", wrong)  # type: ignore[arg-type]
     with pytest.raises(ConfigError):
         await js.get_counter("S", "a.*")
     old = ServerInfo(server_id="x", version="2.11.11", headers=True, max_payload=1_000_000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark import documents
-from jetspark.documents.configuration import config_to_wire, json_of
+from jetspark.documents.configuration import config_to_wire, document_to_wire, json_of
 from jetspark.documents.consumers import ConsumerConfig, ConsumerInfo
 from jetspark.documents.document import Document, exact_ns, field_names, from_wire, to_wire
 from jetspark.documents.streams import (
     AccountInfo,
-    ConsumerLimits,
     External,
     Placement,
     Republish,
@@ -173,7 +172,7 @@ def test_a_known_field_of_another_type_is_an_error() -> None:
 
 @pytest.mark.parametrize("value", [5, 5.0, "5s"])
 def test_a_duration_without_unit_is_refused(value: object) -> None:
-    with pytest.raises(ConfigError, match="max_age is a timedelta"):
+    with pytest.raises(ConfigError, match=r"max_age: .* is not a timedelta"):
         StreamConfig(max_age=value)  # type: ignore[arg-type]
 
 
@@ -274,9 +273,9 @@ WORDS = [
     ({"compression": "s3"}, "compression is 'none' or 's2', not 's3'."),
     ({"persist_mode": "asink"}, "did you mean 'async'"),
     ({"placement": {"clustr": "A"}}, "Placement has no field 'clustr'; did you mean 'cluster'"),
-    ({"placement": {"cluster": 5}}, "placement.cluster is a str, not 5"),
+    ({"placement": {"cluster": 5}}, "placement.cluster: expected str, got int"),
     ({"sources": [{"nme": "A"}]}, "Source has no field 'nme'; did you mean 'name'"),
-    ({"sources": [{"name": "A"}, {"name": 5}]}, "sources[1].name is a str, not 5"),
+    ({"sources": [{"name": "A"}, {"name": 5}]}, "sources[1].name: expected str, got int"),
     (
         {"sources": [{"name": "A", "external": {"api": "x", "delivr": ""}}]},
         "did you mean 'deliver'",
@@ -285,8 +284,8 @@ WORDS = [
     ({"mirror": {"name": "A", "opt_start_seq": -1}}, "mirror.opt_start_seq is a whole number from"),
     ({"max_bytes": 10**30}, "max_bytes is a whole number from -9223372036854775808 to"),
     ({"first_seq": -1}, "first_seq is a whole number from 0 to 18446744073709551615, not -1"),
-    ({"subjects": {"a": 1}}, "subjects is a str or a list of str"),
-    ({"metadata": {"a": 5}}, "metadata is a mapping of str to str"),
+    ({"subjects": {"a": 1}}, "subjects: expected array, got object"),
+    ({"metadata": {"a": 5}}, "metadata[...]: expected str, got int"),
 ]
 
 
@@ -336,32 +335,31 @@ WRONG_KINDS: list[tuple[type[Document], dict[str, Any]]] = [
     (SubjectTransform, {"src": 5, "dest": "x"}),
     (StreamConfig, {"no_ack": "no"}),
     (StreamConfig, {"max_msgs": "5"}),
-    (StreamConfig, {"max_age": 5}),
     (StreamConfig, {"sources": [5]}),
-    (ConsumerConfig, {"backoff": [5]}),
-    (ConsumerConfig, {"pause_until": "tomorrow"}),
     (BucketConfig, {"history": 1.5}),
 ]
 
 
 @pytest.mark.parametrize(("cls", "given"), WRONG_KINDS)
-def test_document_refuses_a_value_of_the_wrong_type(
+def test_a_document_with_a_value_of_another_type_is_not_sent(
     cls: type[Document], given: dict[str, Any]
 ) -> None:
     wrong = list(given)[-1 if cls is not SubjectTransform else 0]
-    with pytest.raises(ConfigError, match=f"^{wrong} is "):
-        cls(**given)
+    with pytest.raises(ConfigError, match=rf"^Not a usable {cls.__name__}: {wrong}.*: expected "):
+        document_to_wire(cls(**given))
 
 
-def test_mappings_and_other_forms_become_what_a_document_says() -> None:
+def test_mappings_and_other_forms_are_sent_as_what_they_say() -> None:
     config = StreamConfig(
         subjects="a",  # type: ignore[arg-type]
         sources=({"name": "A", "opt_start_time": "2026-01-01T00:00:00Z"},),  # type: ignore[arg-type]
         consumer_limits={"inactive_threshold": timedelta(seconds=1)},  # type: ignore[arg-type]
     )
-    assert config.subjects == ["a"]
-    assert config.sources == [Source(name="A", opt_start_time=datetime(2026, 1, 1, tzinfo=UTC))]
-    assert config.consumer_limits == ConsumerLimits(inactive_threshold=timedelta(seconds=1))
+    assert document_to_wire(config) == {
+        "subjects": ["a"],
+        "sources": [{"name": "A", "opt_start_time": "2026-01-01T00:00:00Z"}],
+        "consumer_limits": {"inactive_threshold": 1_000_000_000},
+    }
 
 
 def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path: Path) -> None:

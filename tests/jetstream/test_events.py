@@ -594,7 +594,7 @@ async def test_wrong_event_options_are_refused(js: JetStream) -> None:
         with pytest.raises(ConfigError):
             js.events(**wrong)  # type: ignore[arg-type]
     for limit in ("pending_msgs_limit", "pending_bytes_limit"):
-        with pytest.raises(ConfigError, match="limits"):
+        with pytest.raises(ConfigError, match=f"{limit} must be at least 1"):
             js.events(**{limit: 0})  # type: ignore[arg-type]
 
 

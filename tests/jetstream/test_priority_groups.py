@@ -227,7 +227,7 @@ GROUPS = {"priority_groups": ["jobs", "b"]}
         (
             {**GROUPS, "priority_policy": "prioritized"},
             {"group": "b", "priority": 10},
-            "from 0 .* to 9",
+            "priority must be at most 9",
         ),
     ],
 )

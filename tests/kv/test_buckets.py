@@ -112,7 +112,7 @@ def test_a_placement_is_passed_on() -> None:
     [
         ({"history": 0}, "from 1 to 64"),
         ({"history": 65}, "from 1 to 64"),
-        ({"history": "5"}, "history is a whole number, not '5'"),
+        ({"history": "5"}, "history: expected int, got str"),
         ({"ttl": timedelta(seconds=-1)}, "negative"),
         ({"ttl": "60s"}, "timedelta"),
         ({"limit_marker_ttl": timedelta(milliseconds=999)}, "one second"),

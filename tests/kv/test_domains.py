@@ -152,7 +152,6 @@ async def test_impossible_aggregates_are_refused(js: JetStream) -> None:
     with pytest.raises(ConfigError, match="mirror_name"):
         await js.create_bucket_aggregate("a", [Origin("b")], mirror_name="b")  # type: ignore[call-arg]
     for options, sentence in (
-        ({"keys": "new.>"}, "list"),
         ({"keys": ["a b"]}, "key"),
         ({"domain": "a", "api": "b"}, "either"),
         ({"deliver": "x"}, "needs"),

@@ -15,10 +15,10 @@ from urllib.parse import unquote
 
 import msgspec
 
-from jetspark.arguments import path_of
 from jetspark.errors import BackupError, ConfigError, DocumentError
 from jetspark.subjects import nearest_name
 from jetspark.timestamps import parse_isotime
+from jetspark.validation import path_of
 from jetspark.wire.documents import decode_document, decode_json
 
 # -------------------------------------------------------------------------------------------------

@@ -45,18 +45,17 @@ from jetspark.archives.folder import (
     place_of,
     shown_folder,
 )
-from jetspark.arguments import checked
 from jetspark.bulk.arrow import COLUMNS, SubjectChoice, batches
 from jetspark.bulk.ranges import Loss, ReadLimits, left_out
 from jetspark.bulk.stream_api import StreamFacts, facts_of
 from jetspark.errors import BackupError, ConfigError, DataLossError
-from jetspark.kinds import StreamSequence
 from jetspark.subjects import (
     check_disjoint,
     check_subscribe_subject,
     nearest_name,
     subjects_overlap,
 )
+from jetspark.validation import texts_of
 from jetspark.wire.kernel import Columns, Deliveries
 
 # -------------------------------------------------------------------------------------------------
@@ -133,7 +132,6 @@ class Part:
     """In a list: bytes of content before the first entry."""
 
 
-@checked
 @dataclass(frozen=True)
 class Backup:
     """A backup of a stream. `open_backup` makes one; reading opens the archive again each time."""
@@ -199,8 +197,8 @@ class Backup:
 
     def read(
         self,
-        start: StreamSequence | None = None,
-        end: StreamSequence | None = None,
+        start: int | None = None,
+        end: int | None = None,
         *,
         subjects: Sequence[str] = (),
         columns: Sequence[str] = COLUMNS,
@@ -216,6 +214,7 @@ class Backup:
 
         Raises ConfigError, DataLossError (see `removed`), BackupError.
         """
+        subjects, columns = texts_of(subjects), texts_of(columns)
         check_choice(subjects, columns)
         self.check_removed(fail=fail_on_data_loss)
         parts = self.parts(start, end)
@@ -227,8 +226,8 @@ class Backup:
 
     def parts(
         self,
-        start: StreamSequence | None = None,
-        end: StreamSequence | None = None,
+        start: int | None = None,
+        end: int | None = None,
         *,
         most: _Count | None = None,
     ) -> list[Part]:
@@ -277,6 +276,7 @@ class Backup:
         limits: ReadLimits | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The messages of a part, as `read`, without a word about removed ones."""
+        subjects, columns = texts_of(subjects), texts_of(columns)
         check_choice(subjects, columns)
         return self._part_batches(part, subjects, columns, limits or ReadLimits())
 
@@ -376,7 +376,6 @@ def check_choice(subjects: Sequence[str], columns: Sequence[str]) -> None:
             raise ConfigError(f"columns: a backup has no column {column!r}; {hint}")
 
 
-@checked
 def open_backup(folder: str | os.PathLike[str]) -> Backup:
     """A backup in a folder of this machine, or under a URI that `pyarrow.fs` knows.
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from jetspark.archives.folder import shown_folder
-from jetspark.arguments import MOST_SEQUENCE, check_whole, path_of
 from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.console import counted, moment, size
@@ -24,6 +23,7 @@ from jetspark.cli.options import JsonOption
 from jetspark.errors import BackupError, ConfigError
 from jetspark.files import beginning
 from jetspark.subjects import check_disjoint, check_subscribe_subject
+from jetspark.validation import MOST_SEQUENCE, check_whole, path_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 from cyclopts import Parameter
 
 import jetspark
-from jetspark.arguments import check_whole
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, run_until_signal
 from jetspark.connection.urls import parse_urls
@@ -31,6 +30,7 @@ from jetspark.errors import (
 )
 from jetspark.subjects import nearest_name
 from jetspark.timestamps import NANOSECONDS, datetime_to_ns, format_isotime, parse_isotime
+from jetspark.validation import check_whole
 from jetspark.wire.headers import Headers
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from jetspark.arguments import check_whole
 from jetspark.cli import console
 from jetspark.cli.options import DEFAULT, NO_CONTENT, Connection, Content, stdin_waits
 from jetspark.errors import ConfigError, JetsparkError, PermissionsError
+from jetspark.validation import check_whole
 
 if TYPE_CHECKING:
     from jetspark.full_client import Client

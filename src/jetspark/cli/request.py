@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jetspark.arguments import check_whole
 from jetspark.cli.console import show_message
 from jetspark.cli.options import (
     DEFAULT,
@@ -16,6 +15,7 @@ from jetspark.cli.options import (
     check_form,
 )
 from jetspark.errors import RequestTimeoutError
+from jetspark.validation import check_whole
 
 if TYPE_CHECKING:
     from jetspark.full_client import Client

@@ -195,8 +195,8 @@ def purge(
     """
     if keep is not None and before is not None:
         raise ConfigError("Give either --keep or --before.")
-    if keep is not None and keep < 0:
-        raise ConfigError("--keep cannot be negative.")
+    if keep is not None and keep < 1:
+        raise ConfigError("--keep must be at least 1: without it all are deleted.")
     if before is not None and before < 1:
         raise ConfigError("--before is a sequence; they begin at 1.")
     state = _info(connection, name).state

@@ -25,7 +25,6 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 from weakref import ref
 
-from jetspark.arguments import check_whole, checked_but
 from jetspark.client.callbacks import ErrorCallback, EventCallback, EventStream, Notices
 from jetspark.client.hooks import NO_HOOKS, Hooked, Hooking, Hooks, check_hooks
 from jetspark.client.messages import Message, Sendable, parts_of
@@ -49,6 +48,7 @@ from jetspark.errors import (
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.subjects import check_queue, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
+from jetspark.validation import check_whole
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.frames import target_of
@@ -70,16 +70,6 @@ class Statistics:
     reconnects: int
 
 
-@checked_but(
-    "publish",
-    "publish_msg",
-    "publish_nowait",
-    "publish_replying",
-    "request",
-    "request_msg",
-    "adopt",
-    also=("__init__",),
-)
 class Client:
     """One connection to a NATS deployment. Created in a running event loop, then connected."""
 

@@ -232,8 +232,6 @@ class Hooked(Hooking):
         `asking`: it returns when the reply came.
         """
         own = None if headers is None else Headers(headers)  # a copy: it may be an iterator
-        if not isinstance(subject, str):
-            return put(own)  # which refuses it
         if subject.startswith(self._own):
             with self._ack(subject, payload, "ack_sync" if asking else None):
                 return put(own)
@@ -259,8 +257,6 @@ class Hooked(Hooking):
         """What `ask` returns, which sends a request with the headers that the hook leaves, and
         reads its reply."""
         own = None if headers is None else Headers(headers)  # a copy: it may be an iterator
-        if not isinstance(subject, str):
-            return await ask(own)  # which refuses it
         if subject.startswith(self._own):
             with self._ack(subject, payload, "ack_sync"):
                 return await ask(own)

@@ -15,7 +15,6 @@ from typing import Protocol
 
 from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError, JetsparkError, shown
 from jetspark.payloads import Payload, byte_view, payload_bytes
-from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import Headers, HeadersLike, parse_headers
@@ -154,9 +153,9 @@ class Message(MessageView):
 # -------------------------------------------------------------------------------------------------
 # A message to be sent later with `publish_msg` or `request_msg`.
 #
-# Contract: a plain value that may be changed and sent any number of times. Types are checked when
-# it is created, the rest when it is sent. A received message (`Message` and its subclasses) can be
-# sent in the same way.
+# Contract: a plain value that may be changed and sent any number of times. Headers and payload are
+# checked when it is created, the rest when it is sent. A received message (`Message` and its
+# subclasses) can be sent in the same way.
 
 
 class Sendable(Protocol):
@@ -193,8 +192,8 @@ def parts_of(message: Sendable) -> tuple[str, Payload, str | None, Headers | Non
 class PreparedMessage:
     """`subject`, `data`, `reply` and `headers` may be set at any time.
 
-    Raises BadHeaderError for headers that the protocol cannot carry, BadSubjectError for a subject
-    or reply that is no str, BadPayloadError for data that is not bytes-like.
+    Raises BadHeaderError for headers that the protocol cannot carry, BadPayloadError for data that
+    is not bytes-like.
     """
 
     __slots__ = ("data", "headers", "reply", "subject")
@@ -207,10 +206,6 @@ class PreparedMessage:
         reply: str | None = None,
         headers: HeadersLike = (),
     ) -> None:
-        if not isinstance(subject, str):
-            check_publish_subject(subject)
-        if reply is not None and not isinstance(reply, str):
-            check_publish_subject(reply, what="reply subject")
         if type(data) is not bytes:
             byte_view(data)
         self.subject = subject

@@ -78,11 +78,7 @@ class Publishing:
             return
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
-        try:
-            target = self._subjects.get(subject) or self.encode_subject(subject)
-        except TypeError:  # a list has no hash
-            self.encode_subject(subject)
-            raise
+        target = self._subjects.get(subject) or self.encode_subject(subject)
         if reply is not None:
             check_publish_subject(reply, strict=False, what="reply subject")
             target = b"%b %b" % (target, reply.encode())
@@ -104,39 +100,41 @@ class Publishing:
 
         `headers` may be encoded, too. Raises as `send`.
         """
-        self.outbox.put(self.frame_replying(subject, payload, reply, headers))
+        block = headers if isinstance(headers, bytes) else self._block(headers)
+        self.outbox.put(self._frame(subject, payload, reply, block))
 
     def send_asking(
         self, subject: str, payload: Payload, reply: bytes, headers: HeadersLike | None
     ) -> None:
-        """`send_replying` for a user's request."""
+        """`send_replying` for a user's request, whose headers are never encoded already."""
+
+        def put(headers: HeadersLike | None) -> None:
+            self.outbox.put(self.frame_replying(subject, payload, reply, headers))
+
         if self.hooked is None:
-            self.send_replying(subject, payload, reply, headers)
-            return
-        put = partial(self.send_replying, subject, payload, reply)
-        self.hooked.send(subject, payload, reply.decode(), headers, put)
+            put(headers)
+        else:
+            self.hooked.send(subject, payload, reply.decode(), headers, put)
 
     def frame_replying(
         self,
         subject: str,
         payload: Payload,
         reply: bytes,
-        headers: HeadersLike | bytes | None = None,
+        headers: HeadersLike | None = None,
     ) -> bytes:
-        """The frame that `send_replying` puts into the outbox. Raises as `send`."""
+        """The frame of a request whose reply subject is known to be valid. Raises as `send`."""
+        return self._frame(subject, payload, reply, self._block(headers))
+
+    def _block(self, headers: HeadersLike | None) -> bytes:
+        return b"" if headers is None else self.encode_headers(headers)
+
+    def _frame(self, subject: str, payload: Payload, reply: bytes, block: bytes) -> bytes:
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
-        try:
-            encoded = self._subjects.get(subject) or self.encode_subject(subject)
-        except TypeError:
-            self.encode_subject(subject)
-            raise
+        encoded = self._subjects.get(subject) or self.encode_subject(subject)
         if len(encoded) + len(reply) > COMMON_LINE:
             self.check_line(subject, b"%b %b" % (encoded, reply))
-        if headers is None:
-            block = b""
-        else:
-            block = headers if isinstance(headers, bytes) else self.encode_headers(headers)
         size = len(block) + len(payload)
         if size > self.link.max_payload:
             raise MaxPayloadError(size, self.link.max_payload)
@@ -150,14 +148,14 @@ class Publishing:
             return
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
-        block = b"" if headers is None else self.encode_headers(headers)
+        block = self._block(headers)
         if len(block) + len(payload) > self.link.max_payload:
             raise MaxPayloadError(len(block) + len(payload), self.link.max_payload)
         self.outbox.put(frames.message(reply, block, payload))
 
     def encode_subject(self, subject: str) -> bytes:
         """The encoded subject of a publish. Raises BadSubjectError."""
-        if isinstance(subject, str) and (known := self._subjects.get(subject)) is not None:
+        if (known := self._subjects.get(subject)) is not None:
             return known
         check_publish_subject(subject, strict=self._options.check_subjects)
         encoded = subject.encode()

@@ -39,7 +39,6 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.payloads import Payload, payload_bytes
-from jetspark.subjects import check_publish_subject
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
 from jetspark.wire.status import NO_RESPONDERS, status_of
@@ -83,11 +82,7 @@ class NumberedPublishes:
         """One message, with this turn of the loop. Raises as `Client.publish_nowait`."""
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
-        try:
-            head = self._heads.get(subject) or self._head(subject)
-        except TypeError:  # a list has no hash
-            check_publish_subject(subject)
-            raise
+        head = self._heads.get(subject) or self._head(subject)
         block = b"" if headers is None else self._publishing.encode_headers(headers)
         size = len(block) + len(payload)
         if size > self._link.max_payload:

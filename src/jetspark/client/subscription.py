@@ -23,7 +23,6 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 from weakref import WeakMethod
 
-from jetspark.arguments import check_whole, checked_but
 from jetspark.client.callbacks import Barriers, Callback, background, check_no_callback
 from jetspark.client.hooks import Hooking
 from jetspark.client.messages import Message, Sender
@@ -39,6 +38,7 @@ from jetspark.errors import (
     SlowConsumerError,
 )
 from jetspark.timestamps import Seconds, in_seconds
+from jetspark.validation import check_whole
 from jetspark.wire.events import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
@@ -275,7 +275,6 @@ class Arriving:
         return True
 
 
-@checked_but("left_by")
 class FrameReader(Leaving, Generic[ItemT]):
     """The base of subscriptions, consuming and events.
 
@@ -489,7 +488,6 @@ def _nothing() -> None:
 MessageCallback: TypeAlias = Callable[[Message], Awaitable[None] | None]
 
 
-@checked_but("next", "take_queued", "left_by")
 class Subscription(FrameReader[Message]):
     """What `Client.subscribe` returns: iterate it, or give it a callback."""
 

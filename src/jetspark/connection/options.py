@@ -9,9 +9,8 @@ import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack, get_args
 
-from jetspark.arguments import check_fields, checked, path_of
 from jetspark.connection import contexts
 from jetspark.connection.credentials import Credential, find_seed, read_credentials
 from jetspark.connection.pool import PoolServer
@@ -21,6 +20,7 @@ from jetspark.errors import BadTimeError, ConfigError
 from jetspark.files import read_small
 from jetspark.subjects import NO_TEXT, check_publish_subject, nearest_name
 from jetspark.timestamps import LONGEST, Seconds, in_seconds
+from jetspark.validation import check_whole, check_word, path_of
 from jetspark.wire.js_api import api_prefix_of
 
 # -------------------------------------------------------------------------------------------------
@@ -84,6 +84,9 @@ def _words(error: ssl.SSLError) -> str:
 
 _TRUST = ("tls_ca_file", "tls_ca_dir", "tls_cert_file", "ssl_context")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+FirstConnect: TypeAlias = Literal["once", "wait", "background"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,7 +158,7 @@ class ConnectOptions:
     """Whether this connection's subscriptions receive its own publishes."""
     randomize: bool = True
     """Try the servers, and the addresses of a host name, in random order."""
-    first_connect: Literal["once", "wait", "background"] = "once"
+    first_connect: FirstConnect = "once"
     """"once": connecting tries each server once, and then raises. "wait": it keeps trying, as after
     a lost link, until a server accepts or none is left (`max_reconnect_attempts`). "background": it
     returns at once and keeps trying; publishes and subscriptions are buffered, and the event
@@ -202,13 +205,15 @@ class ConnectOptions:
     def __post_init__(self) -> None:
         for option in _TIMES:
             object.__setattr__(self, option, _seconds(option, getattr(self, option)))
-        check_fields(self)
+        for option, least in _NUMBERS.items():
+            check_whole(option, getattr(self, option), least)
+        check_word("first_connect", self.first_connect, get_args(FirstConnect))
         for option in _PATHS:
             if (path := getattr(self, option)) is not None:
                 path_of(option, path)
         for option in _TEXTS:
             value = getattr(self, option)
-            if isinstance(value, str) and NO_TEXT.search(value):
+            if not (value is None or callable(value)) and NO_TEXT.search(value):
                 raise ConfigError(f"{option} holds a lone surrogate, which no UTF-8 has.")
         self.urls()
         for option in ("connect_timeout", "ping_interval", "request_timeout"):
@@ -217,14 +222,6 @@ class ConnectOptions:
         for option in ("reconnect_wait", "reconnect_jitter"):
             if not 0 <= getattr(self, option) < LONGEST:
                 raise ConfigError(f"{option} cannot be negative, or for ever.")
-        if self.max_reconnect_attempts < -1:
-            raise ConfigError("max_reconnect_attempts must be -1 (for ever), 0 or more.")
-        if self.max_outstanding_pings < 1:
-            raise ConfigError("max_outstanding_pings must be at least 1.")
-        if self.max_control_line < 256:
-            raise ConfigError("max_control_line must be at least 256 bytes.")
-        if self.pending_size < 0:
-            raise ConfigError("pending_size cannot be negative.")
         self._check_credentials()
         _ = self.proxy_server
         if self.tls_key_file is not None and self.tls_cert_file is None:
@@ -351,7 +348,7 @@ class ConnectionSettings(TypedDict, total=False):
     pedantic: bool
     echo: bool
     randomize: bool
-    first_connect: Literal["once", "wait", "background"]
+    first_connect: FirstConnect
     ignore_discovered_servers: bool
     choose_server: Callable[[tuple[PoolServer, ...]], PoolServer | None] | None
     connect_timeout: Seconds
@@ -389,6 +386,14 @@ _TIMES = (
 )
 """Seconds; a timedelta that is given for one becomes seconds, too."""
 
+_NUMBERS = {
+    "max_reconnect_attempts": -1,
+    "max_outstanding_pings": 1,
+    "max_control_line": 256,
+    "pending_size": 0,
+}
+"""Whole numbers, and the least of each."""
+
 _PATHS = (
     "creds_file",
     "nkey_seed_file",
@@ -417,7 +422,6 @@ CREDENTIALS = frozenset({"user", "password", "token", "nkey", *_IDENTITIES})
 """The options that authenticate."""
 
 
-@checked
 def make_options(
     servers: str | Iterable[str] | None = None,
     /,

@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 
-from jetspark.arguments import checked
 from jetspark.client.listing import Listing
 from jetspark.dead_letters.letter import (
     ADVISORIES,
@@ -35,7 +34,6 @@ from jetspark.errors import (
     shown,
 )
 from jetspark.jetstream.context import JetStreamContext
-from jetspark.kinds import StreamSequence
 from jetspark.subjects import (
     check_name,
     check_publish_subject,
@@ -43,6 +41,7 @@ from jetspark.subjects import (
     subject_matches,
     subjects_overlap,
 )
+from jetspark.validation import texts_of
 
 if TYPE_CHECKING:
     from jetspark.documents.streams import StreamInfo
@@ -63,7 +62,6 @@ class Replayed(NamedTuple):
     stream they are not stored again."""
 
 
-@checked
 class DeadLetters:
     """The dead letters of some streams or consumers; see `JetStream.create_dead_letters`."""
 
@@ -185,7 +183,7 @@ class DeadLetters:
             f"(stream > consumer): {', '.join(there) or 'none'}."
         )
 
-    async def letter(self, seq: StreamSequence) -> DeadLetter:
+    async def letter(self, seq: int) -> DeadLetter:
         """The letter with this sequence. Raises MessageNotFoundError, StreamNotFoundError."""
         return read_letter(await self._js.get_msg(self.name, seq, direct=False))
 
@@ -287,7 +285,6 @@ class DeadLetters:
 _OURS: Final = frozenset({"name", "subjects", "retention", "mirror", "sources"})
 
 
-@checked
 class DeadLetterCalls(JetStreamContext):
     """The calls of JetStream for dead letters."""
 
@@ -439,7 +436,7 @@ class DeadLetterCalls(JetStreamContext):
 
 
 def _names(kind: str, names: str | Iterable[str]) -> list[str]:
-    found = [names] if isinstance(names, str) else list(dict.fromkeys(names))
+    found = list(dict.fromkeys(texts_of(names)))
     if not found:
         raise ConfigError(f"{kind}s is empty.")
     return [check_name(kind, name) for name in found]

@@ -16,7 +16,6 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
-from jetspark.arguments import MOST_SEQUENCE, check_whole
 from jetspark.client.callbacks import background
 from jetspark.dead_letters.letter import ADVISORIES, WORKER, Death, died_of, letter_subject
 from jetspark.documents.document import Timestamp, text_of_time
@@ -36,6 +35,7 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.event_documents import MaxDeliverEvent, TerminatedEvent
 from jetspark.subjects import check_name
+from jetspark.validation import MOST_SEQUENCE, check_whole
 from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:

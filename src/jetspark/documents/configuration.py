@@ -1,45 +1,40 @@
-"""Configurations as callers give them: checked when they are made, and before they are sent.
+"""Configurations as callers give them: checked before they are sent.
 
-Contract: annotations say what a field takes, as with arguments of calls (`kinds`). Kinds are
-checked when a document is made; misspelt names, words and numbers that the server has no place for,
-when it is given to a call, also in mappings and JSON, at every level. What a server itself said
-passes (`NewWord`), and so does what stands in `extra`.
+Contract: misspelt names, words and numbers that the server has no place for, and values of another
+type than the field's are refused, also in mappings and JSON, at every level. What a server itself
+said passes (`NewWord`), and so does what stands in `extra`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+import re
+from collections.abc import Mapping
+from datetime import timedelta
 from functools import cache
-from operator import attrgetter, contains
-from typing import Annotated, Any, Final, TypeAlias, cast, get_args, get_origin
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, get_args, get_origin
 
 import msgspec
 
-from jetspark.arguments import checked_value
 from jetspark.documents.document import (
     Document,
     DocumentT,
     Duration,
-    Moment,
     NewWord,
-    Span,
     check_names,
     field_names,
     from_wire,
     time_fields,
     to_duration,
-    to_timestamp,
     to_wire,
     wire_value,
     words_of,
 )
-from jetspark.errors import ConfigError, DocumentError, JetStreamError, shown
+from jetspark.errors import BadTimeError, ConfigError, DocumentError, JetStreamError, shown
 from jetspark.files import read_small
-from jetspark.kinds import Kind, is_number, kind_of, plain_number, plain_text, whole_in
-from jetspark.subjects import nearest_name
+from jetspark.subjects import nearest_name, plain_text
 from jetspark.timestamps import LONGEST, duration_to_ns
+from jetspark.validation import check_word
 from jetspark.wire.documents import decode_document, encode_document
 
 _MISSPELT: Final = 0.85
@@ -48,107 +43,11 @@ _MISSPELT: Final = 0.85
 Configuration: TypeAlias = Mapping[str, Any] | str | bytes | os.PathLike[str]
 """A wire document: a mapping, JSON text, or the path of a JSON file (a str is text)."""
 
-_MOMENT: Final = Kind(
-    "a datetime with a time zone, such as datetime.now(UTC)",
-    "datetimes with a time zone",
-    lambda value: isinstance(value, datetime) and value.utcoffset() is not None,
-    to_timestamp,
-    frozenset({Moment}),
-)
-_SPAN: Final = Kind(
-    "a timedelta, such as timedelta(seconds=5)",
-    "timedeltas",
-    lambda value: isinstance(value, timedelta),
-    to_duration,
-    frozenset({Span}),
-)
-
-
-_A_LIST: Final = cast(Kind, kind_of(list[str]))
-_TEXTS: Final = Kind(
-    # One subject is a list of one, as in all calls.
-    "a str or a list of str",
-    "lists of str",
-    lambda value: isinstance(value, str) or _A_LIST.fits(value),
-    lambda value: _A_LIST.plain([value] if isinstance(value, str) else value),
-)
 UINT64: Final = range(2**64)
 """The numbers that the server has a place for in fields such as sequences."""
-_INT64: Final = whole_in(range(-(2**63), 2**63))
-_NANOSECONDS: Final = _INT64._replace(one="a time of at most 292 years, in nanoseconds")
-
-
-class GivenDocument(Document, frozen=True, kw_only=True):
-    """A document that callers make. Raises ConfigError for a value of a wrong kind."""
-
-    def __post_init__(self) -> None:
-        read, exact, kinds = _kinds(type(self))
-        values = read(self)
-        fine = map(contains, exact, map(type, values))  # most: servers' answers are made, too
-        for known, value, (name, kind) in zip(fine, values, kinds, strict=True):
-            if known or type(value) is NewWord:
-                continue
-            if (plain := checked_value(name, kind, value)) is not value:
-                msgspec.structs.force_setattr(self, name, plain)
-        super().__post_init__()
-
-
-@cache
-def _kinds(
-    cls: type[Document],
-) -> tuple[Callable[[Any], Any], list[frozenset[type]], list[tuple[str, Kind]]]:
-    """What reads the fields that are checked, the classes that need no look, names and kinds."""
-    kinds = [(field.name, kind_of(field.type, _when_made)) for field in _own_fields(cls)]
-    checked = [(name, kind) for name, kind in kinds if kind is not None]
-    read = attrgetter("extra", *(name for name, _ in checked))  # never one: that is no tuple
-    return lambda document: read(document)[1:], [kind.exact for _, kind in checked], checked
-
-
-def _own_fields(cls: type[Document]) -> list[msgspec.structs.FieldInfo]:
-    return [field for field in msgspec.structs.fields(cls) if field.name != "extra"]
-
-
-def _when_made(annotation: Any) -> tuple[Kind | None] | None:
-    """Also what a server says is taken: words and numbers are checked when it is sent."""
-    if get_origin(annotation) is Annotated:
-        return (kind_of(get_args(annotation)[0]),)
-    if _is_document(annotation):
-        return (_document_or_mapping(annotation),)
-    said = {Span: _SPAN, Moment: _MOMENT}.get(annotation)
-    if said is None and annotation == list[str]:
-        said = _TEXTS
-    return None if said is None else (said,)
-
-
-def _is_document(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Document)
-
-
-def _document_or_mapping(cls: type[Document]) -> Kind:
-    def plain(value: Any) -> Any:
-        return value if isinstance(value, cls) else _document_of(cls, value)
-
-    return Kind(
-        f"a {cls.__name__} or a mapping",
-        f"{cls.__name__} or mappings",
-        lambda value: isinstance(value, cls | Mapping),
-        plain,
-        frozenset({cls}),
-    )
-
-
-def _document_of(cls: type[DocumentT], given: Mapping[str, Any]) -> DocumentT:
-    wire = _wire_given(cls, given)
-    _check_values(cls, wire)
-    return _usable(cls, wire)
-
-
-def _usable(cls: type[DocumentT], wire: Mapping[str, Any]) -> DocumentT:
-    try:
-        return from_wire(cls, wire)
-    except JetStreamError as error:
-        reason = str(error).partition(": ")[2]
-        raise ConfigError(f"Not a usable {cls.__name__}: {reason}") from None
+_INT64: Final = range(-(2**63), 2**63)
+_PLACE: Final = re.compile(r"(.+) - at `\$\.?(.+)`")
+"""msgspec's sentence, and the path in it."""
 
 
 # -- what is sent ----------------------------------------------------------------------------------
@@ -164,8 +63,8 @@ def config_to_wire(
     A Configuration is a wire document: durations are nanoseconds, unknown fields are sent as they
     are, unless their names look misspelt. Options override `config`; their times may be seconds,
     too. One text for a list of texts is a list of one. Raises ConfigError for an unknown option, a
-    misspelt field, JSON that is not an object, a word that a field does not take, and a value of
-    the wrong kind.
+    misspelt field, JSON that is not an object, a word or a number that a field does not take, and a
+    value of another type.
     """
     check_names(cls, options)
     if isinstance(config, Document) and not isinstance(config, cls):
@@ -176,9 +75,21 @@ def config_to_wire(
         wire = to_wire(config)
     else:
         wire = _wire_given(cls, _mapping_given(cls, config))
-    wire.update(to_wire(cls(**with_seconds(cls, options))))
+    chosen = with_seconds(cls, options)
+    for name in _nested(cls).keys() & chosen.keys():
+        chosen[name] = _nested_given(_nested(cls)[name], chosen[name])
+    wire.update(to_wire(cls(**chosen)))
+    return _checked(cls, wire)
+
+
+def document_to_wire(document: Document) -> dict[str, Any]:
+    """The wire document of a caller's document. Raises ConfigError as `config_to_wire`."""
+    return _checked(type(document), to_wire(document))
+
+
+def _checked(cls: type[Document], wire: dict[str, Any]) -> dict[str, Any]:
     _check_values(cls, wire)
-    _usable(cls, wire)
+    _check_types(cls, wire)
     return wire
 
 
@@ -192,16 +103,19 @@ def with_seconds(cls: type[Document], options: Mapping[str, Any]) -> dict[str, A
 
 
 def _span_given(name: str, value: Any) -> Any:
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+    if value is None or isinstance(value, timedelta):
+        return value
+    if isinstance(value, list | tuple):
         return [_span_given(name, one) for one in value]
-    if not is_number(value):
-        return value  # the document says what is wrong
-    if not -LONGEST < plain_number(value) < LONGEST:
-        raise ConfigError(
-            f"{name} is in seconds, and {shown(value)} are too many; nanoseconds are for mappings "
-            "and JSON."
-        )
-    return Duration.from_ns(duration_to_ns(value))
+    try:
+        if not -LONGEST < value < LONGEST:
+            raise ConfigError(
+                f"{name} is in seconds, and {shown(value)} are too many; nanoseconds are for "
+                "mappings and JSON."
+            )
+        return Duration.from_ns(duration_to_ns(value))
+    except TypeError:
+        raise BadTimeError(value, name) from None
 
 
 def _mapping_given(cls: type[Document], config: Configuration) -> Mapping[str, Any]:
@@ -256,59 +170,75 @@ def _nested_given(cls: type[Document], value: Any) -> Any:
     return value
 
 
-@cache
 def _nested(cls: type[Document]) -> dict[str, type[Document]]:
     """The fields that are documents, or lists of documents."""
+    return {name: field.inner for name, field in _fields(cls).items() if field.inner is not None}
+
+
+class _Field(NamedTuple):
+    """What msgspec does not check, or not in these words."""
+
+    inner: type[Document] | None
+    """The document that it is, or that its list has."""
+    texts: bool
+    """Whether it is a list of texts, of which one may be given alone."""
+    numbers: range
+
+
+@cache
+def _fields(cls: type[Document]) -> dict[str, _Field]:
     found = {}
-    for field in _own_fields(cls):
-        for one in (field.type, *get_args(field.type)):
-            for kind in (one, *get_args(one)):
-                if _is_document(kind):
-                    found[field.encode_name] = kind
+    for field in msgspec.structs.fields(cls):
+        parts = {field.type, *get_args(field.type)}
+        parts |= {inner for part in parts for inner in get_args(part) if part is not field.type}
+        inner = [part for part in parts if isinstance(part, type) and issubclass(part, Document)]
+        annotated = [part for part in parts if get_origin(part) is Annotated]
+        unsigned = any(get_args(part)[1] == UINT64 for part in annotated)
+        found[field.encode_name] = _Field(
+            inner[0] if inner else None, list[str] in parts, UINT64 if unsigned else _INT64
+        )
     return found
 
 
 def _check_values(cls: type[Document], wire: dict[str, Any], where: str = "") -> None:
-    """Raises ConfigError for what the server could not read; one text becomes a list."""
-    nested = _nested(cls)
-    for name, kind in _wire_kinds(cls).items():
+    """Raises ConfigError for words and numbers that the server has not; one text becomes a list."""
+    words = words_of(cls)
+    for name, (inner, texts, numbers) in _fields(cls).items():
         value = wire.get(name)
-        if value is None or type(value) is NewWord:
-            continue
-        if not kind.fits(value):
-            raise _refused(cls, where + name, name, kind, value)
-        if (inner := nested.get(name)) is None:
-            wire[name] = kind.plain(value)
-        elif isinstance(value, dict):
+        if texts and isinstance(value, str):
+            wire[name] = [value]
+        elif isinstance(value, str) and name in words and type(value) is not NewWord:
+            _check_word(name, where + name, value, words[name])
+        elif isinstance(value, int) and value not in numbers:
+            most = f"from {numbers.start} to {numbers.stop - 1}"
+            raise ConfigError(f"{where}{name} is a whole number {most}, not {shown(value)}.")
+        elif inner is not None and isinstance(value, dict):
             _check_values(inner, value, f"{where}{name}.")
-        else:
+        elif inner is not None and isinstance(value, list):
             for index, one in enumerate(value):
-                _check_values(inner, one, f"{where}{name}[{index}].")
+                if isinstance(one, dict):
+                    _check_values(inner, one, f"{where}{name}[{index}].")
 
 
-def _refused(cls: type[Document], path: str, name: str, kind: Kind, value: Any) -> ConfigError:
-    error = kind.refuse(path, value)
-    if isinstance(value, str) and name in words_of(cls) and "did you mean" not in str(error):
-        return ConfigError(f"{error} A word of a newer server goes into extra: {{{name!r}: …}}.")
-    return error
+def _check_word(name: str, path: str, value: str, words: tuple[str, ...]) -> None:
+    try:
+        check_word(path, value, words)
+    except ConfigError as error:
+        if "did you mean" in str(error):
+            raise
+        hint = f"A word of a newer server goes into extra: {{{name!r}: …}}."
+        raise ConfigError(f"{error} {hint}") from None
 
 
-@cache
-def _wire_kinds(cls: type[Document]) -> dict[str, Kind]:
-    kinds = {field.encode_name: kind_of(field.type, _when_sent) for field in _own_fields(cls)}
-    return {name: kind for name, kind in kinds.items() if kind is not None}
-
-
-def _when_sent(annotation: Any) -> tuple[Kind | None] | None:
-    if annotation is Moment:
-        return (None,)  # RFC 3339: who parses it says so
-    if _is_document(annotation):
-        one = f"a {annotation.__name__} or a mapping"
-        return (Kind(one, f"{annotation.__name__} or mappings", lambda value: type(value) is dict),)
-    said = {Span: _NANOSECONDS, int: _INT64}.get(annotation)
-    if said is None and annotation == list[str]:
-        said = _TEXTS
-    return None if said is None else (said,)
+def _check_types(cls: type[DocumentT], wire: Mapping[str, Any]) -> None:
+    try:
+        from_wire(cls, wire)
+    except JetStreamError as error:
+        reason = str(error).partition(": ")[2].removesuffix(".")
+        if at := _PLACE.fullmatch(reason):
+            reason = f"{at[2]}: {at[1][0].lower()}{at[1][1:]}"
+        reason = reason.replace(" | null", "").replace("`", "")
+        raise ConfigError(f"Not a usable {cls.__name__}: {reason}.") from None
 
 
 def given(**fields: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 
 import msgspec
 
-from jetspark.documents.configuration import UINT64, GivenDocument
+from jetspark.documents.configuration import UINT64
 from jetspark.documents.document import Document, Moment, Span
 from jetspark.documents.streams import ClusterInfo
 from jetspark.timestamps import Seconds
@@ -51,7 +51,7 @@ class PriorityPolicy(StrEnum):
     PRIORITIZED = "prioritized"
 
 
-class ConsumerConfig(GivenDocument, frozen=True, kw_only=True):
+class ConsumerConfig(Document, frozen=True, kw_only=True):
     """A consumer's configuration. None: not given (the server's default, or unchanged)."""
 
     durable_name: str | None = None

@@ -4,7 +4,7 @@ Contract: field names are those of the wire. None means "not given" and is not s
 keeps other values; 0, False and empty values are sent. Durations are `timedelta`, times aware
 `datetime` (with nanoseconds, see `exact_times`). Unknown fields are in `extra`, at every level, and
 are sent back. Documents are frozen; `replace` makes a changed copy. Words such as "limits" or
-"explicit" are plain strings, so words of newer servers pass through (`NewWord`). What callers make
+"explicit" are plain strings, so words of newer servers pass through (`NewWord`). What callers send
 is checked: `configuration`.
 """
 
@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from enum import EnumType
+from enum import Enum, EnumType
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
 from jetspark.errors import ConfigError, shown
-from jetspark.kinds import plain_value, values_of
 from jetspark.subjects import nearest_name
 from jetspark.timestamps import (
     datetime_to_ns,
@@ -29,7 +28,7 @@ from jetspark.timestamps import (
     ns_to_timedelta,
     parse_isotime,
 )
-from jetspark.wire.documents import convert_document
+from jetspark.wire.documents import convert_document, plain_value
 
 if TYPE_CHECKING:
     from typing import Self
@@ -228,14 +227,19 @@ def time_fields(cls: type[Document]) -> list[tuple[str, Any]]:
 
 
 @cache
-def words_of(cls: type[Document]) -> dict[str, frozenset[str]]:
+def words_of(cls: type[Document]) -> dict[str, tuple[str, ...]]:
     """The fields whose values are those of an enumeration: `Annotated[str, TheEnum]`."""
     found = {}
     for field in msgspec.structs.fields(cls):
         for one in (field.type, *get_args(field.type)):
             if get_origin(one) is Annotated and isinstance(words := get_args(one)[1], EnumType):
-                found[field.encode_name] = frozenset(values_of(words))
+                found[field.encode_name] = values_of(words)
     return found
+
+
+def values_of(words: EnumType) -> tuple[str, ...]:
+    """The texts of an enumeration."""
+    return tuple(member.value for member in cast("type[Enum]", words))
 
 
 def field_names(cls: type[Document]) -> tuple[str, ...]:
@@ -312,10 +316,15 @@ def _attach_extras(document: Document, raw: Mapping[str, Any]) -> None:
 
 
 def to_wire(document: Document) -> dict[str, Any]:
-    """The fields given, as plain JSON values, unknown fields included."""
+    """The fields given, as plain JSON values, unknown fields included.
+
+    Raises ConfigError for a timedelta in a field that is no time: it would become nanoseconds.
+    """
     wire: dict[str, Any] = {}
     for name in field_names(type(document)):
         value = getattr(document, name)
+        if type(value) is timedelta:
+            raise ConfigError(f"{name} is no time, and was given {shown(value)}.")
         if value is not None:
             wire[name] = wire_value(value)
     wire.update(document.extra)

@@ -16,6 +16,7 @@ from jetspark.documents.document import Document, Moment, Span, from_wire
 from jetspark.documents.streams import ErrorDocument, PeerInfo, StreamState
 from jetspark.errors import ConfigError, DocumentError
 from jetspark.subjects import check_name, check_publish_subject, nearest_name
+from jetspark.validation import texts_of
 from jetspark.wire.documents import decode_document
 from jetspark.wire.js_api import names_of
 
@@ -463,7 +464,7 @@ def parse_event(data: bytes) -> Event:
 def event_kinds(kinds: str | Iterable[str]) -> frozenset[EventKind]:
     """Words as kinds. Raises ConfigError, which suggests a similar one, for an unknown word."""
     known = {str(kind): kind for kind in EventKind}
-    words = [kinds] if isinstance(kinds, str) else list(kinds)
+    words = texts_of(kinds)
     if not words:
         raise ConfigError("kinds is empty; None means all.")
     for word in words:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self
 
-from jetspark.arguments import check_fields
 from jetspark.errors import ConfigError
 from jetspark.timestamps import Seconds, in_seconds
+from jetspark.validation import check_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class Responses:
     expires: Seconds = timedelta(minutes=10)
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        if self.max < 1 or in_seconds(self.expires) < 1:
-            raise ConfigError("Responses need max of at least 1 and expires of at least 1 second.")
+        check_whole("max", self.max)
+        if in_seconds(self.expires) < 1:
+            raise ConfigError("expires must be at least 1 second.")
 
     def __or__(self, other: Self) -> Responses:
         return Responses(max(self.max, other.max), max(self.expires, other.expires, key=in_seconds))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self, TypedDict
 
 import msgspec
 
-from jetspark.documents.configuration import UINT64, GivenDocument
+from jetspark.documents.configuration import UINT64
 from jetspark.documents.document import Document, Moment, Span
 from jetspark.timestamps import Seconds
 from jetspark.wire.headers import Headers, parse_headers
@@ -47,7 +47,7 @@ class PersistMode(StrEnum):
     ASYNC = "async"
 
 
-class Placement(GivenDocument, frozen=True, kw_only=True):
+class Placement(Document, frozen=True, kw_only=True):
     """Placement: a cluster, servers with all these tags, a preferred leader."""
 
     cluster: str | None = None
@@ -55,7 +55,7 @@ class Placement(GivenDocument, frozen=True, kw_only=True):
     preferred: str | None = None
 
 
-class External(GivenDocument, frozen=True, kw_only=True):
+class External(Document, frozen=True, kw_only=True):
     """How to reach a stream of another domain (`of_domain`) or account.
 
     `api` is the prefix of its API ("$JS.hub.API" for the domain "hub"; of another account, the
@@ -72,21 +72,21 @@ class External(GivenDocument, frozen=True, kw_only=True):
         return cls(api=api_prefix_of(domain, None), deliver=deliver)
 
 
-class SubjectTransform(GivenDocument, frozen=True, kw_only=True):
+class SubjectTransform(Document, frozen=True, kw_only=True):
     """Subjects that match `src` are stored as `dest`."""
 
     src: str
     dest: str
 
 
-class SourceConsumer(GivenDocument, frozen=True, kw_only=True):
+class SourceConsumer(Document, frozen=True, kw_only=True):
     """An existing consumer that a source or mirror reads through."""
 
     name: str | None = None
     deliver_subject: str | None = None
 
 
-class Source(GivenDocument, frozen=True, kw_only=True):
+class Source(Document, frozen=True, kw_only=True):
     """An origin of a stream: one of its `sources`, or its `mirror`."""
 
     name: str
@@ -98,7 +98,7 @@ class Source(GivenDocument, frozen=True, kw_only=True):
     consumer: SourceConsumer | None = None
 
 
-class Republish(GivenDocument, frozen=True, kw_only=True):
+class Republish(Document, frozen=True, kw_only=True):
     """Republish stored messages as core NATS messages."""
 
     dest: str
@@ -107,14 +107,14 @@ class Republish(GivenDocument, frozen=True, kw_only=True):
     headers_only: bool | None = None
 
 
-class ConsumerLimits(GivenDocument, frozen=True, kw_only=True):
+class ConsumerLimits(Document, frozen=True, kw_only=True):
     """Upper limits, and defaults, for the stream's consumers."""
 
     inactive_threshold: Span | None = None
     max_ack_pending: int | None = None
 
 
-class StreamConfig(GivenDocument, frozen=True, kw_only=True):
+class StreamConfig(Document, frozen=True, kw_only=True):
     """A stream's configuration. None: not given (the server's default, or unchanged)."""
 
     name: str | None = None

@@ -8,16 +8,15 @@ the partition before each subject. A static group reads a stream whose subjects 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, NamedTuple, TypeAlias, cast
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from jetspark.arguments import check_whole, checked_value
 from jetspark.documents.streams import StreamConfig
 from jetspark.errors import CodecError, ConfigError, DocumentError
-from jetspark.kinds import Kind, kind_of
 from jetspark.kv_rules import check_key
 from jetspark.subjects import check_name, nearest_name
+from jetspark.validation import check_whole
 from jetspark.wire.documents import decode_json, encode_document
 
 ELASTIC_BUCKET: Final = "elastic-consumer-groups"
@@ -30,12 +29,6 @@ _MOST_PARTITIONS: Final = 2**16
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
-_FILTER_KINDS: Final = {
-    "filter": cast(Kind, kind_of(str)),
-    "partitioning_wildcards": cast(Kind, kind_of(list[int] | None)),
-}
-
-
 class PartitioningFilter(msgspec.Struct, frozen=True):
     """Messages of an elastic group, and which tokens decide on their partition."""
 
@@ -43,13 +36,6 @@ class PartitioningFilter(msgspec.Struct, frozen=True):
     """A subject with * or a last >."""
     partitioning_wildcards: list[int] | None = None
     """Which of its *, counted from 1; none: the whole subject decides."""
-
-    def __post_init__(self) -> None:
-        """Raises ConfigError for values of another kind."""
-        for name, kind in _FILTER_KINDS.items():
-            value = getattr(self, name)
-            if (plain := checked_value(name, kind, value)) is not value:
-                msgspec.structs.force_setattr(self, name, plain)
 
     def check(self) -> None:
         """Raises ConfigError."""
@@ -139,7 +125,11 @@ def mappings_of(mappings: Mapping[str, Iterable[int]]) -> list[MemberMapping]:
 
 
 def checked_config(config: GroupConfig) -> None:
-    """Raises ConfigError."""
+    """Raises ConfigError, also for what other members could not read."""
+    try:
+        decode_json(encode_document(config), type(config), "group")
+    except DocumentError as error:
+        raise ConfigError(f"Not a usable group: {error.why}.") from None
     count = config.max_members
     check_whole("max_members", count, most=_MOST_PARTITIONS)
     if isinstance(config, ElasticConfig):

@@ -13,7 +13,6 @@ from typing import Final, Unpack
 
 import msgspec
 
-from jetspark.arguments import check_whole, checked
 from jetspark.client.listing import Listing
 from jetspark.documents.configuration import config_to_wire, with_seconds
 from jetspark.documents.consumers import ConsumerConfig, ConsumerSettings
@@ -51,6 +50,7 @@ from jetspark.jetstream.context import JetStreamContext
 from jetspark.kv.bucket import Bucket, BucketCalls
 from jetspark.subjects import check_name, subjects_overlap
 from jetspark.timestamps import Seconds, as_timedelta
+from jetspark.validation import check_whole, texts_of
 
 ACK_WAIT = 5.0
 """Seconds."""
@@ -60,7 +60,6 @@ _OURS: Final = frozenset(
 )
 
 
-@checked
 class ConsumerGroup:
     """What static and elastic groups have in common.
 
@@ -177,7 +176,6 @@ class ConsumerGroup:
         return f"{type(self).__name__}({self.name!r} of {self.stream!r})"
 
 
-@checked
 class StaticGroup(ConsumerGroup):
     """A group with fixed members, of a stream whose subjects begin with the partition."""
 
@@ -189,7 +187,6 @@ class StaticGroup(ConsumerGroup):
                 await self._js.delete_consumer(self.stream, self._place.consumer(member))
 
 
-@checked
 class ElasticGroup(ConsumerGroup):
     """A group whose members may change, of any stream."""
 
@@ -267,7 +264,7 @@ def _with_members(config: ElasticConfig, members: list[str]) -> ElasticConfig:
 
 
 def _names(members: str | Iterable[str]) -> list[str]:
-    found = [members] if isinstance(members, str) else list(members)
+    found = texts_of(members)
     if not found:
         raise ConfigError("members is empty.")
     return found
@@ -277,7 +274,6 @@ def _names(members: str | Iterable[str]) -> list[str]:
 # The calls of JetStream for consumer groups: create, bind, list.
 
 
-@checked
 class GroupCalls(BucketCalls):
     """The calls of JetStream for consumer groups."""
 
@@ -353,8 +349,8 @@ class GroupCalls(BucketCalls):
         place = Place(stream, name, elastic=False).check()
         config = StaticConfig(
             max_members,
-            list(filters or []),
-            list(members or []) or None,
+            texts_of(filters or ()),
+            texts_of(members or ()) or None,
             mappings_of(mappings or {}) or None,
         )
         if not members_of(config):

@@ -27,7 +27,6 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
-from jetspark.arguments import checked
 from jetspark.client.callbacks import Callback, background, check_no_callback
 from jetspark.client.messages import MessageView
 from jetspark.client.subscription import cancelled
@@ -285,7 +284,6 @@ _STANDBY = 0.4
 """Seconds that an instance waits for the pinned one to give up the consumer."""
 
 
-@checked
 class GroupMember:
     """What a group's `consume` returns: enter it, then iterate it, or give it a callback."""
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-from jetspark.arguments import check_fields, checked
 from jetspark.client.callbacks import background
 from jetspark.client.client import Client
 from jetspark.connection.nkeys import CurveKeyPair, KeyKind, KeyPair, is_key
@@ -38,6 +37,7 @@ from jetspark.errors import (
 from jetspark.identity.claims import AuthRequest, UserClaims, check_enforced, permitted
 from jetspark.identity.jwt import body_of, check_times, encode_jwt, issue_user, read_jwt
 from jetspark.timestamps import Seconds, in_seconds
+from jetspark.validation import check_whole
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import Headers
 
@@ -83,7 +83,6 @@ class Grant:
     scoped: bool = False
 
     def __post_init__(self) -> None:
-        check_fields(self)
         if isinstance(self.may, UserClaims):
             check_enforced(self.may)
 
@@ -203,7 +202,6 @@ class CalloutStats:
     """Refused unread: not a request of a server to this service."""
 
 
-@checked
 class AuthCallout:
     """What `Client.auth_callout` returns; it stops when its block is left."""
 
@@ -215,8 +213,7 @@ class AuthCallout:
         queue_group: str,
         concurrency: int,
     ) -> None:
-        if concurrency < 1:
-            raise ConfigError("concurrency is at least 1.")
+        check_whole("concurrency", concurrency)
         self._client = client
         self._handler = handler
         self._exchange = exchange
@@ -337,7 +334,6 @@ class AuthCallout:
 # The call of a client for authorization callouts.
 
 
-@checked
 class CalloutCalls(Client):
     """A client with authorization callouts."""
 
@@ -370,7 +366,6 @@ class CalloutCalls(Client):
         )
 
 
-@checked
 async def start_callout(
     client: Client,
     handler: CalloutHandler,

@@ -7,14 +7,12 @@ Field names are those of the wire; fields that this version does not know are in
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from ipaddress import ip_network
 from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
-from jetspark.arguments import checked
-from jetspark.documents.configuration import GivenDocument, config_to_wire
+from jetspark.documents.configuration import document_to_wire
 from jetspark.documents.document import Document, Span
 from jetspark.documents.permissions import Permissions
 from jetspark.errors import BadSubjectError, ConfigError, shown
@@ -37,22 +35,22 @@ _TIME: Final = re.compile(r"([01]\d|2[0-3])(:[0-5]\d){2}")
 
 def checked_claims(claims: UserClaims) -> dict[str, Any]:
     """The claims as they stand in a JWT. Raises ConfigError."""
-    wire = config_to_wire(UserClaims, claims, {})
+    wire = document_to_wire(claims)
     for side in ("pub", "sub"):
         for name in ("allow", "deny"):
             for subject in wire.get(side, {}).get(name) or ():
                 _check_subject(f"{side}.{name}", subject, queue=side == "sub")
     for name in LIMITS:
         _check_limit(name, wire.get(name))
-    if claims.resp is not None:
-        _check_limit("resp.max", claims.resp.max)
-        if claims.resp.ttl is not None and claims.resp.ttl < timedelta(0):
-            raise ConfigError("resp.ttl cannot be negative.")
+    responses = wire.get("resp", {})
+    _check_limit("resp.max", responses.get("max"))
+    if responses.get("ttl", 0) < 0:
+        raise ConfigError("resp.ttl cannot be negative.")
     for network in wire.get("src") or ():
         if not _is_network(network):
             raise ConfigError(f'src has networks such as "192.0.2.0/24", not {shown(network)}.')
-    for hours in claims.times or ():
-        for time in (hours.start, hours.end):
+    for hours in wire.get("times") or ():
+        for time in (hours["start"], hours["end"]):
             if not _TIME.fullmatch(time):
                 raise ConfigError(f'times are such as "08:00:00", not {shown(time)}.')
     for name, ours in (("type", KIND), ("version", VERSION)):
@@ -102,7 +100,7 @@ def check_enforced(claims: UserClaims) -> None:
 NO_LIMIT = -1
 
 
-class Allowed(GivenDocument, frozen=True, kw_only=True):
+class Allowed(Document, frozen=True, kw_only=True):
     """Subjects that are allowed and denied; without `allow`, all that are not denied.
 
     Of `sub`, "subject group" allows or denies a queue group only.
@@ -112,7 +110,7 @@ class Allowed(GivenDocument, frozen=True, kw_only=True):
     deny: list[str] | None = None
 
 
-class AllowedResponses(GivenDocument, frozen=True, kw_only=True):
+class AllowedResponses(Document, frozen=True, kw_only=True):
     """Answers to the reply subjects of received messages, beside `pub`."""
 
     max: int = 1
@@ -121,18 +119,18 @@ class AllowedResponses(GivenDocument, frozen=True, kw_only=True):
     """How long after the message."""
 
 
-class HoursOfDay(GivenDocument, frozen=True, kw_only=True):
+class HoursOfDay(Document, frozen=True, kw_only=True):
     """When a user may be connected, as "08:00:00"."""
 
     start: str
     end: str
 
 
-class UserClaims(GivenDocument, frozen=True, kw_only=True):
+class UserClaims(Document, frozen=True, kw_only=True):
     """What a user may do. Limits that are not given are none (-1).
 
-    For a user of a scoped signing key nothing is given: the server takes the key's template. Raises
-    ConfigError for a value of a wrong kind; what no server could read is refused in `issue_user`.
+    For a user of a scoped signing key nothing is given: the server takes the key's template. What
+    no server could read is refused in `issue_user`.
     """
 
     pub: Allowed | None = None
@@ -180,7 +178,6 @@ class OtherClaims(TypedDict, total=False):
     version: int | None
 
 
-@checked
 def permitted(permissions: Permissions, **more: Unpack[OtherClaims]) -> UserClaims:
     """The claims of a user with the permissions of roles (`jetspark.jetstream.acl`).
 

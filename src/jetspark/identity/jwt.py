@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import msgspec
 
-from jetspark.arguments import checked
 from jetspark.connection.nkeys import (
     KeyKind,
     KeyPair,
@@ -43,7 +42,6 @@ MOST_BYTES: Final = 1024 * 1024
 _HEADER: Final = {"typ": "JWT", "alg": "ed25519-nkey"}
 
 
-@checked
 def issue_user(
     signer: KeyPair,
     user: str,
@@ -98,7 +96,6 @@ def _moment(expires: float | timedelta | datetime | None) -> int:
     return int(time.time() + seconds)
 
 
-@checked
 def creds_text(jwt: str, seed: str) -> str:
     """The text of a `.creds` file of a user, which `creds_file` and other clients read.
 
@@ -149,7 +146,6 @@ def encode_jwt(
     return f"{signed}.{part_of_bytes(signer.sign(signed.encode()))}"
 
 
-@checked
 def read_jwt(text: str) -> Claims:
     """The claims of a JWT whose signature is that of its issuer.
 
@@ -186,7 +182,6 @@ def read_jwt(text: str) -> Claims:
         raise JWTError(f"The JWT cannot be read: {error}") from None
 
 
-@checked
 def user_claims(claims: Claims) -> UserClaims:
     """What a user's JWT says. Raises JWTError for a JWT of another kind."""
     found: UserClaims = body_of(claims, KIND, UserClaims)
@@ -203,7 +198,6 @@ def body_of(claims: Claims, kind: str, cls: type[Any]) -> Any:
         raise JWTError(f"The JWT cannot be read: {error}") from None
 
 
-@checked
 def check_times(claims: Claims, *, leeway: float = 0.0) -> None:
     """Raises JWTError for a JWT that has expired or is not valid yet.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from jetspark.arguments import checked, checked_but
 from jetspark.documents.events import DEFAULT_EVENT_PREFIX, event_subjects
 from jetspark.documents.permissions import Permissions, Responses
 from jetspark.errors import ConfigError
@@ -16,6 +15,7 @@ from jetspark.subjects import (
     check_queue,
     check_subscribe_subject,
 )
+from jetspark.validation import texts_of
 from jetspark.wire import js_api
 from jetspark.wire.js_api import Call
 from jetspark.wire.service_api import DEFAULT_PREFIX as DEFAULT_SERVICE_PREFIX
@@ -32,7 +32,6 @@ _OF_SERVERS: Final = (
 _OF_ACCOUNTS: Final = ("INFO", "CONNZ", "JSZ", "SUBSZ", "STATZ")
 
 
-@checked
 class CoreRoles:
     """A base of `Roles`."""
 
@@ -123,7 +122,7 @@ class CoreRoles:
 
 
 def several(what: str, words: str | Iterable[str]) -> list[str]:
-    found = [words] if isinstance(words, str) else list(words)
+    found = texts_of(words)
     if not found:
         raise ConfigError(f"{what} is empty.")
     return found
@@ -176,7 +175,6 @@ _OWN_CONSUMER: Final = (js_api.MSG_NEXT, js_api.CONSUMER_DELETE)
 _MOVED_CONSUMER: Final = (js_api.CONSUMER_INFO, js_api.CONSUMER_RESET)
 
 
-@checked_but(also=("__init__",))
 class Roles(CoreRoles):
     """The permissions of roles, for one kind of connection.
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Final, TypedDict
 
-from jetspark.documents.configuration import GivenDocument
-from jetspark.documents.document import Span
+from jetspark.documents.document import Document, Span
 from jetspark.documents.streams import Placement, StorageType, StreamConfig, StreamInfo
 from jetspark.errors import ConfigError
 from jetspark.subjects import subjects_overlap
@@ -16,7 +15,7 @@ from jetspark.timestamps import Seconds
 _DUPLICATES: Final = timedelta(minutes=2)
 
 
-class BackedConfig(GivenDocument, frozen=True, kw_only=True):
+class BackedConfig(Document, frozen=True, kw_only=True):
     """The options that a bucket and an object store share. None: not given."""
 
     description: str | None = None

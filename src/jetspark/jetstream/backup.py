@@ -34,7 +34,6 @@ from jetspark.archives.folder import (
     metadata_from,
     opened_file,
 )
-from jetspark.arguments import checked
 from jetspark.client.client import seconds_of
 from jetspark.documents.document import from_wire
 from jetspark.documents.requirements import Requirement
@@ -52,6 +51,7 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.streams import stream_info
 from jetspark.subjects import check_name
 from jetspark.timestamps import Seconds
+from jetspark.validation import check_whole
 from jetspark.wire import js_api
 from jetspark.wire.kernel import require_archives
 from jetspark.wire.status import END_OF_BATCH, status_of
@@ -231,7 +231,6 @@ class BackupWriter:
             ) from error
 
 
-@checked
 def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
     """Verify that a backup on disk is complete and unchanged, by reading all of it.
 
@@ -491,7 +490,6 @@ async def report(progress: ProgressCallback | None, figures: BackupProgress) -> 
             await result
 
 
-@checked
 class BackupCalls:
     """The call of JetStream that backs up streams."""
 
@@ -528,9 +526,10 @@ class BackupCalls:
         every API call (see `JetStream`). Then nothing is left behind.
         """
         check_name("stream", name)
-        for size in (chunk_size, window_size):
-            if size is not None and size < 1:
-                raise ConfigError("chunk_size and window_size must be at least 1 byte.")
+        sizes = {"chunk_size": chunk_size, "window_size": window_size}
+        sizes = {
+            option: check_whole(option, size) for option, size in sizes.items() if size is not None
+        }
         within = to_begin(self._api, timeout, ANSWER_WITHIN * (10 if check else 1))
         writer = BackupWriter(folder, name)  # not in a thread, so that it can be discarded at once
         try:
@@ -541,11 +540,8 @@ class BackupCalls:
                     "deliver_subject": incoming.inbox,
                     "no_consumers": not consumers,
                     "jsck": check,
+                    **sizes,
                 }
-                if chunk_size is not None:
-                    request["chunk_size"] = chunk_size
-                if window_size is not None:
-                    request["window_size"] = window_size
                 answer = await long_call(
                     self._api, within, "the backup", js_api.STREAM_SNAPSHOT, request, name
                 )

@@ -33,7 +33,6 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jetspark.arguments import check_whole, checked_but
 from jetspark.client.callbacks import background
 from jetspark.client.subscription import FrameReader, closed_on_purpose, weakly
 from jetspark.connection.outbox import Waiters
@@ -56,6 +55,7 @@ from jetspark.jetstream.fetch import (
 )
 from jetspark.jetstream.message import JsMsg
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
+from jetspark.validation import check_whole
 from jetspark.wire import js_api
 from jetspark.wire.pull import (
     PENDING_BYTES,
@@ -588,7 +588,6 @@ _LOOKS_FOR_OTHERS = 4
 JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
 
 
-@checked_but("next", "take_queued")
 class ConsumerMessages(FrameReader[JsMsg]):
     """What `PullConsumer.consume` returns: iterate it, or give it a callback."""
 

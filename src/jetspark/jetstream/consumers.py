@@ -8,7 +8,6 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
-from jetspark.arguments import checked, checked_but
 from jetspark.client.callbacks import background
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.messages import Message
@@ -22,7 +21,7 @@ from jetspark.documents.consumers import (
     PauseState,
     PriorityPolicy,
 )
-from jetspark.documents.document import from_wire, text_of_time, to_timestamp
+from jetspark.documents.document import from_wire, text_of_time
 from jetspark.documents.requirements import check_consumer, check_feature, consumer_needs
 from jetspark.err_codes import CONSUMER_EXISTS
 from jetspark.errors import (
@@ -56,9 +55,9 @@ from jetspark.jetstream.fetch import (
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.paging import Paged
 from jetspark.jetstream.streams import differing, step_down, with_differences
-from jetspark.kinds import StreamSequence
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
+from jetspark.validation import check_moment, check_sequence
 from jetspark.wire import js_api
 from jetspark.wire.kernel import frame_of
 from jetspark.wire.status import CONFLICT, CONTROL, status_of
@@ -79,7 +78,6 @@ async def consumer_info(api: Api, stream: str, name: str) -> ConsumerInfo:
     return from_wire(ConsumerInfo, answer)
 
 
-@checked
 class Consumer:
     """A consumer of a stream, by name. Its only state is `cached_info`."""
 
@@ -117,13 +115,13 @@ class Consumer:
 
         Raises as `JetStream.pause_consumer`.
         """
-        return await pause_consumer(self._api, self.stream, self.name, until)
+        return await pause_consumer(self._api, self.stream, self.name, check_moment("until", until))
 
     async def resume(self) -> PauseState:
         """Deliver again (server 2.11). Raises as `JetStream.pause_consumer`."""
         return await pause_consumer(self._api, self.stream, self.name, None)
 
-    async def reset(self, seq: StreamSequence | None = None) -> ConsumerInfo:
+    async def reset(self, seq: int | None = None) -> ConsumerInfo:
         """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
         Acknowledgements and delivery counts from there on are forgotten. Raises as
@@ -146,10 +144,7 @@ async def pause_consumer(api: Api, stream: str, name: str, until: datetime | Non
     """None resumes. Raises as `ConsumerCalls.pause_consumer`."""
     body = {}
     if until is not None:
-        try:
-            body["pause_until"] = text_of_time(to_timestamp(until))
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"until: {error}.") from None
+        body["pause_until"] = text_of_time(until)
     needs = check_feature("pausing a consumer", _PAUSE_SINCE, api.server)
     names = {"stream": stream, "consumer": name}
     answer = await api.call(js_api.CONSUMER_PAUSE, body, needs, **names)
@@ -163,13 +158,11 @@ async def pause_consumer(api: Api, stream: str, name: str, until: datetime | Non
 _RESET_SINCE: Final = (2, 14)
 
 
-async def reset_consumer(
-    api: Api, stream: str, name: str, seq: StreamSequence | None
-) -> ConsumerInfo:
+async def reset_consumer(api: Api, stream: str, name: str, seq: int | None) -> ConsumerInfo:
     """Raises as `ConsumerCalls.reset_consumer`."""
     needs = check_feature("resetting a consumer", _RESET_SINCE, api.server)
     names = {"stream": stream, "consumer": name}
-    body = None if seq is None else {"seq": seq}
+    body = None if seq is None else {"seq": check_sequence("seq", seq)}
     # The consumer itself answers a reset: for one that does not exist, or on a server that has no
     # resets, the call would time out.
     await api.call(js_api.CONSUMER_INFO, None, needs, **names)
@@ -184,7 +177,6 @@ async def reset_consumer(
 # `pulling.consume`.
 
 
-@checked_but("next")
 class PullConsumer(Consumer):
     """A consumer that delivers on request."""
 
@@ -388,7 +380,6 @@ QUIET = 20.0
 """Seconds of silence of a consumer without heartbeats until it is looked for."""
 
 
-@checked_but("next", "take_queued", "left_by")
 class PushMessages(Leaving):
     """What `PushConsumer.subscribe` returns: iterate it, or give it a callback."""
 
@@ -608,7 +599,6 @@ class PushMessages(Leaving):
         return f"PushMessages({self._name!r}, {state}, {self.pending_msgs} here)"
 
 
-@checked
 class PushConsumer(Consumer):
     """A consumer that delivers to a subject."""
 
@@ -661,7 +651,6 @@ class PushConsumer(Consumer):
 ConsumerConfigLike: TypeAlias = ConsumerConfig | Configuration
 
 
-@checked
 class ConsumerCalls:
     """The calls of JetStream for consumers."""
 
@@ -801,15 +790,13 @@ class ConsumerCalls:
         UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError, and as every API
         call (see `JetStream`).
         """
-        return await pause_consumer(self._api, stream, name, until)
+        return await pause_consumer(self._api, stream, name, check_moment("until", until))
 
     async def resume_consumer(self, stream: str, name: str) -> PauseState:
         """Deliver again (server 2.11). Raises as `pause_consumer`."""
         return await pause_consumer(self._api, stream, name, None)
 
-    async def reset_consumer(
-        self, stream: str, name: str, seq: StreamSequence | None = None
-    ) -> ConsumerInfo:
+    async def reset_consumer(self, stream: str, name: str, seq: int | None = None) -> ConsumerInfo:
         """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
         Acknowledgements and delivery counts from there on are forgotten. `seq` needs a

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from jetspark.arguments import checked_but
 from jetspark.documents.configuration import Configuration, json_of
 from jetspark.documents.document import from_wire
 from jetspark.documents.streams import AccountInfo
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from jetspark.wire.documents import ServerInfo
 
 
-@checked_but(also=("__init__",))
 class JetStreamContext(
     StreamCalls,
     BackupCalls,

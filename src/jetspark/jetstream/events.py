@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from jetspark.arguments import checked, checked_but
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.subscription import Arriving, FrameReader, weakly
 from jetspark.documents.events import (
@@ -17,9 +16,10 @@ from jetspark.documents.events import (
     event_subjects,
     parse_event,
 )
-from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError, JetStreamError
+from jetspark.errors import ConnectionClosedError, JetsparkError, JetStreamError
 from jetspark.jetstream.api import Api
 from jetspark.timestamps import Seconds, in_seconds
+from jetspark.validation import check_whole
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
 
-@checked_but("next")
 class Events(FrameReader[Event]):
     """What `JetStream.events` returns: iterate it, or give it a callback."""
 
@@ -171,7 +170,6 @@ def _unsubscribe(listeners: Iterable[Listener]) -> None:
         listener.close()
 
 
-@checked
 class EventCalls:
     """The call of JetStream for events."""
 
@@ -198,8 +196,8 @@ class EventCalls:
         Raises ConfigError for an unknown kind, or one without a stream or consumer when one is
         given; BadNameError, BadSubjectError, ConnectionClosedError.
         """
-        if pending_msgs_limit < 1 or pending_bytes_limit < 1:
-            raise ConfigError("The pending limits must be at least 1.")
+        check_whole("pending_msgs_limit", pending_msgs_limit)
+        check_whole("pending_bytes_limit", pending_bytes_limit)
         wanted = None if kinds is None else event_kinds(kinds)
         domain = self._api.domain
 

@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jetspark.arguments import check_whole
 from jetspark.client.callbacks import background
 from jetspark.documents.consumers import PriorityPolicy
 from jetspark.documents.requirements import check_feature
@@ -43,6 +42,7 @@ from jetspark.errors import (
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.message import NAK, JsMsg
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
+from jetspark.validation import check_whole
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
 from jetspark.wire.headers import VERSION
@@ -284,12 +284,12 @@ def make_priority(
     for name, value in (("min_pending", min_pending), ("min_ack_pending", min_ack_pending)):
         if value is not None and policy != PriorityPolicy.OVERFLOW:
             raise ConfigError(f"{name} needs a consumer with priority_policy 'overflow'.")
-        if value is not None and value < 1:
-            raise ConfigError(f"{name} must be at least 1.")
+        if value is not None:
+            check_whole(name, value)
     if priority is not None and policy != PriorityPolicy.PRIORITIZED:
         raise ConfigError("priority needs a consumer with priority_policy 'prioritized'.")
-    if priority is not None and not 0 <= priority <= _HIGHEST:
-        raise ConfigError(f"priority must be from 0 (served first) to {_HIGHEST}.")
+    if priority is not None:
+        check_whole("priority", priority, 0, _HIGHEST)
     if group is None:
         return None
     given = {"min_pending": min_pending, "min_ack_pending": min_ack_pending, "priority": priority}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import msgspec
 
-from jetspark.arguments import checked_but
 from jetspark.client.messages import Message
 from jetspark.errors import (
     ConfigError,
@@ -29,7 +28,6 @@ IN_PROGRESS = b"+WPI"
 TERM = b"+TERM"
 
 
-@checked_but("ack_sync")
 class JsMsg(Message):
     """One delivered message; `metadata` has its stream, consumer and sequences.
 

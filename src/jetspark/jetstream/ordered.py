@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from jetspark.arguments import checked
 from jetspark.client.callbacks import background
 from jetspark.client.subscription import FrameReader
 from jetspark.documents.configuration import config_to_wire
@@ -52,9 +51,9 @@ from jetspark.jetstream.fetch import RETRY_WAIT
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.stored import leader_get
 from jetspark.jetstream.streams import stream_info
-from jetspark.kinds import StreamSequence
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, as_timedelta, ns_to_datetime
+from jetspark.validation import check_moment, check_sequence, texts_of
 from jetspark.wire import js_api
 from jetspark.wire.pull import ConsumerOrder
 
@@ -493,7 +492,6 @@ HEARTBEAT = 5.0
 INACTIVE_THRESHOLD = timedelta(minutes=5)
 
 
-@checked
 class OrderedCalls:
     """The call of JetStream that makes an ordered consumer."""
 
@@ -505,7 +503,7 @@ class OrderedCalls:
         *,
         subjects: str | Sequence[str] | None = None,
         deliver_policy: str | None = None,
-        start_seq: StreamSequence | None = None,
+        start_seq: int | None = None,
         start_time: datetime | None = None,
         headers_only: bool = False,
         replay_policy: str = ReplayPolicy.INSTANT,
@@ -562,7 +560,7 @@ def _config(
     *,
     subjects: str | Sequence[str] | None,
     deliver_policy: str | None,
-    start_seq: StreamSequence | None,
+    start_seq: int | None,
     start_time: datetime | None,
     **options: Any,
 ) -> dict[str, Any]:
@@ -570,12 +568,14 @@ def _config(
     if [deliver_policy, start_seq, start_time].count(None) < 2:
         raise ConfigError("Give one of deliver_policy, start_seq and start_time.")
     if start_seq is not None:
+        check_sequence("start_seq", start_seq)
         deliver_policy = DeliverPolicy.BY_START_SEQUENCE
     elif start_time is not None:
+        check_moment("start_time", start_time)
         deliver_policy = DeliverPolicy.BY_START_TIME
     elif deliver_policy in (DeliverPolicy.BY_START_SEQUENCE, DeliverPolicy.BY_START_TIME):
         raise ConfigError("Give start_seq or start_time instead of this deliver_policy.")
-    filters = [subjects] if isinstance(subjects, str) else list(subjects or ())
+    filters = texts_of(subjects or ())
     if subjects is not None and not filters:
         raise ConfigError("subjects is empty: leave it out to read all of them.")
     for subject in filters:

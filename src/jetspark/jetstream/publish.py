@@ -15,7 +15,6 @@ from datetime import datetime
 from operator import index
 from typing import Any
 
-from jetspark.arguments import checked, checked_but
 from jetspark.client.client import request_and_read
 from jetspark.client.messages import Message, Sendable, parts_of
 from jetspark.documents.document import text_of_time
@@ -43,15 +42,14 @@ from jetspark.jetstream.publisher import (
     ttl_text,
 )
 from jetspark.jetstream.stored import StoredCalls
-from jetspark.kinds import is_whole
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import NANOSECONDS, Seconds, in_seconds, ns_from_now
+from jetspark.validation import check_moment
 from jetspark.wire.documents import decode_document, decode_json
 from jetspark.wire.headers import Headers, HeadersLike
 
 
-@checked_but("publish", "publish_msg", "increment")
 class PublishCalls(StoredCalls):
     """The calls of JetStream that publish: messages, counters, schedules."""
 
@@ -176,12 +174,12 @@ class PublishCalls(StoredCalls):
         UnsupportedByServerError, and what `publish` raises.
         """
         check_feature("increment", (2, 12), self._api.server)
+        if isinstance(by, bool):
+            raise ConfigError(f"by is a whole number, not {by}.")
         try:
-            if not is_whole(by):
-                raise TypeError
             text = f"{index(by):+d}"
-        except (TypeError, ValueError):
-            raise ConfigError("by is a whole number of at most 4300 digits.") from None
+        except ValueError:
+            raise ConfigError("by has at most 4300 digits.") from None
         with_id = publish_headers(self._api.server, headers, msg_id=msg_id)
         ack = await acknowledged(
             self._api, subject, b"", merged(with_id, [(INCREMENT, text)]), timeout
@@ -322,7 +320,6 @@ class PublishCalls(StoredCalls):
         return await acknowledged(self._api, subject, payload, merged(own, ours), timeout)
 
 
-@checked  # the blocking client calls it, too
 def publisher_options(
     api: Api,
     window: int,
@@ -449,7 +446,8 @@ def _pattern(at: datetime | None, every: Seconds | None, cron: str | None) -> st
     if [at, every, cron].count(None) != 2:
         raise ConfigError("A schedule needs exactly one of at, every and cron.")
     if at is not None:
-        return f"@at {text_of_time(at)}"
+        moment = check_moment("at", at)
+        return f"@at {text_of_time(moment)}"
     if every is not None:
         if (ns := ns_from_now("every", every)) < NANOSECONDS:
             raise ConfigError("every is at least 1 second.")

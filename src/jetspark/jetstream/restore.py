@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Unpack
 
 from jetspark.archives.folder import lacking
-from jetspark.arguments import checked
 from jetspark.connection.events import ConnectionStatus
 from jetspark.documents.configuration import config_to_wire
 from jetspark.documents.document import from_wire
@@ -214,7 +213,6 @@ _RESTORED: Final = js_api.Call(js_api.STREAM_RESTORE.template, js_api.STREAM_CRE
 _DYNAMIC: Final = "_nats."  # metadata that the server adds to its answers
 
 
-@checked
 class RestoreCalls:
     """The call of JetStream that restores streams."""
 

@@ -8,7 +8,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from jetspark.arguments import MOST_SEQUENCE, check_flag, check_whole, checked_but
 from jetspark.client.listing import Listing
 from jetspark.client.messages import Message
 from jetspark.documents.configuration import given
@@ -27,8 +26,8 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.jetstream.api import Api
-from jetspark.kinds import StreamSequence
 from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.validation import check_moment, check_sequence, check_whole, texts_of
 from jetspark.wire import js_api
 from jetspark.wire.direct_get import DirectReply, parse_direct_reply, parse_end_of_batch
 from jetspark.wire.documents import encode_document
@@ -351,7 +350,6 @@ BATCH_BYTES = 4 * 1024 * 1024
 _NO_MESSAGE = ("EOF", "message found", "message not found", "deleted message")
 
 
-@checked_but("get_msg")
 class StoredCalls:
     """The calls of JetStream for stored messages."""
 
@@ -382,9 +380,7 @@ class StoredCalls:
         if seq is None and last_by_subject is None and next_by_subject is None:
             raise ConfigError("Give seq, last_by_subject or next_by_subject.")
         if seq is not None:
-            check_whole("seq", seq, most=MOST_SEQUENCE)
-        if direct is not None:
-            direct = check_flag("direct", direct)
+            check_sequence("seq", seq)
         for subject in (last_by_subject, next_by_subject):
             if subject is not None:
                 check_subscribe_subject(subject)
@@ -407,11 +403,11 @@ class StoredCalls:
     def get_msgs(
         self,
         stream: str,
-        seq: StreamSequence | None = None,
+        seq: int | None = None,
         *,
         start_time: datetime | None = None,
         subject: str | None = None,
-        up_to_seq: StreamSequence | None = None,
+        up_to_seq: int | None = None,
         max_msgs: int | None = None,
         batch: int = BATCH,
         max_bytes: int = BATCH_BYTES,
@@ -430,14 +426,16 @@ class StoredCalls:
         """
         if seq is not None and start_time is not None:
             raise ConfigError("Give either seq or start_time, not both.")
-        first = 1 if seq is None else seq
+        first = 1 if seq is None else check_sequence("seq", seq)
         if max_msgs is not None:
             check_whole("max_msgs", max_msgs)
-        if up_to_seq is not None and up_to_seq < first:
+        if up_to_seq is not None and check_sequence("up_to_seq", up_to_seq) < first:
             raise ConfigError("up_to_seq is before seq.")
         if subject is not None:
             check_subscribe_subject(subject)
-        where = {"seq": first} if start_time is None else {"start_time": text_of_time(start_time)}
+        where: dict[str, Any] = {"seq": first}
+        if start_time is not None:
+            where = {"start_time": text_of_time(check_moment("start_time", start_time))}
         self._check_batches(stream, batch, max_bytes)
         wanted = Range(stream, where, subject, up_to_seq, max_msgs, batch, max_bytes, confirm)
         return StoredMsgs(partial(read_range, self._api, wanted))
@@ -447,7 +445,7 @@ class StoredCalls:
         stream: str,
         subjects: str | Sequence[str],
         *,
-        up_to_seq: StreamSequence | None = None,
+        up_to_seq: int | None = None,
         up_to_time: datetime | None = None,
         batch: int = BATCH,
         max_bytes: int = BATCH_BYTES,
@@ -462,6 +460,10 @@ class StoredCalls:
         wanted = _checked_subjects(subjects)
         if up_to_seq is not None and up_to_time is not None:
             raise ConfigError("Give either up_to_seq or up_to_time, not both.")
+        if up_to_seq is not None:
+            check_sequence("up_to_seq", up_to_seq)
+        if up_to_time is not None:
+            check_moment("up_to_time", up_to_time)
         self._check_batches(stream, batch, max_bytes)
         body = given(
             multi_last=wanted,
@@ -484,11 +486,12 @@ class StoredCalls:
         self._check_batches(stream, 1, 1)
         return await read_together(self._api, stream, wanted)
 
-    async def delete_msg(self, stream: str, seq: StreamSequence, *, erase: bool = False) -> None:
+    async def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
         """Delete one message; `erase` overwrites it with random bytes first (slower).
 
         Raises MessageNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
         """
+        check_sequence("seq", seq)
         body = {"seq": seq} if erase else {"seq": seq, "no_erase": True}
         try:
             await self._api.call(js_api.MSG_DELETE, body, stream=stream)
@@ -519,7 +522,7 @@ class StoredCalls:
 
 
 def _checked_subjects(subjects: str | Sequence[str]) -> list[str]:
-    wanted = [subjects] if isinstance(subjects, str) else list(subjects)
+    wanted = texts_of(subjects)
     if not wanted:
         raise ConfigError("subjects is empty.")
     for subject in wanted:

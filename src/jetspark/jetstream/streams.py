@@ -10,7 +10,6 @@ from typing import Any, Final, TypeAlias, Unpack
 import msgspec
 
 from jetspark import err_codes
-from jetspark.arguments import check_whole, checked
 from jetspark.documents.configuration import Configuration, config_to_wire, given
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.documents.document import Document, from_wire, time_fields
@@ -26,8 +25,8 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.paging import Paged
-from jetspark.kinds import StreamSequence
 from jetspark.subjects import check_name, check_subscribe_subject
+from jetspark.validation import check_sequence, check_whole
 from jetspark.wire import js_api
 from jetspark.wire.documents import encode_document
 from jetspark.wire.js_api import SubjectPages
@@ -207,7 +206,6 @@ class StreamTemplateInfo(Document, frozen=True, kw_only=True):
 StreamConfigLike: TypeAlias = StreamConfig | Configuration
 
 
-@checked
 class StreamCalls:
     """The calls of JetStream for streams."""
 
@@ -279,13 +277,13 @@ class StreamCalls:
         *,
         filter: str | None = None,
         keep: int | None = None,
-        seq: StreamSequence | None = None,
+        seq: int | None = None,
     ) -> int:
         """Delete all messages or some; returns how many.
 
         `filter`: only those of matching subjects. `keep`: all but the last so many. `seq`: those
-        before this sequence. Raises ConfigError when both `keep` and `seq` are given,
-        BadSubjectError, StreamNotFoundError, and as every API call (see `JetStream`).
+        before this sequence. Raises ConfigError for both `keep` and `seq`, and for less
+        than 1, BadSubjectError, StreamNotFoundError, and as every API call (see `JetStream`).
         """
         if keep is not None and seq is not None:
             raise ConfigError("Give either keep or seq, not both.")
@@ -293,11 +291,13 @@ class StreamCalls:
             check_subscribe_subject(filter)
         # To the server, 0 is "not given": purge everything.
         if keep is not None:
-            check_whole("keep", keep, 0)
+            check_whole("keep", keep)
+        if seq is not None:
+            check_sequence("seq", seq)
         if seq == 1:  # nothing is before it; but servers before 2.14 would purge everything
             await self.stream_info(name)
             return 0
-        body = given(filter=filter, keep=keep or None, seq=seq)
+        body = given(filter=filter, keep=keep, seq=seq)
         answer = await self._api.call(js_api.STREAM_PURGE, body, stream=name)
         purged: int = answer.get("purged", 0)
         return purged

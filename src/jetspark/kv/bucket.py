@@ -14,7 +14,6 @@ from functools import partial
 from itertools import combinations
 from typing import Any, Final, Self, Unpack
 
-from jetspark.arguments import MOST_SEQUENCE, check_whole, checked, checked_but
 from jetspark.client.client import Client
 from jetspark.client.listing import Listing
 from jetspark.documents.requirements import check_feature
@@ -32,7 +31,6 @@ from jetspark.errors import (
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.publisher import TimeToLive
 from jetspark.jetstream.streams import known_as
-from jetspark.kinds import StreamSequence
 from jetspark.kv.codecs import BucketEncoding, Entry, KeyCodec, Snapshot, ValueCodec
 from jetspark.kv.config import (
     BUCKET_OPTIONS,
@@ -61,6 +59,7 @@ from jetspark.kv_rules import STREAM_PREFIX, Operation, check_bucket
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.subjects import check_name, subjects_overlap
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
+from jetspark.validation import MOST_SEQUENCE, check_sequence, check_whole
 
 # -------------------------------------------------------------------------------------------------
 # Reading a bucket: get keys; list, watch and mirror them (ADR-8).
@@ -73,7 +72,6 @@ from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 # with the last entry that the bucket had at their start.
 
 
-@checked_but("get", "get_value")
 class ReadOnlyBucket:
     """A Key-Value bucket that can only be read, as returned by `Bucket.read_only`.
 
@@ -122,7 +120,7 @@ class ReadOnlyBucket:
         every call of a bucket (see `Bucket`).
         """
         if revision is not None:
-            check_whole("revision", revision, most=MOST_SEQUENCE)
+            check_sequence("revision", revision)
         return await read_entry(self._js, self._encoding, key, revision, leader=leader)
 
     async def get_value(
@@ -180,7 +178,7 @@ class ReadOnlyBucket:
         meta_only: bool = False,
         ignore_deletes: bool = False,
         updates_only: bool = False,
-        resume_from: StreamSequence | None = None,
+        resume_from: int | None = None,
         heartbeat: Seconds = HEARTBEAT,
         callback: EntryCallback | None = None,
     ) -> Watcher:
@@ -196,6 +194,8 @@ class ReadOnlyBucket:
         """
         if [include_history, updates_only, resume_from is not None].count(True) > 1:
             raise ConfigError("Give one of include_history, updates_only and resume_from.")
+        if resume_from is not None:
+            check_sequence("resume_from", resume_from)
         heartbeat = in_seconds(heartbeat)
         if not 0.5 <= heartbeat <= 15:  # at most half of a pull request's 30 s
             raise ConfigError("heartbeat must be from 0.5 to 15 seconds.")
@@ -249,7 +249,6 @@ MARKER_AGE: Final = timedelta(minutes=30)
 _CREATE_TRIES = 10
 
 
-@checked_but("put", "create", "update", "delete")
 class Bucket(ReadOnlyBucket):
     """A Key-Value bucket, as returned by `JetStream.bucket` and `JetStream.create_bucket`.
 
@@ -383,12 +382,13 @@ class Bucket(ReadOnlyBucket):
             )
         return removed
 
-    async def revert(self, key: str, revision: StreamSequence) -> int:
+    async def revert(self, key: str, revision: int) -> int:
         """Put the value that the key had at a revision; returns the new revision.
 
         Raises KeyNotFoundError when the bucket does not have that revision any more, ConfigError
         for an impossible one, and as `put`.
         """
+        check_sequence("revision", revision)
         return await self.put(key, await self.get_value(key, revision, leader=True))
 
     async def _write(
@@ -414,7 +414,6 @@ class Bucket(ReadOnlyBucket):
 # where keyword arguments win. Names and options are checked before anything is sent.
 
 
-@checked
 class BucketCalls(JetStreamContext):
     """The calls of JetStream for Key-Value buckets."""
 
@@ -427,8 +426,8 @@ class BucketCalls(JetStreamContext):
         configuration, ConfigError, UnsupportedByServerError, and as every API call (see
         `JetStream`).
         """
-        wanted = bucket_config(config, options)
-        info = await self._make_bucket(check_bucket(name), wanted, _where(name, wanted))
+        wanted, name = bucket_config(config, options), check_bucket(name)
+        info = await self._make_bucket(name, wanted, _where(name, wanted))
         return self._bound(info)
 
     async def update_bucket(
@@ -485,8 +484,8 @@ class BucketCalls(JetStreamContext):
         writes of its own. Options are the fields of BucketConfig without mirror_name. Raises as
         `create_bucket`.
         """
-        wanted = bucket_config(config, options)
-        sources = [_source(origin, check_bucket(name)) for origin in origins]
+        wanted, name = bucket_config(config, options), check_bucket(name)
+        sources = [_source(origin, name) for origin in origins]
         if not sources:
             raise ConfigError("An aggregate needs at least one origin.")
         _no_mirror(wanted)
@@ -512,7 +511,7 @@ class BucketCalls(JetStreamContext):
         """
         wanted = bucket_config(config, options)
         _no_mirror(wanted)
-        check_name("stream", name)
+        name = check_name("stream", name)
         if name.startswith(STREAM_PREFIX):
             raise ConfigError(f'The name of a mirror cannot begin with "{STREAM_PREFIX}".')
         where = {"mirror": origin.mirror(), "mirror_direct": True}

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from jetspark.arguments import checked
 from jetspark.documents.document import exact_ns
 from jetspark.documents.streams import StoredMsg, StreamConfig
 from jetspark.errors import CodecError, ConfigError, JetsparkError
@@ -34,6 +33,7 @@ from jetspark.kv_rules import (
 )
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.timestamps import ns_to_datetime
+from jetspark.validation import check_whole, texts_of
 
 if TYPE_CHECKING:
     from jetspark.client.messages import Message
@@ -238,10 +238,8 @@ class PathCodec:
 class ZlibCodec:
     """Values compressed with zlib; `level` from 0 to 9, -1 for zlib's own choice."""
 
-    @checked
     def __init__(self, level: int = -1) -> None:
-        if not -1 <= level <= 9:
-            raise ConfigError("level must be from -1 to 9.")
+        check_whole("level", level, -1, 9)
         self.level = level
 
     def encode_value(self, value: bytes) -> bytes:
@@ -259,7 +257,6 @@ class ZlibCodec:
 class KeyChain:
     """Key codecs applied one after the other; decoding in reverse order."""
 
-    @checked
     def __init__(self, *codecs: KeyCodec) -> None:
         if not codecs:
             raise ConfigError("A chain needs at least one codec.")
@@ -287,7 +284,6 @@ class KeyChain:
 class ValueChain:
     """Value codecs applied one after the other; decoding in reverse order."""
 
-    @checked
     def __init__(self, *codecs: ValueCodec) -> None:
         if not codecs:
             raise ConfigError("A chain needs at least one codec.")
@@ -415,7 +411,7 @@ class BucketEncoding:
 
     def filters(self, keys: str | Iterable[str]) -> list[str]:
         """The subjects of one or several filters. Raises BadNameError, ConfigError."""
-        wanted = [keys] if isinstance(keys, str) else list(keys)
+        wanted = texts_of(keys)
         if not wanted:
             raise ConfigError("keys is empty; '>' means all of them.")
         return [self._at + self._filter(text) for text in wanted]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from jetspark.arguments import check_fields
 from jetspark.documents.configuration import config_to_wire
 from jetspark.documents.document import Span, check_names, from_wire
 from jetspark.documents.streams import (
@@ -35,6 +34,7 @@ from jetspark.jetstream.backing import (
 )
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter
 from jetspark.timestamps import Seconds, ns_from_now
+from jetspark.validation import texts_of
 
 MAX_HISTORY: Final = 64
 
@@ -111,10 +111,10 @@ class Origin:
     stream: str | None = None
 
     def __post_init__(self) -> None:
-        check_fields(self)
-        check_bucket(self.bucket)
-        for text in self.keys or ():
-            check_filter(text)
+        object.__setattr__(self, "bucket", check_bucket(self.bucket))
+        if self.keys is not None:
+            keys = tuple(map(check_filter, texts_of(self.keys)))
+            object.__setattr__(self, "keys", keys)
         if self.domain is not None and self.api is not None:
             raise ConfigError("Give either domain or api, not both.")
         if self.deliver is not None and self.domain is None and self.api is None:

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 import msgspec
 
-from jetspark.arguments import checked
 from jetspark.client.callbacks import Callback, background, check_no_callback
 from jetspark.client.subscription import cancelled
 from jetspark.errors import (
@@ -158,7 +157,6 @@ _USABLE = 0.9
 """The part of a lease that the holder counts on: clocks do not run equally fast."""
 
 
-@checked
 class Lock:
     """A lock in a bucket, as returned by `Bucket.lock`: held from entering it to leaving it.
 
@@ -535,7 +533,6 @@ class ElectionState(NamedTuple):
 StateCallback: TypeAlias = Callable[[ElectionState], Awaitable[None] | None]
 
 
-@checked
 class Election:
     """A candidate, as returned by `Bucket.election`: enter it, then iterate its states."""
 

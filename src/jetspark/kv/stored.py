@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from jetspark.arguments import check_flag
 from jetspark.documents.streams import StoredMsg, StreamInfo
 from jetspark.err_codes import MESSAGE_TOO_LARGE, TTL_DISABLED
 from jetspark.errors import (
@@ -77,7 +76,6 @@ async def _stored(
     *,
     leader: bool,
 ) -> StoredMsg:
-    leader = check_flag("leader", leader)
     direct = encoding.direct and not leader
     try:
         return await js.get_msg(encoding.stream, seq, last_by_subject=subject, direct=direct)

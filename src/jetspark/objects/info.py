@@ -10,8 +10,8 @@ import string
 from collections.abc import Mapping
 from typing import Any, Final
 
-from jetspark.documents.configuration import config_to_wire, json_of
-from jetspark.documents.document import Document, Moment, check_names, from_wire, to_wire
+from jetspark.documents.configuration import config_to_wire, document_to_wire, json_of
+from jetspark.documents.document import Document, Moment, check_names, from_wire
 from jetspark.documents.streams import StoredMsg, StreamConfig
 from jetspark.errors import BadNameError, ConfigError, DocumentError
 from jetspark.jetstream.backing import (
@@ -22,6 +22,7 @@ from jetspark.jetstream.backing import (
     check_backed,
     stream_options_of,
 )
+from jetspark.subjects import plain_text
 from jetspark.wire.documents import decode_document
 
 # -------------------------------------------------------------------------------------------------
@@ -39,18 +40,14 @@ _ID_LETTERS: Final = string.digits + string.ascii_letters
 
 
 def check_store(name: str) -> str:
-    """The name itself. Raises BadNameError."""
-    if not isinstance(name, str):
-        raise BadNameError("object store", name, f"it is a str, not {type(name).__name__}")
+    """The name as a plain str. Raises BadNameError."""
     if _STORE.fullmatch(name) is None:
         raise BadNameError("object store", name, "only letters, digits, - and _ are allowed")
-    return name
+    return plain_text(name)
 
 
 def info_subject(store: str, name: str) -> str:
     """The subject of an object's info. Raises BadNameError."""
-    if not isinstance(name, str):
-        raise BadNameError("object", name, f"it is a str, not {type(name).__name__}")
     try:
         raw = name.encode()
     except UnicodeEncodeError:
@@ -224,8 +221,8 @@ def info_of_stored(stored: StoredMsg) -> ObjectInfo:
 
 
 def to_stored(info: ObjectInfo) -> bytes:
-    """The payload for an info."""
-    return json_of(to_wire(info.replace(mtime=None)))
+    """The payload for an info. Raises ConfigError for what other clients could not read."""
+    return json_of(document_to_wire(info.replace(mtime=None)))
 
 
 class ObjectStoreStatus(BackedStatus):

@@ -36,7 +36,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from jetspark.arguments import path_of
 from jetspark.client.callbacks import in_thread
 from jetspark.err_codes import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND
 from jetspark.errors import (
@@ -78,6 +77,7 @@ from jetspark.objects.info import (
 from jetspark.payloads import Payload, byte_view, has_buffer
 from jetspark.timestamps import ns_to_datetime
 from jetspark.transient import FULL, is_transient_for_client
+from jetspark.validation import path_of
 
 # -------------------------------------------------------------------------------------------------
 # The stored infos of a store's objects (its meta messages): read, and replaced atomically.

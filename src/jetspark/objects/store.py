@@ -15,7 +15,6 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Final, TypeAlias, TypeVar, Unpack
 
-from jetspark.arguments import check_whole, checked
 from jetspark.client.callbacks import in_thread
 from jetspark.client.listing import Listing
 from jetspark.errors import (
@@ -64,6 +63,7 @@ from jetspark.objects.reader import (
 )
 from jetspark.objects.writer import ORPHAN_AGE, ObjectWriter, purge_orphans
 from jetspark.timestamps import Seconds
+from jetspark.validation import check_whole
 
 CHUNK_SIZE: Final = 128 * 1024
 READ_TRIES: Final = 5
@@ -74,7 +74,6 @@ HeaderValues: TypeAlias = Mapping[str, str | Sequence[str]]
 T = TypeVar("T")
 
 
-@checked
 class ObjectStore:
     """What `JetStream.object_store` and `JetStream.create_object_store` return.
 
@@ -408,7 +407,6 @@ async def _save(path: str | os.PathLike[str], reader: ObjectReader) -> ObjectInf
 # both, where keyword arguments win. Names and options are checked before anything is sent.
 
 
-@checked
 class ObjectStoreCalls(JetStreamContext):
     """The calls of JetStream for object stores."""
 

@@ -30,7 +30,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from jetspark.arguments import checked_but
 from jetspark.errors import ConfigError, DocumentError, EmbeddedServerError
 from jetspark.server.binary import find_server
 from jetspark.wire.documents import decode_document, decode_json
@@ -425,7 +424,6 @@ _PORT_ATTEMPTS = 10
 _LAST_PORT = 65535
 
 
-@checked_but(also=("__init__",))
 class NatsServer:
     """One nats-server process.
 

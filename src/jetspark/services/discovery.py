@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from jetspark.arguments import check_whole, checked_but
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client, request_and_read
 from jetspark.client.listing import Listing
 from jetspark.client.messages import Message, MessageView
@@ -26,6 +25,7 @@ from jetspark.services.protocol import (
 )
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import Seconds
+from jetspark.validation import check_whole
 from jetspark.wire.documents import decode_document, decode_json, encode_document
 from jetspark.wire.headers import HeadersLike
 
@@ -35,7 +35,6 @@ STALL: Final = 0.3
 AnswerT = TypeVar("AnswerT", ServicePing, ServiceInfo, ServiceStats)
 
 
-@checked_but("request", "request_json")
 class Services:
     """The services that can be reached over a connection; made by `Client.services`.
 

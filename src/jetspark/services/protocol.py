@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from jetspark.arguments import check_whole
 from jetspark.documents.document import Document, Moment, Span, from_wire, to_wire
 from jetspark.errors import (
     BadNameError,
@@ -28,6 +27,7 @@ from jetspark.errors import (
     shown,
 )
 from jetspark.subjects import check_queue, check_subscribe_subject
+from jetspark.validation import check_whole
 from jetspark.wire.documents import decode_document, encode_document
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.service_api import DEFAULT_PREFIX, Verb, verb_subjects

@@ -12,7 +12,6 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
-from jetspark.arguments import check_whole, checked, checked_but
 from jetspark.client.callbacks import background
 from jetspark.client.client import Client, seconds_of
 from jetspark.client.requests import Listener
@@ -52,6 +51,7 @@ from jetspark.services.protocol import (
     new_id,
 )
 from jetspark.timestamps import Seconds
+from jetspark.validation import check_whole
 from jetspark.wire.documents import encode_document
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.service_api import DEFAULT_PREFIX, Verb, verb_subjects
@@ -76,7 +76,6 @@ class EndpointOwner(Protocol):
         """The same without waiting."""
 
 
-@checked
 class EndpointCalls:
     """Mixed into services and groups, whose prefix and queue group endpoints get."""
 
@@ -460,7 +459,6 @@ StatsHandler: TypeAlias = Callable[[EndpointStats], Any]
 """Adds `data` to the statistics of an endpoint."""
 
 
-@checked_but("add", "add_nowait")
 class Service(EndpointCalls):
     """One instance of a service; made by `Client.add_service`.
 
@@ -651,7 +649,6 @@ class Service(EndpointCalls):
 # The calls of a client for services.
 
 
-@checked
 class ServiceCalls(Client):
     """A client with services."""
 
@@ -688,7 +685,6 @@ class ServiceCalls(Client):
         return Services(self, prefix)
 
 
-@checked
 async def start_service(
     client: Client,
     name: str,

@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from jetspark.arguments import path_of
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, check_library, format_of, in_catalog
 from jetspark.spark import bucket_table
@@ -39,6 +38,7 @@ from jetspark.spark.lakehouse.target import check_columns, check_fit
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.source import register_formats
 from jetspark.spark.starting import begun
+from jetspark.validation import path_of
 
 _DAY = "day"
 """A partition column without an expression: the day of the message's timestamp."""

@@ -13,7 +13,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from jetspark.arguments import path_of
 from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, format_of, in_catalog
@@ -29,6 +28,7 @@ from jetspark.spark.lakehouse.options import (
 from jetspark.spark.sink_options import parse_sink_options
 from jetspark.spark.source import register_formats
 from jetspark.subjects import nearest_name
+from jetspark.validation import path_of
 
 T = TypeVar("T")
 

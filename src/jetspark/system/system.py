@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from jetspark.arguments import check_fields, check_whole, checked, checked_but
 from jetspark.client.client import Client
 from jetspark.client.listing import Listing
 from jetspark.documents.document import Document, from_wire
@@ -43,6 +42,7 @@ from jetspark.system.documents import (
     Varz,
 )
 from jetspark.timestamps import Seconds
+from jetspark.validation import check_whole, texts_of
 from jetspark.wire.documents import decode_document
 
 # -------------------------------------------------------------------------------------------------
@@ -68,9 +68,6 @@ class ServerFilter:
     tags: tuple[str, ...] = ()
     domain: str | None = None
 
-    def __post_init__(self) -> None:
-        check_fields(self)
-
     def to_wire(self) -> dict[str, Any]:
         """As servers read it."""
         return said(
@@ -78,7 +75,7 @@ class ServerFilter:
             cluster=self.cluster,
             host=self.host,
             exact_match=self.exact_match,
-            tags=list(self.tags),
+            tags=texts_of(self.tags),
             domain=self.domain,
         )
 
@@ -158,7 +155,6 @@ STATES: Final = ("open", "closed", "all")
 """Of connections, by the numbers that stand for them on the wire."""
 
 
-@checked_but(also=("__init__",))
 class System:
     """The servers, seen from the system account; made by `Client.system`.
 
@@ -455,7 +451,7 @@ class System:
 
         `include_unused`: also from the others.
         """
-        names = [accounts] if isinstance(accounts, str) else list(accounts)
+        names = texts_of(accounts)
         for name in names:
             check_name("account", name)
         options = said(accounts=names, include_unused=include_unused)
@@ -476,7 +472,6 @@ def _page(offset: int, limit: int | None) -> dict[str, int | None]:
 # The call of a client for its system account.
 
 
-@checked
 class SystemCalls(Client):
     """A client with its system account."""
 

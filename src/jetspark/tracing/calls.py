@@ -5,7 +5,6 @@ from __future__ import annotations
 from copy import copy
 from typing import Final
 
-from jetspark.arguments import checked
 from jetspark.client.client import Client, seconds_of
 from jetspark.errors import (
     ConfigError,
@@ -25,7 +24,6 @@ _ONLY: Final = "Nats-Trace-Only"
 _OURS: Final = (_DESTINATION, _ONLY, "Nats-Trace-Hop", "Accept-Encoding")
 
 
-@checked
 class TraceCalls(Client):
     """A client with tracing."""
 
@@ -54,7 +52,6 @@ class TraceCalls(Client):
         return await trace_message(self, subject, payload, headers, deliver, timeout)
 
 
-@checked
 async def trace_message(
     client: Client,
     subject: str,

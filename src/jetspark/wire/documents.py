@@ -7,13 +7,15 @@ Unknown INFO fields are kept. Whatever bytes come, `decode_json`, `decode_msgpac
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral, Real
+from operator import index
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from jetspark.errors import ConfigError, DocumentError, ProtocolError
-from jetspark.kinds import plain_value
+from jetspark.errors import ConfigError, DocumentError, ProtocolError, shown
+from jetspark.subjects import plain_text
 
 T = TypeVar("T")
 
@@ -149,7 +151,7 @@ class ConnectDocument(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 def encode_document(document: object) -> bytes:
-    """Encode as JSON, with values in their plain form (`kinds`).
+    """Encode as JSON, with values in their plain form (`plain_value`).
 
     Raises ConfigError for text with a lone surrogate, for infinity and NaN, which JSON does not
     have, and for objects that cannot be encoded.
@@ -167,6 +169,21 @@ def encode_document(document: object) -> bytes:
             "A text contains a lone surrogate, which UTF-8 cannot encode: was it decoded from "
             "bytes that are not UTF-8?"
         ) from None
+
+
+def plain_value(value: Any) -> Any:
+    """The plain form of what JSON has no type for: one level of it. Raises TypeError."""
+    if isinstance(value, str):
+        return plain_text(value)
+    if isinstance(value, Integral):
+        return index(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | memoryview):
+        return list(value)
+    raise TypeError(f"{shown(value)} has no form in JSON")
 
 
 def _check_numbers(document: object) -> None:

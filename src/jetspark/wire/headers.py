@@ -8,7 +8,6 @@ from fnmatch import fnmatchcase
 from typing import Final, TypeAlias
 
 from jetspark.errors import BadHeaderError, shown
-from jetspark.kinds import checked_where_used
 from jetspark.wire.status import Status, parse_status
 
 VERSION = b"NATS/1.0"
@@ -19,7 +18,6 @@ _BREAKS_BLOCK = re.compile(r"[\r\n:\x00\ud800-\udfff]|^\s|\s\Z|^\Z")
 _BAD_VALUE = re.compile(r"[\r\n\x00\ud800-\udfff]")
 
 
-@checked_where_used
 class Headers:
     """An ordered multi-value map of str to str; names are case-sensitive.
 

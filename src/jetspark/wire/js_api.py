@@ -58,8 +58,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
-from jetspark.kinds import plain_text
-from jetspark.subjects import check_name, check_publish_subject
+from jetspark.subjects import check_name, check_publish_subject, plain_text
 from jetspark.wire.documents import convert_document, decode_document
 
 DEFAULT_PREFIX: Final = "$JS.API"
@@ -122,6 +121,7 @@ CONSUMER_LEADER_STEPDOWN: Final = Call(
 )
 MSG_NEXT: Final = Call("CONSUMER.MSG.NEXT.{stream}.{consumer}", None)
 
+_ADR_6: Final = frozenset({"stream", "consumer"})
 _ANSWER_TYPE: Final = "io.nats.jetstream.api.v1."
 
 _BATCH_ERRORS: Final = (
@@ -175,14 +175,11 @@ def api_prefix_of(domain: str | None, api_prefix: str | None) -> str:
 
 def subject_of(prefix: str, call: Call, names: Mapping[str, str]) -> str:
     """The subject of a call. Raises BadNameError for a name that breaks the rules of ADR-6."""
-    for kind in ("stream", "consumer"):
-        if kind in names:
-            check_name(kind, names[kind])
-    for text in names.values():
-        if type(text) is not str:
-            names = {name: plain_text(text) for name, text in names.items()}
-            break
-    return f"{prefix}.{call.template.format_map(names)}"
+    plain = {
+        kind: check_name(kind, name) if kind in _ADR_6 else plain_text(name)
+        for kind, name in names.items()
+    }
+    return f"{prefix}.{call.template.format_map(plain)}"
 
 
 def names_of(subject: str) -> dict[str, str]:

@@ -9,7 +9,6 @@ from jetspark.blocking.loop_thread import LoopThread
 from jetspark.dead_letters.dead_letters import DeadLetters as AsyncDeadLetters
 from jetspark.dead_letters.dead_letters import Replayed
 from jetspark.dead_letters.letter import DeadLetter
-from jetspark.kinds import StreamSequence
 
 
 class GeneratedDeadLetters:
@@ -72,7 +71,7 @@ class GeneratedDeadLetters:
             self._inner.letters(stream=stream, consumer=consumer, subject=subject, reason=reason),
         )
 
-    def letter(self, seq: StreamSequence) -> DeadLetter:
+    def letter(self, seq: int) -> DeadLetter:
         """The letter with this sequence. Raises MessageNotFoundError, StreamNotFoundError."""
         return self._thread.run(self._inner.letter, seq)
 

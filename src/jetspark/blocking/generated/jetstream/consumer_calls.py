@@ -18,7 +18,6 @@ from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.consume import EXPIRES
 from jetspark.jetstream.consumers import ConsumerConfigLike
 from jetspark.jetstream.ordered import HEARTBEAT, INACTIVE_THRESHOLD
-from jetspark.kinds import StreamSequence
 from jetspark.timestamps import Seconds
 
 
@@ -147,9 +146,7 @@ class GeneratedConsumerCalls:
         """Deliver again (server 2.11). Raises as `pause_consumer`."""
         return self._thread.run(self._inner.resume_consumer, stream, name)
 
-    def reset_consumer(
-        self, stream: str, name: str, seq: StreamSequence | None = None
-    ) -> ConsumerInfo:
+    def reset_consumer(self, stream: str, name: str, seq: int | None = None) -> ConsumerInfo:
         """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
         Acknowledgements and delivery counts from there on are forgotten. `seq` needs a
@@ -175,7 +172,7 @@ class GeneratedConsumerCalls:
         *,
         subjects: str | Sequence[str] | None = None,
         deliver_policy: str | None = None,
-        start_seq: StreamSequence | None = None,
+        start_seq: int | None = None,
         start_time: datetime | None = None,
         headers_only: bool = False,
         replay_policy: str = ReplayPolicy.INSTANT,

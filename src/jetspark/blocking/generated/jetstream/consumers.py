@@ -15,7 +15,6 @@ from jetspark.jetstream.consume import EXPIRES
 from jetspark.jetstream.consumers import Consumer as AsyncConsumer
 from jetspark.jetstream.consumers import PullConsumer as AsyncPullConsumer
 from jetspark.jetstream.consumers import PushConsumer as AsyncPushConsumer
-from jetspark.kinds import StreamSequence
 from jetspark.timestamps import Seconds
 
 
@@ -64,7 +63,7 @@ class GeneratedConsumer:
         """Deliver again (server 2.11). Raises as `JetStream.pause_consumer`."""
         return self._client.thread.run(self._inner.resume)
 
-    def reset(self, seq: StreamSequence | None = None) -> ConsumerInfo:
+    def reset(self, seq: int | None = None) -> ConsumerInfo:
         """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
         Acknowledgements and delivery counts from there on are forgotten. Raises as

@@ -11,7 +11,6 @@ from jetspark.blocking.loop_thread import LoopThread
 from jetspark.documents.streams import StoredMsg
 from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.stored import BATCH, BATCH_BYTES, LastMsgs
-from jetspark.kinds import StreamSequence
 
 
 class GeneratedStoredCalls:
@@ -52,11 +51,11 @@ class GeneratedStoredCalls:
     def get_msgs(
         self,
         stream: str,
-        seq: StreamSequence | None = None,
+        seq: int | None = None,
         *,
         start_time: datetime | None = None,
         subject: str | None = None,
-        up_to_seq: StreamSequence | None = None,
+        up_to_seq: int | None = None,
         max_msgs: int | None = None,
         batch: int = BATCH,
         max_bytes: int = BATCH_BYTES,
@@ -93,7 +92,7 @@ class GeneratedStoredCalls:
         stream: str,
         subjects: str | Sequence[str],
         *,
-        up_to_seq: StreamSequence | None = None,
+        up_to_seq: int | None = None,
         up_to_time: datetime | None = None,
         batch: int = BATCH,
         max_bytes: int = BATCH_BYTES,
@@ -127,7 +126,7 @@ class GeneratedStoredCalls:
         """
         return self._thread.run(self._inner.get_last_msgs_together, stream, subjects)
 
-    def delete_msg(self, stream: str, seq: StreamSequence, *, erase: bool = False) -> None:
+    def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
         """Delete one message; `erase` overwrites it with random bytes first (slower).
 
         Raises MessageNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).

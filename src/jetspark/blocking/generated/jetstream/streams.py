@@ -10,7 +10,6 @@ from jetspark.blocking.loop_thread import LoopThread
 from jetspark.documents.streams import StreamInfo, StreamOptions, UnnamedStreamOptions
 from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.streams import StreamConfigLike, StreamTemplateInfo
-from jetspark.kinds import StreamSequence
 
 
 class GeneratedStreamCalls:
@@ -60,13 +59,13 @@ class GeneratedStreamCalls:
         *,
         filter: str | None = None,
         keep: int | None = None,
-        seq: StreamSequence | None = None,
+        seq: int | None = None,
     ) -> int:
         """Delete all messages or some; returns how many.
 
         `filter`: only those of matching subjects. `keep`: all but the last so many. `seq`: those
-        before this sequence. Raises ConfigError when both `keep` and `seq` are given,
-        BadSubjectError, StreamNotFoundError, and as every API call (see `JetStream`).
+        before this sequence. Raises ConfigError for both `keep` and `seq`, and for less
+        than 1, BadSubjectError, StreamNotFoundError, and as every API call (see `JetStream`).
         """
         return self._thread.run(self._inner.purge_stream, name, filter=filter, keep=keep, seq=seq)
 

@@ -10,7 +10,6 @@ from jetspark.blocking.kv.lock import Lock
 from jetspark.blocking.kv.read_only import ReadOnlyBucket
 from jetspark.blocking.loop_thread import LoopThread
 from jetspark.jetstream.publisher import TimeToLive
-from jetspark.kinds import StreamSequence
 from jetspark.kv.bucket import MARKER_AGE
 from jetspark.kv.bucket import Bucket as AsyncBucket
 from jetspark.kv.lock import LEASE
@@ -116,7 +115,7 @@ class GeneratedBucket(ReadOnlyBucket):
         """
         return self._thread.run(self._inner.purge_deletes, keys, older_than=older_than)
 
-    def revert(self, key: str, revision: StreamSequence) -> int:
+    def revert(self, key: str, revision: int) -> int:
         """Put the value that the key had at a revision; returns the new revision.
 
         Raises KeyNotFoundError when the bucket does not have that revision any more, ConfigError

@@ -10,7 +10,6 @@ from jetspark.blocking.kv.live import ChangeCallback, LiveBucket
 from jetspark.blocking.kv.watch import EntryCallback, Watcher
 from jetspark.blocking.listing import Listing
 from jetspark.blocking.loop_thread import LoopThread
-from jetspark.kinds import StreamSequence
 from jetspark.kv.bucket import ReadOnlyBucket as AsyncReadOnlyBucket
 from jetspark.kv.codecs import Entry, KeyCodec, Snapshot, ValueCodec
 from jetspark.kv.config import BucketStatus
@@ -93,7 +92,7 @@ class GeneratedReadOnlyBucket:
         meta_only: bool = False,
         ignore_deletes: bool = False,
         updates_only: bool = False,
-        resume_from: StreamSequence | None = None,
+        resume_from: int | None = None,
         heartbeat: Seconds = HEARTBEAT,
         callback: EntryCallback | None = None,
     ) -> Watcher:

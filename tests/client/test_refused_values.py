@@ -1,0 +1,425 @@
+"""Values that would be misread in silence: each call refuses them, and nothing is sent.
+
+What type checkers find, and Python refuses, is not listed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jetspark import blocking
+from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.documents.streams import Placement
+from jetspark.errors import ConfigError, JetsparkError
+from jetspark.full_client import connect
+from jetspark.jetstream.acl import Responses
+from jetspark.kv import Origin, ZlibCodec
+from jetspark.objects import ObjectInfo
+
+if TYPE_CHECKING:
+    from jetspark.server import NatsServer
+
+NAN, INF = float("nan"), float("inf")
+WHOLE: list[Any] = [True, 1.5, NAN, "5", 2**63]
+COUNTS = [*WHOLE, 0, -1]
+SEQUENCES = [True, 1.5, NAN, "5", 2**64, 0, -1]
+EXPECTED = [True, 1.5, NAN, "5", 2**64, -1]
+"""Sequences, or 0 for none."""
+MOMENTS: list[Any] = [5, "2026-01-01T00:00:00Z", datetime(2026, 1, 1)]
+TIMES: list[Any] = [True, "5", [1]]
+AGES = [*TIMES, NAN, -1, timedelta(-1)]
+
+Call = Callable[[Any, Any], Any]
+"""Of what there is (nc, js, bucket, store, name of a stream, folder) and the wrong value."""
+
+CALLS: dict[str, tuple[Call, list[Any], str]] = {
+    # Whole numbers.
+    "max_msgs": (lambda at, v: at.nc.subscribe("a", max_msgs=v), [*WHOLE, -1], "max_msgs "),
+    "pending": (
+        lambda at, v: at.nc.subscribe("a", pending_msgs_limit=v),
+        COUNTS,
+        "pending_msgs_limit ",
+    ),
+    "pending bytes": (
+        lambda at, v: at.nc.subscribe("a", pending_bytes_limit=v),
+        COUNTS,
+        "pending_bytes_limit ",
+    ),
+    "pending events": (
+        lambda at, v: at.js.events(pending_msgs_limit=v),
+        COUNTS,
+        "pending_msgs_limit ",
+    ),
+    "unsubscribe": (lambda at, v: at.nc.subscribe("a").unsubscribe(v), [*WHOLE, -1], "max_msgs "),
+    "request_many": (
+        lambda at, v: at.nc.request_many("a", max_msgs=v),
+        [*WHOLE, -1],
+        "max_msgs ",
+    ),
+    "window": (lambda at, v: at.js.publisher(v), COUNTS, "window "),
+    "increment": (lambda at, v: at.js.increment("a", v), [True], "by is a whole number"),
+    "keep": (lambda at, v: at.js.purge_stream(at.name, keep=v), COUNTS, "keep "),
+    "chunk_size": (lambda at, v: at.store.put("x", b"", chunk_size=v), COUNTS, "chunk_size "),
+    "backup": (
+        lambda at, v: at.js.backup_stream(at.name, at.folder, chunk_size=v),
+        COUNTS,
+        "chunk_size ",
+    ),
+    "window of a backup": (
+        lambda at, v: at.js.backup_stream(at.name, at.folder, window_size=v),
+        COUNTS,
+        "window_size ",
+    ),
+    "batch": (lambda at, v: at.js.get_msgs(at.name, batch=v), COUNTS, "batch "),
+    "max_msgs of get_msgs": (
+        lambda at, v: at.js.get_msgs(at.name, max_msgs=v),
+        COUNTS,
+        "max_msgs ",
+    ),
+    "max_messages": (lambda at, v: at.js.ordered(at.name, max_messages=v), COUNTS, "max_messages "),
+    # Sequences: 0 is "not given" to the server.
+    "purge": (lambda at, v: at.js.purge_stream(at.name, seq=v), SEQUENCES, "seq "),
+    "delete_msg": (lambda at, v: at.js.delete_msg(at.name, v), SEQUENCES, "seq "),
+    "get_msg": (lambda at, v: at.js.get_msg(at.name, v), SEQUENCES, "seq "),
+    "get_msgs": (lambda at, v: at.js.get_msgs(at.name, v), SEQUENCES, "seq "),
+    "up_to_seq": (lambda at, v: at.js.get_msgs(at.name, up_to_seq=v), SEQUENCES, "up_to_seq "),
+    "up_to_seq of last": (
+        lambda at, v: at.js.get_last_msgs(at.name, ">", up_to_seq=v),
+        SEQUENCES,
+        "up_to_seq ",
+    ),
+    "start_seq": (lambda at, v: at.js.ordered(at.name, start_seq=v), SEQUENCES, "start_seq "),
+    "reset": (lambda at, v: at.js.reset_consumer(at.name, "c", v), SEQUENCES, "seq "),
+    "revision": (lambda at, v: at.bucket.get("a", v), SEQUENCES, "revision "),
+    "revert": (lambda at, v: at.bucket.revert("a", v), [None, *SEQUENCES], "revision "),
+    "resume_from": (lambda at, v: at.bucket.watch(resume_from=v), SEQUENCES, "resume_from "),
+    "update": (lambda at, v: at.bucket.update("a", b"", v), [None, *EXPECTED], "revision "),
+    "delete": (lambda at, v: at.bucket.delete("a", v), EXPECTED, "revision "),
+    "expect": (
+        lambda at, v: at.js.publish(at.name, expect_last_seq=v),
+        EXPECTED,
+        "expect_last_seq ",
+    ),
+    # Times.
+    "until": (
+        lambda at, v: at.js.pause_consumer(at.name, "c", v),
+        [None, *MOMENTS],
+        "until is a datetime",
+    ),
+    "start_time": (
+        lambda at, v: at.js.ordered(at.name, start_time=v),
+        MOMENTS,
+        "start_time is a datetime",
+    ),
+    "start_time of get_msgs": (
+        lambda at, v: at.js.get_msgs(at.name, start_time=v),
+        MOMENTS,
+        "start_time is a datetime",
+    ),
+    "up_to_time": (
+        lambda at, v: at.js.get_last_msgs(at.name, ">", up_to_time=v),
+        MOMENTS,
+        "up_to_time is a datetime",
+    ),
+    "at": (
+        lambda at, v: at.js.schedule("s", target="t", at=v),
+        MOMENTS,
+        "at is a datetime",
+    ),
+    "opt_start_time": (
+        lambda at, v: at.js.create_consumer(at.name, opt_start_time=v),
+        MOMENTS,
+        "opt_start_time: ",
+    ),
+    "timeout": (lambda at, v: at.nc.request("a", timeout=v), [*AGES, 0], ""),
+    "flush": (lambda at, v: at.nc.flush(v), [*AGES, 0], ""),
+    "next": (lambda at, v: at.nc.subscribe("a").next(v), AGES, ""),
+    "js timeout": (lambda at, v: at.nc.jetstream(timeout=v), [None, *AGES, 0], ""),
+    "ttl": (lambda at, v: at.js.publish(at.name, ttl=v), [*AGES, 0, "always", 1.5], ""),
+    "older_than": (lambda at, v: at.bucket.purge_deletes(older_than=v), AGES, ""),
+    "orphans": (lambda at, v: at.store.purge_orphans(older_than=v), AGES, ""),
+    "resync": (lambda at, v: at.bucket.live(resync=v), [*AGES, 0], ""),
+    "max_age": (lambda at, v: at.js.create_stream(name="S", max_age=v), [*TIMES, NAN], "max_age"),
+    # Words.
+    "retention": (
+        lambda at, v: at.js.create_stream(name="S", retention=v),
+        ["workqueu", "work_queue"],
+        "retention is 'limits', 'interest' or 'workqueue'",
+    ),
+    "storage": (
+        lambda at, v: at.js.create_bucket("b", storage=v),
+        ["fiel"],
+        "storage is 'file' or 'memory', not 'fiel'; did you mean 'file'?",
+    ),
+    "deliver_policy": (
+        lambda at, v: at.js.ordered(at.name, deliver_policy=v),
+        ["lats"],
+        "did you mean 'last'?",
+    ),
+    "kinds": (lambda at, v: at.js.events(kinds=v), ["x", ["x"]], "No events are of kind 'x'"),
+    # What is empty counts as not given.
+    "empty msg_id": (lambda at, v: at.js.publish(at.name, msg_id=v), [""], "msg_id is empty"),
+    "filter": (lambda at, v: at.js.purge_stream(at.name, filter=v), ["", "a b"], "subject"),
+    # Headers, and texts in the place of one.
+    "headers": (
+        lambda at, v: at.nc.publish("a", headers=v),
+        ["", b"", "a: b", 5, b"NATS/1.0\r\nA:b\r\n\r\n"],
+        "headers is a mapping",
+    ),
+    "headers of a request": (
+        lambda at, v: at.nc.request("a", headers=v),
+        ["", b"", "a: b", 5, b"NATS/1.0\r\nA:b\r\n\r\n"],
+        "headers is a mapping",
+    ),
+    "bytes in headers": (
+        lambda at, v: at.nc.publish("a", headers={"A": v}),
+        [b"x", bytearray(b"x"), None, 5],
+        "the value of header 'A' is a str, not ",
+    ),
+    "metadata": (
+        lambda at, v: at.store.put("x", b"", metadata=v),
+        [{"run": 17}, {"a": [1]}],
+        "Not a usable ObjectInfo: metadata",
+    ),
+    "data": (lambda at, v: at.store.put("x", v), ["text"], "pathlib.Path"),
+    # Paths.
+    "restore": (
+        lambda at, v: at.js.restore_stream(v),
+        ["a\0b", "\ud800"],
+        "folder is not a valid file path",
+    ),
+    "target": (
+        lambda at, v: at.store.get_into("o", v),
+        [Path("/"), "/", ""],
+        "the path of a file",
+    ),
+    # Configurations: the types of all fields, in every form.
+    "number of the API": (
+        lambda at, v: at.js.create_stream(name="S", max_msgs=v),
+        [True, 1.5, "5"],
+        "max_msgs: expected int",
+    ),
+    "time for a number": (
+        lambda at, v: at.js.create_stream(name="S", max_msgs=v),
+        [timedelta(1)],
+        "max_msgs is no time",
+    ),
+    "number too large": (
+        lambda at, v: at.js.create_stream(name="S", max_msgs=v),
+        [2**63, -(2**63) - 1],
+        "max_msgs is a whole number from ",
+    ),
+    "sequence too large": (
+        lambda at, v: at.js.create_consumer(at.name, opt_start_seq=v),
+        [2**64, -1],
+        "opt_start_seq is a whole number from 0",
+    ),
+    "switch": (
+        lambda at, v: at.js.create_stream(name="S", no_ack=v),
+        ["no", 1],
+        "no_ack: expected bool",
+    ),
+    "nested": (
+        lambda at, v: at.js.create_stream(name="S", placement=v),
+        [{"cluster": 5}, Placement(cluster=5)],  # type: ignore[arg-type]
+        "placement.cluster: expected str",
+    ),
+    "another document": (
+        lambda at, v: at.js.create_stream(v),
+        [Placement(cluster="c")],
+        "A StreamConfig is wanted, not a Placement.",
+    ),
+    "text that is no JSON": (
+        lambda at, v: at.js.create_stream(v),
+        ["x", "[]", ""],
+        "A str is the JSON text of a StreamConfig",
+    ),
+    "no such file": (lambda at, v: at.js.create_stream(v), [Path("/nope"), Path("/")], "Cannot"),
+    "misspelt": (
+        lambda at, v: at.js.create_stream(v),
+        [{"name": "S", "max_mgss": 5}, '{"name": "S", "max_mgss": 5}'],
+        "did you mean 'max_msgs'",
+    ),
+    "misspelt option": (
+        lambda at, v: at.js.create_bucket("b", **v),
+        [{"histroy": 5}],
+        "BucketConfig has no option 'histroy'; did you mean 'history'?",
+    ),
+    "misspelt in a nested one": (
+        lambda at, v: at.js.create_stream(name="S", placement=v),
+        [{"clustr": "c"}],
+        "did you mean 'cluster'",
+    ),
+    "extra": (lambda at, v: at.js.create_stream(name="S", extra=v), [5, "x"], "extra is a d"),
+    # Links that lead to themselves.
+    "a store in itself": (
+        lambda at, v: at.store.add_store_link("l", at.store.name),
+        [None],
+        "Link 'l' cannot lead to the store that it is in",
+    ),
+    "an object in itself": (
+        lambda at, v: at.store.add_link(v, ObjectInfo(name="l", bucket=at.store.name, nuid="n")),
+        ["l"],
+        "Link 'l' cannot lead to itself",
+    ),
+}
+
+TYPE_ERRORS: dict[str, tuple[Call, list[Any]]] = {
+    # A number would be an open file of the program.
+    "stream": (lambda at, v: at.js.create_stream(v), [0, 5, True, [1]]),
+    "folder": (lambda at, v: at.js.restore_stream(v), [5, None]),
+    "creds_file": (lambda at, v: ConnectOptions(creds_file=v).with_contents(), [5]),
+    "subject": (lambda at, v: at.nc.publish(v), [5, b"x", ["a"]]),
+    "reply": (lambda at, v: at.nc.publish("a", reply=v), [5, b"x"]),
+    "subscribe": (lambda at, v: at.nc.subscribe(v), [5, b"x"]),
+    "queue": (lambda at, v: at.nc.subscribe("a", queue=v), [5, b"x"]),
+    "stream name": (lambda at, v: at.js.stream_info(v), [5, b"x"]),
+    "key": (lambda at, v: at.bucket.put(v), [5, b"x", None]),
+    "keys": (lambda at, v: at.bucket.keys(v), [5, b"x", [5]]),
+    "bucket": (lambda at, v: at.js.bucket(v), [5, b"x", None]),
+    "password": (lambda at, v: ConnectOptions(user="u", password=v), [5, b"x"]),
+    "name": (lambda at, v: ConnectOptions(name=v), [5, b"x"]),
+}
+
+
+class Things:
+    def __init__(self, nc: Any, js: Any, bucket: Any, store: Any, name: str, folder: Path) -> None:
+        self.nc, self.js, self.bucket, self.store = nc, js, bucket, store
+        self.name, self.folder = name, folder
+
+
+async def _made(url: str, unique: Callable[[str], str]) -> tuple[str, str, str]:
+    """A stream, a bucket and an object store with an object."""
+    names = unique("S"), unique("b"), unique("o")
+    async with connect(url) as nc:
+        js = nc.jetstream()
+        await js.create_stream(name=names[0], subjects=[names[0]], storage="memory")
+        await js.create_bucket(names[1], storage="memory")
+        await (await js.create_object_store(names[2], storage="memory")).put("o", b"x")
+    return names
+
+
+async def test_a_value_that_would_be_misread_is_refused(
+    shared_server: NatsServer, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    names = await _made(shared_server.url, unique)
+    async with asyncio.timeout(120), connect(shared_server.url) as nc:
+        js = nc.jetstream()
+        bucket, store = await js.bucket(names[1]), await js.object_store(names[2])
+        at = Things(nc, js, bucket, store, names[0], tmp_path / "backup")
+        for label, (call, values, words) in CALLS.items():
+            for value in values:
+                with pytest.raises(JetsparkError) as raised:
+                    result = call(at, value)
+                    if inspect.isawaitable(result):
+                        await result
+                    pytest.fail(f"{label}: {value!r} is taken")
+                assert words in str(raised.value), label
+        for label, (call, values) in TYPE_ERRORS.items():
+            for value in values:
+                with pytest.raises((TypeError, AttributeError)):
+                    result = call(at, value)
+                    if inspect.isawaitable(result):
+                        await result
+                    pytest.fail(f"{label}: {value!r} is taken")
+        assert not at.folder.exists()
+        assert nc.last_error is None
+
+
+def test_the_blocking_client_refuses_it_too(
+    shared_server: NatsServer, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    names = asyncio.run(_made(shared_server.url, unique))
+    with blocking.connect(shared_server.url) as nc:
+        js = nc.jetstream()
+        bucket, store = js.bucket(names[1]), js.object_store(names[2])
+        at = Things(nc, js, bucket, store, names[0], tmp_path / "backup")
+        for label, (call, values, words) in CALLS.items():
+            with pytest.raises(JetsparkError) as raised:
+                call(at, values[0])
+                pytest.fail(f"{label}: {values[0]!r} is taken")
+            assert words in str(raised.value), label
+        for call, values in TYPE_ERRORS.values():
+            with pytest.raises((TypeError, AttributeError)):
+                call(at, values[0])
+        assert not at.folder.exists()
+
+
+OPTIONS: dict[str, tuple[list[Any], str]] = {
+    "first_connect": (["wiat", None], "first_connect is 'once', 'wait' or 'background'"),
+    "connect_timeout": ([None, "x", [1], True, 0], "connect_timeout"),
+    "reconnect_jitter": ([INF, 1e18, -1], "cannot be negative, or for ever"),
+    "pending_size": ([NAN, "x", 1.5, True, -1, timedelta(1)], "pending_size "),
+    "max_reconnect_attempts": ([NAN, "x", True, -2], "max_reconnect_attempts "),
+    "max_outstanding_pings": ([True, 0], "max_outstanding_pings "),
+    "max_control_line": ([NAN, True, 255], "max_control_line "),
+    "name": (["\ud800"], "name holds a lone surrogate"),
+    "creds_file": (["a\0b"], "creds_file is not a valid file path"),
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_option_that_would_be_misread_is_refused(option: str) -> None:
+    values, words = OPTIONS[option]
+    for value in values:
+        with pytest.raises(ConfigError) as raised:
+            make_options(**{option: value})
+        assert words in str(raised.value)
+
+
+def test_one_text_is_never_taken_apart() -> None:
+    assert (
+        ConnectOptions(servers="nats://a,nats://b").urls()
+        == make_options(["nats://a", "nats://b"]).urls()
+    )
+    assert Origin("b", keys="ab").keys == ("ab",)
+
+
+def test_numbers_of_other_values_are_checked() -> None:
+    for wrong in (True, 0, 1.5):
+        with pytest.raises(ConfigError, match=r"^max "):
+            Responses(max=wrong)  # type: ignore[arg-type]
+    for wrong in (True, 10, -2):
+        with pytest.raises(ConfigError, match=r"^level "):
+            ZlibCodec(wrong)
+
+
+FOREVER = [float("inf"), 1e30, 10**400]
+
+
+@pytest.mark.parametrize("forever", FOREVER, ids=["inf", "huge", "no float"])
+async def test_a_timeout_may_be_for_ever(
+    shared_server: NatsServer, unique: Callable[[str], str], forever: float
+) -> None:
+    name = unique("S")
+    async with connect(shared_server.url) as nc:
+        js = nc.jetstream(timeout=forever)
+        await js.create_stream(name=name, subjects=[name], storage="memory")
+        await js.publish(name, timeout=forever)
+        consumer = await js.create_consumer(name, name="c", ack_policy="none")
+        assert len(await consumer.fetch(1, timeout=forever)) == 1
+        assert (await js.ordered(name).next(forever)).subject == name
+        await nc.flush(forever)
+
+
+@pytest.mark.parametrize("forever", FOREVER, ids=["inf", "huge", "no float"])
+def test_a_timeout_of_the_blocking_client_may_be_for_ever(
+    shared_server: NatsServer, unique: Callable[[str], str], forever: float
+) -> None:
+    name = unique("S")
+    with blocking.connect(shared_server.url) as nc:
+        js = nc.jetstream(timeout=forever)
+        js.create_stream(name=name, subjects=[name], storage="memory")
+        js.publish(name, timeout=forever)
+        consumer = js.create_consumer(name, name="c", ack_policy="none")
+        assert len(consumer.fetch(1, timeout=forever)) == 1
+        assert js.ordered(name).next(forever).subject == name
+        assert js.create_bucket(unique("b")).watch().next(forever) is None
+        nc.flush(forever)
