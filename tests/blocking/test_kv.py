@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jetspark.blocking import connect
+from jetspark.blocking import connect, listing
 from jetspark.errors import (
     BucketNotFoundError,
     ConfigError,
+    ConnectionClosedError,
     KeyNotFoundError,
     LockLostError,
     RequestTimeoutError,
 )
+from jetspark.jetstream import watching
 from jetspark.kv import Entry, Origin, ZlibCodec
+from jetspark.kv import watch as watch_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -238,3 +241,20 @@ def test_blocking_election_is_iterated_and_calls_back(bucket: Bucket) -> None:
             assert other.leading
             assert other.leader() is not None
     assert other.error is None
+
+
+@pytest.mark.parametrize("end", ["close", "drain"])
+def test_a_blocking_listing_that_the_client_ends_early_raises(
+    shared_server: NatsServer, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    monkeypatch.setattr(listing, "_LOT", 1)
+    monkeypatch.setattr(watching, "LOT", 0)
+    monkeypatch.setattr(watch_module, "PULL_AHEAD", 1)
+    for key in "abc":
+        bucket.put(key)
+    with connect(shared_server.url) as nc:
+        keys = iter(nc.jetstream().bucket(bucket.name).keys())
+        assert next(keys) == "a"
+        getattr(nc, end)()
+        with pytest.raises(ConnectionClosedError):
+            list(keys)

@@ -10,10 +10,15 @@ from tests.kv.conftest import ALL, HISTORY, shown
 
 from jetspark.errors import (
     BadNameError,
+    ConnectionClosedError,
 )
+from jetspark.full_client import connect
+from jetspark.jetstream import watching
+from jetspark.kv import watch as watch_module
 
 if TYPE_CHECKING:
     from jetspark.kv import Bucket
+    from jetspark.server import NatsServer
 
 
 async def test_keys_are_those_with_a_value(filled: Bucket) -> None:
@@ -49,3 +54,24 @@ async def test_purge_deletes_removes_old_markers(filled: Bucket) -> None:
     assert await filled.purge_deletes("c", older_than=timedelta(0)) == 1
     assert await filled.purge_deletes(older_than=timedelta(0)) == 1
     assert shown(await filled.history().all()) == [("a.1", b"1", 1), *ALL[:2]]
+
+
+@pytest.mark.parametrize("end", ["close", "drain"])
+@pytest.mark.parametrize("call", ["keys", "history", "watch"])
+async def test_a_listing_that_the_client_ends_early_raises(
+    shared_server: NatsServer,
+    filled: Bucket,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    end: str,
+) -> None:
+    monkeypatch.setattr(watching, "LOT", 0)
+    monkeypatch.setattr(watch_module, "PULL_AHEAD", 1)
+    async with connect(shared_server.url) as nc:
+        bucket = await nc.jetstream().bucket(filled.name)
+        entries = aiter(getattr(bucket, call)())
+        assert await anext(entries)
+        await getattr(nc, end)()
+        with pytest.raises(ConnectionClosedError, match="before all entries came"):
+            async for entry in entries:
+                assert entry is not None

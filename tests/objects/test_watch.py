@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jetspark.errors import (
+    ConnectionClosedError,
     DocumentError,
     JetStreamError,
     ObjectStoreNotFoundError,
     RequestTimeoutError,
 )
 from jetspark.full_client import connect
+from jetspark.jetstream import watching
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,3 +198,17 @@ async def test_a_watch_ends_with_its_store_and_with_its_client(
         async with asyncio.timeout(20):
             with pytest.raises(ObjectStoreNotFoundError):
                 await anext(watcher)
+
+
+async def test_a_listing_of_objects_that_the_client_ends_early_raises(
+    shared_server: NatsServer, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "LOT", 0)
+    # More than are requested ahead.
+    await asyncio.gather(*(store.put(f"{number}", b"") for number in range(600)))
+    async with connect(shared_server.url) as nc:
+        infos = aiter((await nc.jetstream().object_store(store.name)).objects())
+        assert await anext(infos)
+        await nc.close()
+        with pytest.raises(ConnectionClosedError, match="before all entries came"):
+            [info async for info in infos]

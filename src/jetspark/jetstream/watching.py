@@ -15,7 +15,8 @@ Contract
 - An error before the first entry is raised; later ones that are transient are reported and retried.
 - It ends with an error when the stream is deleted or recreated, or the connection is lost for good;
   buffered entries are given out first. The error stays in `error`.
-- It ends as consuming does (`jetspark.jetstream.consume`).
+- It ends as consuming does (`jetspark.jetstream.consume`); but when the client is closed or drained
+  before all of the initial data came, with ConnectionClosedError: a part is never taken for all.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar
 
 from jetspark.client.subscription import Leaving, closed_on_purpose
 from jetspark.documents.consumers import DeliverPolicy
@@ -257,15 +258,13 @@ class Watching(Leaving, Generic[EntryT]):
             else:
                 await self._fill_initially()
         except StopAsyncIteration:
-            self._stopped = True
-            raise
+            self._end()
         except StreamNotFoundError:
             self._error = self._gone()
             raise self._error from None
         except JetsparkError as error:
             if self._messages is not None and closed_on_purpose(error):
-                self._stopped = True
-                raise StopAsyncIteration from None
+                self._end()
             # What fails before the first entry is raised: the caller waits for the first one.
             started = self._complete or self._last > 0
             if not (started and is_transient_for_client(error)):
@@ -274,6 +273,16 @@ class Watching(Leaving, Generic[EntryT]):
             self._js.client.report(error)
             await asyncio.sleep(LOOK_AFTER)
             self._follow(**self._start)
+
+    def _end(self) -> Never:
+        """The client or the user has ended it."""
+        if not (self._stopped or self._complete):
+            self._error = ConnectionClosedError(
+                "The connection was closed before all entries came."
+            )
+            raise self._error from None
+        self._stopped = True
+        raise StopAsyncIteration from None
 
     async def _fill_initially(self) -> None:
         assert self._messages is not None  # noqa: S101
