@@ -10,5 +10,3 @@ from tests.chaos import reading_loss, reading_servers, reading_spark
 from tests.chaos.campaign import Kinds
 
 KINDS: Kinds = {**reading_servers.KINDS, **reading_spark.KINDS, **reading_loss.KINDS}
-COSTLY = reading_spark.COSTLY
-"""Kinds that start a driver for each run."""

@@ -9,7 +9,6 @@ checkpoint, as an operator would; the note of the run says how often.
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -124,19 +123,6 @@ class Published:
 # -- the query -----------------------------------------------------------------------------------
 
 
-def begin(spark: SparkSession, options: dict[str, str], folder: Path) -> StreamingQuery:
-    """From JetStream into `folder`/table, with `folder`/checkpoint."""
-    return (
-        spark.readStream.format("jetstream")
-        .options(**options)
-        .load()
-        .writeStream.format("parquet")
-        .option("path", str(folder / "table"))
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .start()
-    )
-
-
 class Query:
     """A streaming query from `streams` into `folder`/table."""
 
@@ -148,8 +134,6 @@ class Query:
         self.starts = 0
         self.errors: list[str] = []
         """What ended it, one sentence each."""
-        self.elsewhere: subprocess.Popen[bytes] | None = None
-        """The process that it runs in, when that is not ours."""
         self._query: StreamingQuery | None = None
 
     def start(self, **options: str) -> None:
@@ -157,22 +141,20 @@ class Query:
         self.starts += 1
         if self.starts > _MOST_STARTS:
             raise RuntimeError(f"started {_MOST_STARTS} times in vain: {self.errors[-1]}")
-        self._query = begin(self.spark, self.options, self.folder)
+        self._query = (
+            self.spark.readStream.format("jetstream")
+            .options(**self.options)
+            .load()
+            .writeStream.format("parquet")
+            .option("path", str(self.table))
+            .option("checkpointLocation", str(self.checkpoint))
+            .start()
+        )
 
     @property
     def committed(self) -> int:
         """The number of the last batch that Spark has committed; -1 for none."""
         return newest(self.checkpoint / "commits")
-
-    @property
-    def written(self) -> int:
-        """The number of the last batch that is in the table; -1 for none."""
-        return newest(self.table / "_spark_metadata")
-
-    @property
-    def planned(self) -> int:
-        """The number of the last batch that Spark has planned; -1 for none."""
-        return newest(self.checkpoint / "offsets")
 
     def position(self) -> dict[str, int]:
         """The next sequence behind the committed batches, by stream."""
@@ -194,9 +176,7 @@ class Query:
 
     def keep_up(self) -> None:
         """Start it again when it has ended."""
-        if self.elsewhere is not None:
-            assert self.elsewhere.poll() is None, "the driver has ended"
-        elif self.ended():
+        if self.ended():
             self.start()
 
     def stop(self) -> None:

@@ -39,13 +39,11 @@ def one_server(
     *,
     publish_as: Mapping[str, Any] | None = None,
     read_as: Mapping[str, str] | None = None,
-    start: bool = True,
     **config: Any,
 ) -> Iterator[tuple[NatsServer, Proxy, Scene]]:
     """A server of its own, a proxy in front of it, streams for some batches, a query.
 
-    `publish_as` and `read_as`: further options of the connections; `config`: of the streams;
-    `start`: the query, too.
+    `publish_as` and `read_as`: further options of the connections; `config`: of the streams.
     """
     file = run.folder / CONF
     file.write_text(conf, "utf-8")
@@ -61,8 +59,7 @@ def one_server(
         if run.rng.random() < 0.5:
             proxy.slow(int(scene.bytes_per_batch / _SPEED))
         scene.query.options |= read_as or {}
-        if start:
-            scene.query.start()
+        scene.query.start()
         try:
             yield server, proxy, scene
         finally:

@@ -1,15 +1,12 @@
-"""Spark under campaigns: a session here, a standalone cluster, and the processes of both."""
+"""Spark under campaigns: a session, and processes."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-
-from tests.support.spark_cluster import standalone_cluster
 
 from jetspark.spark.session import close_session, local_session
 
@@ -83,27 +80,3 @@ def executor_of(pid: int) -> int:
     while _EXECUTOR not in every[pid].command:
         pid = every[pid].parent
     return pid
-
-
-class Standalone(NamedTuple):
-    master: str
-    folder: Path
-
-    def executors(self) -> list[int]:
-        """Their JVMs work below our folder."""
-        found = []
-        for one in processes():
-            with suppress(OSError):
-                inside = self.folder in Path(os.readlink(f"/proc/{one.pid}/cwd")).parents
-                if inside and _EXECUTOR in one.command:
-                    found.append(one.pid)
-        return found
-
-
-@contextmanager
-def standalone() -> Iterator[Standalone]:
-    with (
-        tempfile.TemporaryDirectory(prefix="chaos-standalone-") as name,
-        standalone_cluster(Path(name)) as url,
-    ):
-        yield Standalone(url, Path(name))

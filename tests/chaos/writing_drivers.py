@@ -18,13 +18,14 @@ from tempfile import TemporaryDirectory
 
 from tests.chaos.campaign import Kind, Run
 from tests.chaos.outcome import Outcome
-from tests.chaos.spark import executor_of, standalone
+from tests.chaos.spark import executor_of
 from tests.chaos.writing_driver import Driver
 from tests.chaos.writing_faults import IN_DRIVER, set_gate
 from tests.chaos.writing_job import EXACTLY
 from tests.chaos.writing_scene import Scene, scene
 from tests.chaos.writing_steps import COMMITTED, PUBLISHING, STAGING
 from tests.support.processes import wait_until_gone
+from tests.support.spark_cluster import standalone_cluster
 
 _SPARE, _STANDALONE = "spare driver", "standalone cluster"
 _SPECULATING = {
@@ -124,8 +125,11 @@ def driver_killed_at_any_moment(guarantee: str = EXACTLY) -> Kind:
 
 @contextmanager
 def _standalone() -> Iterator[Driver]:
-    with standalone() as cluster:
-        driver = Driver(cluster.folder / "driver", master=cluster.master, conf=_SPECULATING)
+    with (
+        TemporaryDirectory(prefix="chaos-cluster-") as folder,
+        standalone_cluster(Path(folder)) as master,
+    ):
+        driver = Driver(Path(folder, "driver"), master=master, conf=_SPECULATING)
         try:
             yield driver
         finally:
