@@ -20,8 +20,7 @@ from jetspark.bulk.publish import EncodedMessage, pack, unpack
 from jetspark.errors import DocumentError
 
 DECISION = Decision(
-    7,
-    [LanePlan(0, 3, [InlinePack(b"\x90"), StagedPack(12)]), LanePlan(99, 1, [StagedPack(13)])],
+    7, [LanePlan(0, 3, [InlinePack(b"\x90"), StagedPack(12)]), LanePlan(99, 1, [StagedPack(13)])]
 )
 STORED = bytes.fromhex(
     "82 a56261746368 07 a56c616e6573 92"  # {"batch": 7, "lanes": [

@@ -106,9 +106,7 @@ def test_while_a_replica_is_silent_two_answers_agree() -> None:
     assert found == []
 
 
-def test_leader_without_a_quorum_times_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_leader_without_a_quorum_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "_WITHIN", 0.3)
     with pytest.raises(RequestTimeoutError, match="has not heard from a quorum"):
         leading(api_of(TwoLeaders(hears=False)), ["S"])

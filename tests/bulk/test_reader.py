@@ -292,9 +292,7 @@ def test_a_deleted_consumer_is_replaced(admin: Admin) -> None:
     assert rows == list(range(1, 20_001))
 
 
-def test_a_server_killed_while_reading_costs_nothing(
-    nats_server: NatsServer,
-) -> None:
+def test_a_server_killed_while_reading_costs_nothing(nats_server: NatsServer) -> None:
     with Admin(nats_server.url) as admin:
         admin.create("KILLED", "killed")
         admin.fill(numbered("killed", 20_000, size=500))

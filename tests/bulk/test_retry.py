@@ -131,9 +131,7 @@ def test_a_server_without_jetstream_is_reported_at_once(clock: Clock) -> None:
     assert attempts(CallRetry(5, not_found_for=0), error) == 1
 
 
-def test_not_found_is_final_after_its_time_which_may_exceed_the_timeout(
-    clock: Clock,
-) -> None:
+def test_not_found_is_final_after_its_time_which_may_exceed_the_timeout(clock: Clock) -> None:
     assert attempts(CallRetry(5, not_found_for=0), NOT_FOUND) == 1
     attempts(CallRetry(1, not_found_for=CUT_OFF_SECONDS), NOT_FOUND)
     assert clock.now == pytest.approx(100 + CUT_OFF_SECONDS)

@@ -26,12 +26,7 @@ from jetspark.bulk import links
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.connection.options import make_options
-from jetspark.errors import (
-    DataLossError,
-    JetsparkError,
-    StreamNotFoundError,
-    StreamRecreatedError,
-)
+from jetspark.errors import DataLossError, JetsparkError, StreamNotFoundError, StreamRecreatedError
 from jetspark.server import NatsServer
 
 STREAM = "S"

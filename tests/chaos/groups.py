@@ -242,11 +242,7 @@ class Campaign:
 
 
 async def run(
-    turns: int = 100,
-    ack_wait: float = 2.0,
-    every: float = 0.5,
-    within: float = 4.0,
-    seed: int = 0,
+    turns: int = 100, ack_wait: float = 2.0, every: float = 0.5, within: float = 4.0, seed: int = 0
 ) -> Figures:
     """So many turns; a takeover may last `within` seconds.
 

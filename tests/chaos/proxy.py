@@ -147,12 +147,7 @@ class Proxy(Relay):
         return partial(self._pump, link, down=False), partial(self._pump, link, down=True)
 
     async def _pump(
-        self,
-        link: _Link,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        *,
-        down: bool,
+        self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, down: bool
     ) -> None:
         try:
             while data := await reader.read(self._piece()):

@@ -19,14 +19,7 @@ from pyspark.errors import PySparkException
 from tests.chaos.campaign import Run
 from tests.chaos.outcome import Findings, Outcome
 from tests.chaos.spark import spark_of
-from tests.chaos.table import (
-    Message,
-    compare,
-    newest,
-    next_sequences,
-    payload_of,
-    rows,
-)
+from tests.chaos.table import Message, compare, newest, next_sequences, payload_of, rows
 
 from jetspark import blocking
 from jetspark.errors import APIError

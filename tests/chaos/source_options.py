@@ -68,10 +68,7 @@ _STARTS: tuple[dict[str, str], ...] = (
     {"startingOffsets": "latest"},
     {"startingOffsets": "9"},
     {"startingTimestamp": "2020-01-01T00:00:00Z"},
-    {
-        "startingTimestamp": "2100-01-01T00:00:00Z",
-        "startingOffsetsByTimestampStrategy": "latest",
-    },
+    {"startingTimestamp": "2100-01-01T00:00:00Z", "startingOffsetsByTimestampStrategy": "latest"},
 )
 _WITHOUT_BASE = {"soleReader": "false", "interestConsumer": "another"}
 _TELLING = ("subjects", "soleReader", "interestConsumer", "failOnDataLoss")

@@ -312,13 +312,7 @@ class Commands(RuleBasedStateMachine):
     )
     @noted
     def ingest(
-        self,
-        name: str,
-        to: str,
-        checkpoint: str | None,
-        json: bool,
-        parts: bool,
-        kill: str | None,
+        self, name: str, to: str, checkpoint: str | None, json: bool, parts: bool, kill: str | None
     ) -> None:
         arguments = ["ingest", self.streams[name], "--to", str(self.folder / to)]
         arguments += ["--format", self.scene.format]
@@ -429,12 +423,7 @@ class Commands(RuleBasedStateMachine):
             self.seen[name] = self.scene.rows(self.folder / name)
 
     def _command(
-        self,
-        arguments: list[str],
-        name: str,
-        to: str,
-        checkpoint: Path,
-        kill: str | None,
+        self, arguments: list[str], name: str, to: str, checkpoint: Path, kill: str | None
     ) -> None:
         figures, table = self.scene.figures, self.folder / to
         figures.commands += 1

@@ -112,9 +112,7 @@ def test_a_campaign_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(campaign(kinds, 7, range(5), results=file)) == 5
 
 
-def test_chaos_run_that_raises_or_meets_no_fault_fails(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_chaos_run_that_raises_or_meets_no_fault_fails(capsys: pytest.CaptureFixture[str]) -> None:
     (failed,) = campaign({"x": _fail}, 7, [0])
     assert (failed.good, failed.failure) == (False, "AssertionError: it broke")
     (lucky,) = campaign({"x": lambda run: Outcome(0, 10)}, 7, [0])

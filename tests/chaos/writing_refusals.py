@@ -98,12 +98,7 @@ def login_revoked(run: Run) -> Outcome:
     """The server is told another password while the query runs, and the right one again."""
     file = run.folder / "server.conf"
     file.write_text(_login_config("first"))
-    kind = at_step(
-        _login_revoked,
-        ALL,
-        server=lambda _: _configured(file),
-        login="writer:first@",
-    )
+    kind = at_step(_login_revoked, ALL, server=lambda _: _configured(file), login="writer:first@")
     return kind(run)
 
 

@@ -112,9 +112,7 @@ class Scene:
         time.sleep(self.run.rng.uniform(low, high))
 
     def finish(
-        self,
-        attempt: Started | None = None,
-        start: Callable[[], Started] | None = None,
+        self, attempt: Started | None = None, start: Callable[[], Started] | None = None
     ) -> None:
         """Until all is written; an attempt that fails is followed by another one."""
         start = start or self.start

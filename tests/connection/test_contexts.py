@@ -62,14 +62,8 @@ def home(tmp_path: Path) -> Home:
         ({"user_jwt": "j", "user_seed": "s"}, {"jwt": "j", "nkey_seed": "s"}),
         ({"user_jwt": "j"}, {"jwt": "j"}),
         ({"ca": "/ca"}, {"tls_ca_file": "/ca"}),
-        (
-            {"cert": "/c", "key": "/k"},
-            {"tls_cert_file": "/c", "tls_key_file": "/k"},
-        ),
-        (
-            {"ca": "/ca", "url": "wss://a"},
-            {"tls_ca_file": "/ca", "servers": "wss://a"},
-        ),
+        ({"cert": "/c", "key": "/k"}, {"tls_cert_file": "/c", "tls_key_file": "/k"}),
+        ({"ca": "/ca", "url": "wss://a"}, {"tls_ca_file": "/ca", "servers": "wss://a"}),
         ({"ca": "/ca", "url": "ws://a"}, {"tls_ca_file": "/ca", "servers": "ws://a"}),
         ({"tls_first": True}, {"tls_first": True}),
         ({"inbox_prefix": "_ME"}, {"inbox_prefix": "_ME"}),

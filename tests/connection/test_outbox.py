@@ -74,9 +74,7 @@ async def test_frames_accepted_by_link_are_not_sent_again(outbox: Outbox) -> Non
     assert writes == [b"1"]
 
 
-async def test_outbox_over_flush_size_is_written_early_and_crowded(
-    outbox: Outbox,
-) -> None:
+async def test_outbox_over_flush_size_is_written_early_and_crowded(outbox: Outbox) -> None:
     writes: list[bytes] = []
     outbox.attach(writes.append)
     outbox.put(bytes(FLUSH_AT + 1))
@@ -86,9 +84,7 @@ async def test_outbox_over_flush_size_is_written_early_and_crowded(
     assert not outbox.crowded
 
 
-async def test_paused_transport_limits_outbox_and_resume_wakes_waiters(
-    outbox: Outbox,
-) -> None:
+async def test_paused_transport_limits_outbox_and_resume_wakes_waiters(outbox: Outbox) -> None:
     writes: list[bytes] = []
     outbox.attach(writes.append)
     outbox.pause()
@@ -144,9 +140,7 @@ async def test_put_now_writes_at_once_but_after_queued_frames(outbox: Outbox) ->
     assert outbox.bytes_out == 3
 
 
-async def test_put_now_queues_while_paused_or_without_link(
-    outbox: Outbox,
-) -> None:
+async def test_put_now_queues_while_paused_or_without_link(outbox: Outbox) -> None:
     outbox.put_now(b"1")
     with pytest.raises(OutboundBufferError):
         outbox.put_now(bytes(LIMIT))

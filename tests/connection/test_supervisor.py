@@ -724,9 +724,7 @@ async def test_ok_of_verbose_mode_is_no_event(server: ScriptedServer) -> None:
     await client.close()
 
 
-async def test_check_subjects_off_still_refuses_white_space(
-    link: Link,
-) -> None:
+async def test_check_subjects_off_still_refuses_white_space(link: Link) -> None:
     made = await link(check_subjects=False)
     made.client.publish_nowait("a..*", b"")
     made.client.subscribe("b.>.c")

@@ -144,10 +144,7 @@ async def _run_one(place: Place, script: str, kind: Kind, position: int, number:
     reported: list[JetsparkError] = []
     told = wrong = ""
     start = time.monotonic()
-    async with (
-        place.proxy() as (proxy, url),
-        jetspark.connect(place.server.url) as beside,
-    ):
+    async with place.proxy() as (proxy, url), jetspark.connect(place.server.url) as beside:
         nc = await jetspark.connect(
             url,
             reconnect_wait=0.05,

@@ -15,9 +15,7 @@ def test_whatever_others_write_is_read_or_a_typed_error() -> None:
     assert fuzz(20_000, seed=1).keys() == READERS.keys() - {"refusal"}  # which is an error
 
 
-async def test_every_good_neighbour_of_a_bad_document_is_delivered(
-    nats_server: NatsServer,
-) -> None:
+async def test_every_good_neighbour_of_a_bad_document_is_delivered(nats_server: NatsServer) -> None:
     rng = random.Random(1)
     count = 200
     async with connect(nats_server.url, error_callback=lambda error: None) as nc:

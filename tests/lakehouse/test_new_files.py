@@ -20,9 +20,7 @@ from jetspark.lakehouse.new_files import FileWriter, Layout
 SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("day", pa.date32())])
 ROWS = st.lists(
     st.tuples(
-        st.integers(0, 99),
-        st.sampled_from(["a", "b/c", "", None]),
-        st.sampled_from([0, 1, None]),
+        st.integers(0, 99), st.sampled_from(["a", "b/c", "", None]), st.sampled_from([0, 1, None])
     ),
     max_size=40,
 )
@@ -61,8 +59,7 @@ class Memory:
 def batch(rows: list[tuple[int, str | None, int | None]]) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) or [(), (), ()]
     return pa.RecordBatch.from_arrays(
-        [pa.array(one, kind.type) for one, kind in zip(columns, SCHEMA, strict=True)],
-        schema=SCHEMA,
+        [pa.array(one, kind.type) for one, kind in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
     )
 
 

@@ -92,8 +92,7 @@ def test_version_of_the_wheel_is_its_servers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "reason"),
-    [("echo hello", "is not a nats-server"), ("exit 3", "does not run")],
+    ("script", "reason"), [("echo hello", "is not a nats-server"), ("exit 3", "does not run")]
 )
 def test_version_of_something_else_is_an_error(tmp_path: Path, script: str, reason: str) -> None:
     with pytest.raises(EmbeddedServerError, match=reason):

@@ -365,10 +365,7 @@ def test_server_with_a_configuration_without_jetstream(tmp_path: Path) -> None:
 def test_arguments_win_over_configuration(tmp_path: Path) -> None:
     config = tmp_path / "server.conf"
     config.write_text('listen: "127.0.0.1:4222"\n')
-    with (
-        NatsServer(0, config=config, jetstream=True) as server,
-        RawClient(server.url) as client,
-    ):
+    with NatsServer(0, config=config, jetstream=True) as server, RawClient(server.url) as client:
         assert server.port != 4222
         assert client.info["jetstream"] is True
 

@@ -29,10 +29,7 @@ STAMP = "[42] 2026/01/02 03:04:05.678901"
             f"{STAMP} [FTL] Can't start JetStream: storage directory is not a directory\n",
             "Can't start JetStream: storage directory is not a directory",
         ),
-        (
-            'nats-server: my.conf:1:0: unknown field "prot"\n\n',
-            'my.conf:1:0: unknown field "prot"',
-        ),
+        ('nats-server: my.conf:1:0: unknown field "prot"\n\n', 'my.conf:1:0: unknown field "prot"'),
         (
             "flag provided but not defined: -nope\n\nUsage: nats-server [options]\n",
             "flag provided but not defined: -nope",

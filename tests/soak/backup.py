@@ -100,9 +100,7 @@ def fill(url: str, size: int, seed: int) -> None:
 
 def transfer(what: str, url: str, folder: Path) -> Transfer:
     done = subprocess.run(
-        [sys.executable, "-c", _CHILD, what, url, str(folder)],
-        stdout=subprocess.PIPE,
-        check=True,
+        [sys.executable, "-c", _CHILD, what, url, str(folder)], stdout=subprocess.PIPE, check=True
     )
     return Transfer(**json.loads(done.stdout))
 

@@ -269,10 +269,7 @@ async def _requests_on(server: NatsServer, count: int, spoiler: Spoiler, figures
         connect(server.url, error_callback=lambda error: reports.update([str(error)])) as nc,
         connect(server.url) as asking,
         await nc.auth_callout(
-            authorize,
-            signer=spoiler.signer,
-            xkey=spoiler.xkey,
-            servers=[spoiler.server.public],
+            authorize, signer=spoiler.signer, xkey=spoiler.xkey, servers=[spoiler.server.public]
         ) as callout,
     ):
         made = iter([spoiler.make() for _ in range(count)])

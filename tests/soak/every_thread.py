@@ -213,10 +213,7 @@ def fetch(scene: Scene, name: str) -> None:
 
 def consume(scene: Scene, name: str) -> None:
     consumer = scene.js.create_consumer(
-        "S",
-        filter_subject="s.fill",
-        ack_policy="none",
-        inactive_threshold=timedelta(seconds=60),
+        "S", filter_subject="s.fill", ack_policy="none", inactive_threshold=timedelta(seconds=60)
     )
     with consumer.consume(max_messages=50) as messages:
         assert [int(message.data) for message in first(messages, MESSAGES)] == [*range(MESSAGES)]

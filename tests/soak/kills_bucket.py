@@ -18,12 +18,7 @@ from dataclasses import dataclass
 
 from tests.soak.kills_load import Load
 
-from jetspark.errors import (
-    JetsparkError,
-    KeyExistsError,
-    KeyNotFoundError,
-    WrongLastSequenceError,
-)
+from jetspark.errors import JetsparkError, KeyExistsError, KeyNotFoundError, WrongLastSequenceError
 from jetspark.kv import Bucket, Entry, Operation
 
 WRITERS, KEYS = 16, 100

@@ -42,9 +42,7 @@ def _told(name: str, value: Any) -> str:
 
 
 def command(
-    campaign: Callable[..., Any],
-    arguments: Sequence[str] | None = None,
-    **choices: Collection[str],
+    campaign: Callable[..., Any], arguments: Sequence[str] | None = None, **choices: Collection[str]
 ) -> int:
     """Run a campaign as the command line says, and print its figures: 1 when something was wrong.
 

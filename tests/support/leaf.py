@@ -26,11 +26,7 @@ class HubAndLeaf:
     """
 
     def __init__(
-        self,
-        *,
-        hub_binary: Path | None = None,
-        port: int | None = None,
-        through: int | None = None,
+        self, *, hub_binary: Path | None = None, port: int | None = None, through: int | None = None
     ) -> None:
         """`port`: where the hub listens for leaf nodes. `through`: that of a proxy in between."""
         self._exit = ExitStack()
@@ -46,9 +42,7 @@ class HubAndLeaf:
             hub_binary,
         )
         self.leaf = self._server(
-            folder,
-            "leaf",
-            f'leafnodes {{ reconnect: 1, remotes: [{{ url: "{url}"\n {plain} }}] }}',
+            folder, "leaf", f'leafnodes {{ reconnect: 1, remotes: [{{ url: "{url}"\n {plain} }}] }}'
         )
 
     def _server(

@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from jetspark.errors import NotJetStreamMessageError
 from jetspark.wire.kernel import stream_position, stream_sequence
-from jetspark.wire.reply_subject import (
-    parse_reply_subject,
-)
+from jetspark.wire.reply_subject import parse_reply_subject
 
 NUMBERS = st.tuples(*[st.integers(0, 2**63 - 1)] * 5)
 FORMS = st.sampled_from(
