@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import MakeServer
 from tests.support.cluster import Cluster
 from tests.support.streams import Admin
+from tests.support.together import together
 
 from jetspark.bulk import exactly_once, links
 from jetspark.bulk.exactly_once import (
@@ -30,7 +31,6 @@ from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import (
     AuthorizationError,
     BrokenSocketError,
-    JetsparkError,
     LedgerError,
     RequestTimeoutError,
 )
@@ -198,20 +198,7 @@ def test_nothing_staged_is_left_behind(target: Target) -> None:
 def test_two_drivers_at_once(target: Target) -> None:
     """The slower one copies what the faster one decided, or finds it done."""
     target.expect(0, 3000)
-    failed: list[BaseException] = []
-
-    def run(parts: int) -> None:
-        try:
-            target.commit(0, 3000, parts=parts)
-        except JetsparkError as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=run, args=(parts,)) for parts in (1, 2, 3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
+    together(lambda parts: target.commit(0, 3000, parts=parts), (1, 2, 3))
     target.check()
 
 

@@ -16,6 +16,7 @@ from pyiceberg.exceptions import CommitFailedException, ServiceUnavailableError
 from pyiceberg.table import StaticTable
 from tests.support.numbers_table import SCHEMA, written
 from tests.support.table_readers import newest_metadata
+from tests.support.together import together
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.batches import Change, added, commit_batch, replaced
@@ -28,7 +29,7 @@ from jetspark.lakehouse.formats import (
     open_table,
 )
 from jetspark.lakehouse.iceberg_folder import FolderCatalog
-from jetspark.lakehouse.table import Table, TableName
+from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Upsert
 
 
@@ -110,7 +111,8 @@ def test_two_that_make_the_same_version_conflict(tmp_path: Path) -> None:
     barrier = threading.Barrier(len(tables))
     outcomes: list[str] = []
 
-    def commit(table: Table, number: int) -> None:
+    def commit(number: int) -> None:
+        table = tables[number]
         files = written(table, number, number + 1)
         barrier.wait()
         try:
@@ -119,13 +121,7 @@ def test_two_that_make_the_same_version_conflict(tmp_path: Path) -> None:
         except CommitConflict:
             outcomes.append("conflict")
 
-    threads = [
-        threading.Thread(target=commit, args=(one, number)) for number, one in enumerate(tables)
-    ]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    together(commit, range(len(tables)))
     # Who starts later may have based its commit on the version that an earlier one made.
     found = open_table(Format.ICEBERG, name)
     stored = sum(

@@ -23,6 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.numbers_table import SCHEMA, written
 from tests.support.table_readers import by_duckdb, column
+from tests.support.together import together
 
 from jetspark.cli import app
 from jetspark.errors import CommitConflict, ConfigError, TableError
@@ -85,36 +86,27 @@ def test_rows_that_come_while_a_table_is_compacted_are_kept(
     table = made(format_)
     done = threading.Event()
     looks: list[int] = []
-    failures: list[BaseException] = []
 
     def write() -> None:
         try:
             for batch in range(10, 25):
                 mine = open_table(format_, table.name)
                 commit_batch(mine, "q", batch, written(mine, batch * 10, batch * 10 + 10))
-        except BaseException as error:
-            failures.append(error)
         finally:
             done.set()
 
     def look() -> None:
-        try:
-            while not done.is_set():
-                sql = "SELECT count(*), count(DISTINCT n), max(n) FROM t"
-                ((rows, distinct, last),) = by_duckdb(format_, tmp_path / "table", sql)
-                assert rows == distinct == last + 1
-                looks.append(rows)
-        except BaseException as error:
-            failures.append(error)
+        while not done.is_set():
+            sql = "SELECT count(*), count(DISTINCT n), max(n) FROM t"
+            ((rows, distinct, last),) = by_duckdb(format_, tmp_path / "table", sql)
+            assert rows == distinct == last + 1
+            looks.append(rows)
 
-    threads = [threading.Thread(target=one) for one in (write, look)]
-    for one in threads:
-        one.start()
-    while not done.is_set():
-        open_table(format_, table.name).compact(10**8)
-    for one in threads:
-        one.join()
-    assert failures == []
+    def compact() -> None:
+        while not done.is_set():
+            open_table(format_, table.name).compact(10**8)
+
+    together(lambda one: one(), (write, look, compact))
     assert looks
     assert column(format_, tmp_path / "table", "n") == Counter(range(250))
     assert last_batch(open_table(format_, table.name), "q") == 24
@@ -137,11 +129,7 @@ def test_compactions_at_the_same_moment_do_not_double_rows(
         except CommitConflict as error:
             said.append(str(error))
 
-    threads = [threading.Thread(target=compact, args=(one,)) for one in tables]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    together(compact, tables)
     assert sum(int(one) for one in said if one.isdigit()) == 20, said
     assert all(
         "is being compacted" in one or "was changed" in one for one in said if not one.isdigit()

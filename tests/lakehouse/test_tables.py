@@ -6,7 +6,6 @@ import multiprocessing
 import pickle
 import shutil
 import sys
-import threading
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from tests.lakehouse.conftest import Place
+from tests.support.together import together
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse import batches
@@ -268,23 +268,14 @@ def test_a_driver_thought_dead_does_not_commit_after_its_successor(place: Place)
 
 def test_writers_at_the_same_moment_all_succeed(place: Place) -> None:
     place.make(SCHEMA)
-    failures: list[BaseException] = []
 
     def write(writer: int) -> None:
-        try:
-            for batch in range(5):
-                table = place.open()
-                start = writer * 100 + batch * 10
-                commit_batch(table, f"q{writer}", batch, written(table, start, start + 10))
-        except BaseException as error:
-            failures.append(error)
+        for batch in range(5):
+            table = place.open()
+            start = writer * 100 + batch * 10
+            commit_batch(table, f"q{writer}", batch, written(table, start, start + 10))
 
-    threads = [threading.Thread(target=write, args=(one,)) for one in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert failures == []
+    together(write, range(4))
     assert place.column("seq") == Counter(
         writer * 100 + one for writer in range(4) for one in range(50)
     )

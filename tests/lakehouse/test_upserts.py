@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import threading
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.lakehouse.conftest import Place
+from tests.support.together import together
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_batch, last_batch
@@ -122,23 +122,14 @@ def test_without_an_order_the_later_batch_wins(place: Place) -> None:
 def test_upserts_and_other_writers_at_once(place: Place) -> None:
     """Four writers with keys of their own, and all with one in common."""
     place.make(SCHEMA)
-    failures: list[BaseException] = []
 
     def work(writer: int) -> None:
-        try:
-            table = place.open()
-            for batch in range(4):
-                rows = [row(f"k{writer}", batch), row("common", 10 * batch + writer)]
-                commit_batch(table, f"q{writer}", batch, written(table, rows), change=UPSERT)
-        except BaseException as error:
-            failures.append(error)
+        table = place.open()
+        for batch in range(4):
+            rows = [row(f"k{writer}", batch), row("common", 10 * batch + writer)]
+            commit_batch(table, f"q{writer}", batch, written(table, rows), change=UPSERT)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    assert failures == []
+    together(work, range(4))
     found = {one["Key of it"]: one["revision"] for one in values(place)}
     assert found == {"common": 33} | {f"k{writer}": 3 for writer in range(4)}
 
