@@ -326,14 +326,11 @@ def test_wrong_arguments_are_one_sentence(backup: Backup) -> None:
         ({"subjects": [">.x"]}, "'>' may only be the last token"),
         ({"subjects": ["a..b"]}, "an empty token"),
         ({"subjects": [""]}, "it is empty"),
-        ({"subjects": "plain.>"}, r"subjects is .*, not 'plain\.>'"),
         ({"subjects": ["a.*", "a.b"]}, r"subjects: 'a\.\*' and 'a\.b' overlap; no message"),
-        ({"columns": "seq"}, "columns is .*, not 'seq'"),
         ({"columns": ["sequence", "seq"]}, "backup has no column 'sequence'"),
         ({"columns": []}, "columns is empty"),
-        ({"start": "1"}, "start is .*, not '1'"),
-        ({"start": -1}, "start is .*, not -1"),
-        ({"end": 0}, "end is .*, not 0"),
+        ({"start": -1}, "start cannot be negative"),
+        ({"end": 0}, "end must be at least 1"),
     )
     for how, said in cases:
         with pytest.raises(ConfigError, match=said):

@@ -71,9 +71,9 @@ def test_a_request_has_plain_values_whatever_they_were_made_of() -> None:
     Subject: Any = Enum("Subject", {"A": "a"}, type=str)  # formatted, it says "Subject.A"
     link = ListeningLink()
     api = StreamAPI(cast("BlockingLink", link), timeout=10)
-    given = {Text("subject"): Subject.A, "offset": numpy.int64(3), "all": numpy.bool_(True)}
+    given = {Text("subject"): Subject.A, "offset": numpy.int64(3)}
     api.call(js_api.STREAM_NAMES, given)
-    assert link.asked == [b'{"subject":"a","offset":3,"all":true}']
+    assert link.asked == [b'{"subject":"a","offset":3}']
 
 
 def test_what_is_sent_is_encoded_in_one_place() -> None:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, TypeAlias, cast
+from typing import BinaryIO, Final, cast
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -55,7 +55,7 @@ from jetspark.subjects import (
     nearest_name,
     subjects_overlap,
 )
-from jetspark.validation import texts_of
+from jetspark.validation import MOST_SEQUENCE, check_sequence, check_whole, texts_of
 from jetspark.wire.kernel import Columns, Deliveries
 
 # -------------------------------------------------------------------------------------------------
@@ -114,8 +114,6 @@ def _secrets(place: str) -> set[str]:
 
 
 logger = logging.getLogger("jetspark.bulk")
-
-_Count: TypeAlias = Annotated[int, range(1, 2**63)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,16 +227,19 @@ class Backup:
         start: int | None = None,
         end: int | None = None,
         *,
-        most: _Count | None = None,
+        most: int | None = None,
     ) -> list[Part]:
         """The messages from `start` to before `end` in parts of about `most` (default: one part).
 
         Of message blocks, a part has whole ones, and the index of the archive is read for it. A
-        list of messages is unpacked once to find where parts begin. Raises BackupError.
+        list of messages is unpacked once to find where parts begin. Raises ConfigError,
+        BackupError.
         """
-        first = max(self.facts.first_seq, start or 0)
-        behind = self.facts.last_seq + 1
-        behind = behind if end is None else min(end, behind)
+        first, behind = self.facts.first_seq, self.facts.last_seq + 1
+        if start is not None:
+            first = max(first, check_whole("start", start, 0, MOST_SEQUENCE))
+        if end is not None:
+            behind = min(behind, check_sequence("end", end))
         if first >= behind or not self.facts.messages:
             return []
         blocks = self.blocks
