@@ -23,7 +23,7 @@ VALUES = {
     *(
         "errors",
         "err_codes",
-        "transient",
+        "retries",
         "validation",
         "kinds",
         "arguments",

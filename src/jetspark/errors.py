@@ -7,7 +7,6 @@
      │   ├─ BadSubjectError                ErrBadSubject
      │   ├─ BadQueueError                  ErrBadQueueName
      │   ├─ BadTimeoutError                ErrBadTimeout
-     │   ├─ BadTimeError(TypeError)        neither a number of seconds nor a timedelta
      │   ├─ UnknownArgumentError(TypeError)  a keyword that the call does not have
      │   ├─ BadPayloadError(TypeError)     a payload that is not bytes-like
      │   ├─ NKeyError                      a text that is not the NKey that it should be
@@ -111,10 +110,7 @@ _SECRETS = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)|\bS[UAONCX][A-Z2-7]{20,}")
 
 
 def shown(value: object, most: int = 80) -> str:
-    """The repr of what a caller gave, for a sentence: `most` characters, and whatever it raises.
-
-    Without secrets: what a caller gives in the wrong place may be one.
-    """
+    """The repr of a caller's value for a message: at most `most` characters, without secrets."""
     try:
         text = _SECRETS.sub("***", repr(value))
     except Exception:
@@ -123,11 +119,10 @@ def shown(value: object, most: int = 80) -> str:
 
 
 class JetsparkError(Exception):
-    """The root: catches everything that jetspark raises on purpose."""
+    """The root of everything that jetspark raises on purpose."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Constructors take attributes, not the message, so the default would not unpickle;
-        # Spark workers and process pools hand errors over by pickle.
+        # Constructors take attributes instead of `args`, so the default would not unpickle.
         state = {**self.__dict__, "args": self.args}
         return type(self).__new__, (type(self), *self.args), state
 
@@ -140,7 +135,7 @@ class ConfigError(JetsparkError, ValueError):
 
 
 class BadSubjectError(ConfigError):
-    """A subject that NATS would refuse, caught before it is sent."""
+    """A subject that NATS would refuse; nothing was sent."""
 
     def __init__(self, subject: str, reason: str, what: str = "subject") -> None:
         super().__init__(f"Bad {what} {shown(subject)}: {reason}.")
@@ -149,7 +144,7 @@ class BadSubjectError(ConfigError):
 
 
 class BadQueueError(ConfigError):
-    """A name of a queue group that NATS would refuse, caught before it is sent."""
+    """A name of a queue group that NATS would refuse; nothing was sent."""
 
     def __init__(self, queue: str, reason: str) -> None:
         super().__init__(f"Bad queue group {shown(queue)}: {reason}.")
@@ -163,13 +158,6 @@ class BadTimeoutError(ConfigError):
     def __init__(self, timeout: float) -> None:
         super().__init__(f"A timeout must be more than 0 seconds, not {shown(timeout)}.")
         self.timeout = timeout
-
-
-class BadTimeError(ConfigError, TypeError):
-    """A time that is neither a number of seconds nor a timedelta."""
-
-    def __init__(self, value: object, name: str = "A time") -> None:
-        super().__init__(f"{name} is a number of seconds or a timedelta, not {shown(value)}.")
 
 
 class UnknownArgumentError(ConfigError, TypeError):
@@ -205,10 +193,10 @@ class BadNameError(ConfigError):
 
 
 class UnsupportedByServerError(ConfigError):
-    """The server is too old for a feature, or too new; nothing was sent, or the server refused it.
+    """The server is too old for a feature, or too new. Nothing was done.
 
-    `needs`: the oldest version that has it ("2.11"), or the first without it ("< 2.14"). `server`:
-    its version; "older" for one behind a domain or an API prefix.
+    `needs`: the first version with the feature ("2.11"), or the first without it ("< 2.14").
+    `server`: its version, or "older" when a domain or API prefix hides it.
     """
 
     def __init__(self, feature: str, needs: str, server: str) -> None:
@@ -234,7 +222,7 @@ class ConnectionClosedError(ConnectionFailure):
     """The connection is closed, or was closed while the call was waiting."""
 
     sent: bool = False
-    """True: the call's request or publish was sent, so it is not known what became of it."""
+    """True: the request or publish was sent, and its outcome is unknown."""
 
     def __init__(
         self, message: str = "The connection is closed.", *, server: str | None = None
@@ -243,7 +231,7 @@ class ConnectionClosedError(ConnectionFailure):
 
 
 class NoServersError(ConnectionFailure):
-    """No server could be reached; the last one's error is in the text, and is `__cause__`."""
+    """No server could be reached; `__cause__` is the last one's error."""
 
 
 class ServerRefusedError(ConnectionFailure):
@@ -267,7 +255,7 @@ class TLSError(ConnectionFailure):
 
 
 class SecureConnectionWantedError(ConnectionFailure):
-    """One side requires TLS: the server does not offer it, or has refused a link in plain text."""
+    """One side requires TLS and the other does not offer it."""
 
 
 class AuthError(ConnectionFailure):
@@ -283,7 +271,7 @@ class AuthExpiredError(AuthError):
 
 
 class AuthRevokedError(AuthError):
-    """The user's authentication has been revoked."""
+    """The user's authentication was revoked."""
 
 
 class AccountAuthExpiredError(AuthError):
@@ -294,7 +282,7 @@ class AccountAuthExpiredError(AuthError):
 
 
 class ServerError(JetsparkError):
-    """A -ERR of the server, `text` as it came."""
+    """A -ERR of the server; `text` as it came."""
 
     def __init__(self, text: str, advice: str = "") -> None:
         super().__init__(f"The server reports: {text}.{advice}")
@@ -304,8 +292,8 @@ class ServerError(JetsparkError):
 class PermissionsError(ServerError):
     """Publishing to or subscribing to a subject is not allowed. The connection lives on.
 
-    `operation` is "publish" or "subscription"; `subject` and `queue` as the server names them
-    (of a publish it may be the reply subject), `sid` the subscription's id where it does.
+    `operation`: "publish" or "subscription". `subject` (of a publish: perhaps the reply subject),
+    `queue`, and `sid`, the subscription's id, are as the server names them.
     """
 
     def __init__(
@@ -328,13 +316,13 @@ class SubscriptionLimitError(ServerError):
 
 
 class ConnectionLimitError(ServerError):
-    """The server, or the account, has as many connections as it allows; there may be room later."""
+    """The server or the account allows no more connections; there may be room later."""
 
 
 class ControlLineError(ServerError):
-    """A line was longer than the server's max_control_line; it ends the connection.
+    """A line was longer than the server's max_control_line, which ended the connection.
 
-    Only of a server whose limit is lower than the option `max_control_line`.
+    The server's limit is lower than the option `max_control_line`.
     """
 
 
@@ -343,7 +331,7 @@ class InvalidSubjectError(ServerError):
 
     @property
     def of_publish(self) -> bool:
-        """Whether it was published to, and not subscribed to."""
+        """Whether it is the subject of a publish, not of a subscription."""
         return "publish" in self.text.casefold()
 
 
@@ -360,7 +348,7 @@ class HeadersNotSupportedError(JetsparkError):
 
 
 class MaxPayloadError(JetsparkError):
-    """The message is larger than the server accepts. Sizes in bytes, headers included."""
+    """The message is larger than the server accepts. Bytes, headers included."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"The message has {size} bytes; the server accepts at most {limit}.")
@@ -377,7 +365,7 @@ class BadSubscriptionError(JetsparkError):
 
 
 class SlowConsumerError(JetsparkError):
-    """A subscription's pending limit was reached and messages were dropped, `dropped` in all."""
+    """A subscription reached its pending limit; it has dropped `dropped` messages in all."""
 
     def __init__(self, subject: str, dropped: int) -> None:
         super().__init__(
@@ -392,14 +380,13 @@ class RequestTimeoutError(JetsparkError, TimeoutError):
     """No reply within the timeout."""
 
     sent: bool = True
-    """False: there was no link, so the request was not sent and will not be."""
+    """False: there was no link; the request was not sent and will not be."""
 
 
 class ConnectionLostError(ConnectionClosedError, RequestTimeoutError):
     """The connection was lost for good while the call was waiting; `__cause__` says why.
 
-    Raised at once, without waiting for the timeout. It is also a RequestTimeoutError,
-    as nats-tcl reports it; closing on purpose raises a plain ConnectionClosedError.
+    Raised at once. Closing on purpose raises a plain ConnectionClosedError.
     """
 
     def __init__(
@@ -420,7 +407,7 @@ class NoRespondersError(JetsparkError):
 
 
 class ServiceError(JetsparkError):
-    """A service's answer is an error; handlers raise it to answer so. `data` is its payload."""
+    """A service answered with an error; a handler raises it to do so. `data`: the payload."""
 
     def __init__(self, code: int, description: str, data: bytes = b"") -> None:
         super().__init__(f"Service error {code}: {description}")
@@ -430,13 +417,13 @@ class ServiceError(JetsparkError):
 
 
 class JWTError(JetsparkError):
-    """A JWT that cannot be trusted or read: malformed, forged, of another kind, or expired."""
+    """A JWT that is malformed, forged, expired, or of another kind."""
 
 
 class CalloutRefusal(JetsparkError):
-    """Raised by the handler of an authorization callout: this user may not log in.
+    """The handler of an authorization callout raises it to refuse a user.
 
-    `reason` goes to the server, which logs it; the client is only told that it is refused.
+    The server logs `reason`; the client does not see it.
     """
 
     def __init__(self, reason: str) -> None:
@@ -445,7 +432,7 @@ class CalloutRefusal(JetsparkError):
 
 
 class SystemRequestError(JetsparkError):
-    """A server's answer to a request in the system account is an error: `code`, `description`."""
+    """A server answered a request in the system account with an error."""
 
     def __init__(self, server: str, code: int, description: str) -> None:
         super().__init__(f"Server {server} answers: {description} (code {code}).")
@@ -455,23 +442,23 @@ class SystemRequestError(JetsparkError):
 
 
 class EmbeddedServerError(JetsparkError):
-    """The nats-server that we were asked to start could not be found or did not come up."""
+    """The embedded nats-server could not be found, or did not start."""
 
 
 class SparkUnavailableError(JetsparkError):
-    """Spark cannot be started here: Java or PySpark is missing or too old."""
+    """Java or PySpark is missing or too old."""
 
 
 class PipelineError(JetsparkError):
-    """A Spark query failed; the message is the one sentence that matters, `__cause__` the rest."""
+    """A Spark query failed; `__cause__` is Spark's whole error."""
 
 
 class TableError(JetsparkError):
-    """A batch of rows cannot be committed to a table without losing or repeating rows."""
+    """A commit to a table would lose or repeat rows."""
 
 
 class CommitConflict(TableError):
-    """Another commit to the table came first; nothing was changed by this one."""
+    """Another commit to the table came first; this one changed nothing."""
 
 
 # -- JetStream -------------------------------------------------------------------------------
@@ -482,7 +469,7 @@ class JetStreamError(JetsparkError):
 
 
 class DocumentError(JetStreamError):
-    """Bytes of another party are not the document that they should be: `what`, and `why` not."""
+    """Bytes of another party are not the document `what`; `why` says the reason."""
 
     def __init__(self, what: str, why: str) -> None:
         self.what = what
@@ -491,7 +478,7 @@ class DocumentError(JetStreamError):
 
 
 class APIError(JetStreamError):
-    """An error answered by the JetStream API: `code` (HTTP-like), `err_code`, `description`."""
+    """The JetStream API answered with an error: `code` (HTTP-like), `err_code`, `description`."""
 
     def __init__(
         self, code: int, err_code: int, description: str, message: str | None = None
@@ -539,7 +526,7 @@ class BucketNotFoundError(StreamNotFoundError):
 class KeyNotFoundError(MessageNotFoundError):
     """No such key in the bucket, or no such revision of it.
 
-    `operation` is "DEL" or "PURGE" when the key was deleted, by the entry `revision`.
+    `operation`: "DEL" or "PURGE" when the entry `revision` deleted the key.
     """
 
     def __init__(
@@ -564,11 +551,11 @@ class ObjectStoreNotFoundError(StreamNotFoundError):
 
 
 class ObjectNotFoundError(MessageNotFoundError):
-    """No such object in the store, or it was deleted; or a link that leads to none."""
+    """No such object in the store, or a link that leads to none."""
 
 
 class KeyExistsError(WrongLastSequenceError):
-    """The key to be created has a value: `bucket`, `key`, and the value's `revision`."""
+    """The key to create has a value already, of this `revision`."""
 
     def __init__(self, bucket: str, key: str, revision: int) -> None:
         text = f'Key "{key}" of bucket "{bucket}" exists already (revision {revision}).'
@@ -579,22 +566,20 @@ class KeyExistsError(WrongLastSequenceError):
 
 
 class NameInUseError(APIError):
-    """A stream or consumer of that name exists with another configuration.
-
-    `differences`: by field, what the server has, and what was given; empty when it did not tell.
-    """
+    """A stream or consumer of that name exists with another configuration."""
 
     differences: Mapping[str, tuple[Any, Any]] = MappingProxyType({})
+    """By field: the server's value and the given one; empty when the server named none."""
     restored: bool = False
-    """It has all that the backup has which was to be restored."""
+    """Whether it has everything that the backup to restore has."""
 
 
 class ObjectExistsError(NameInUseError):
-    """An object of that name exists: it is not renamed or linked over."""
+    """An object of that name exists; renaming and linking do not replace it."""
 
 
 class NotEnabledOnStreamError(APIError):
-    """The stream does not take such messages; `option` of its configuration would allow them."""
+    """The stream does not accept such messages unless its configuration sets `option`."""
 
     OPTIONS: Mapping[int, str] = {
         err_codes.TTL_DISABLED: "allow_msg_ttl",
@@ -617,14 +602,11 @@ class BatchError(APIError):
 
 
 class NotStoredError(JetStreamError):
-    """A message is certainly not stored.
-
-    It was lost on its way, its batch ended before it, or its stream has removed it since.
-    """
+    """A message is certainly not stored: lost, after its batch's end, or removed since."""
 
 
 class NoStreamResponseError(JetStreamError):
-    """Nobody took a JetStream publish: no stream listens, or it has no leader. Not stored."""
+    """No stream listens on the subject, or it has no leader. Not stored."""
 
     def __init__(self, subject: str) -> None:
         super().__init__(f"Not stored: {subject!r} is of no stream, or of one without a leader.")
@@ -632,9 +614,9 @@ class NoStreamResponseError(JetStreamError):
 
 
 class PublishFailedError(JetStreamError):
-    """Messages of a publisher were not acknowledged: `failures`, in the order they failed.
+    """Messages of a publisher were not acknowledged.
 
-    Each has `index`, `subject` and `error` (`jetspark.jetstream.PublishFailure`).
+    `failures`: `jetspark.jetstream.PublishFailure` in the order in which they failed.
     """
 
     def __init__(self, failures: list[Any]) -> None:
@@ -671,9 +653,9 @@ class ConsumerIsPushError(PullError):
 
 
 class DirectGetError(JetStreamError):
-    """A direct get was refused: `status` and `description` of the status line.
+    """The server refused a direct get: `status` and `description` of its status line.
 
-    503: the stream does not allow direct gets; 413: more subjects than the server answers for.
+    503: the stream does not allow direct gets. 413: too many subjects.
     """
 
     def __init__(self, status: int, description: str, message: str | None = None) -> None:
@@ -683,7 +665,7 @@ class DirectGetError(JetStreamError):
 
 
 class ConsumerGroupNotFoundError(JetStreamError):
-    """No such partitioned consumer group; `stream`, `group`: what was asked for."""
+    """The `stream` has no partitioned consumer group `group`."""
 
     def __init__(self, stream: str, group: str) -> None:
         super().__init__(f'Stream "{stream}" has no consumer group "{group}".')
@@ -692,10 +674,7 @@ class ConsumerGroupNotFoundError(JetStreamError):
 
 
 class LockLostError(JetStreamError):
-    """The lock is not held any more: another client may hold it, with a greater token.
-
-    `bucket`, `key`: where it is kept. `token`: the one that it was held with.
-    """
+    """The lock, once held with `token`, is lost: another client may hold it."""
 
     def __init__(self, bucket: str, key: str, token: int, reason: str) -> None:
         super().__init__(f'Lock "{key}" of bucket "{bucket}" was lost (token {token}): {reason}')
@@ -706,7 +685,7 @@ class LockLostError(JetStreamError):
 
 
 class CodecError(JetStreamError):
-    """A key or a value of a bucket that its codec cannot write or read."""
+    """A bucket's codec cannot write or read a key or value."""
 
 
 class MissedHeartbeatError(JetStreamError):
@@ -714,7 +693,7 @@ class MissedHeartbeatError(JetStreamError):
 
 
 class SequenceMismatchError(JetStreamError):
-    """What a consumer has sent did not come. It is lost for good only where nothing is acked."""
+    """Deliveries of a consumer did not arrive. Without acks they are lost for good."""
 
 
 class MessageAlreadyAckedError(JetStreamError):
@@ -722,22 +701,22 @@ class MessageAlreadyAckedError(JetStreamError):
 
 
 class ObjectDamagedError(JetStreamError):
-    """Chunks of an object are missing, or replaced: it cannot be read."""
+    """Chunks of an object are missing or replaced."""
 
 
 class DigestMismatchError(ObjectDamagedError):
-    """The chunks of an object are not those that were put: their digest differs."""
+    """The digest of an object's chunks is not the one that was stored."""
 
 
 class BackupError(JetStreamError):
-    """A backup or restore of a stream failed, or a backup on disk is damaged."""
+    """A stream's backup or restore failed, or a backup on disk is damaged."""
 
 
 class LedgerError(JetStreamError):
-    """Writing exactly once had to stop: going on could lose or repeat rows. The message says why.
+    """Writing exactly once had to stop, since it could lose or repeat rows.
 
-    Raised when the ledger or the markers in the target stream were purged, have expired or were
-    restored from a backup, and when another run of the same query has gone further.
+    The ledger or the target's markers were purged, expired or restored from a backup, or another
+    run of the query has gone further.
     """
 
 
@@ -750,7 +729,7 @@ class RangeError(JetStreamError):
 
 
 class DataLossError(RangeError):
-    """Sequences `first` to `last` (both included) of the asked range are no longer stored."""
+    """Sequences `first` to `last`, inclusive, are no longer stored."""
 
     def __init__(self, stream: str, first: int, last: int, message: str) -> None:
         super().__init__(stream, message)
@@ -761,8 +740,7 @@ class DataLossError(RangeError):
 class StreamRecreatedError(RangeError):
     """The stream was recreated or restored: its sequences now belong to other messages.
 
-    `restored`: from a backup, since it has messages older than itself; None when nothing tells.
-    `advice` ends the message.
+    `restored`: whether from a backup, as messages older than the stream show; None: not known.
     """
 
     def __init__(
@@ -784,7 +762,7 @@ class IncompleteRangeError(RangeError):
 
 
 def user_error(what: str, error: BaseException) -> JetsparkError:
-    """Wraps an exception of user code that no call can raise, so that it can be reported."""
+    """The report of an exception of user code, such as a callback's."""
     report = JetsparkError(f"{what} raised {shown(error, 500)}.")
     report.__cause__ = error
     return report

@@ -34,7 +34,7 @@ from typing import (
     get_origin,
 )
 
-from jetspark.errors import BadTimeError, ConfigError, shown
+from jetspark.errors import ConfigError, shown
 from jetspark.subjects import nearest_name
 
 StreamSequence: TypeAlias = Annotated[int, range(1, 2**64)]
@@ -62,7 +62,7 @@ class Kind(NamedTuple):
     def refuse(self, name: str, value: object, *, secret: bool = False) -> ConfigError:
         """The error that says so; a secret is not shown."""
         if self.is_time:
-            return BadTimeError(value, name)
+            return ConfigError(f"{name} is a number of seconds or a timedelta, not {shown(value)}.")
         told = type(value).__name__ if secret else shown(value)
         near = nearest_name(value, self.words) if isinstance(value, str) else None
         hint = f"; did you mean {near!r}?" if near else "."

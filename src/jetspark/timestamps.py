@@ -12,7 +12,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias, overload
 
-from jetspark.errors import BadTimeError, BadTimeoutError, ConfigError, shown
+from jetspark.errors import BadTimeoutError, ConfigError, shown
 
 NANOSECONDS = 1_000_000_000
 """Nanoseconds in one second."""
@@ -85,58 +85,36 @@ def in_seconds(value: Seconds) -> float: ...
 @overload
 def in_seconds(value: Seconds | None) -> float | None: ...
 def in_seconds(value: Seconds | None) -> float | None:
-    """The number of seconds; None stays None. More than LONGEST, infinity too, is LONGEST.
-
-    Raises BadTimeError for what is no time, BadTimeoutError for NaN.
-    """
+    """The number of seconds, at most LONGEST; None stays None. Raises BadTimeoutError for NaN."""
     if value is None or (type(value) is float and value <= LONGEST):
         return value
-    return min(_number(value), LONGEST)
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if seconds != seconds:  # NaN
+        raise BadTimeoutError(seconds)
+    return min(seconds, LONGEST)
 
 
 def as_timedelta(value: Seconds) -> timedelta:
-    """The same as a timedelta. Raises BadTimeError for anything else."""
-    if isinstance(value, timedelta):
-        return value
-    try:
-        return timedelta(seconds=_number(value))
-    except OverflowError:
-        raise BadTimeError(value) from None
+    """The time as a timedelta."""
+    return value if isinstance(value, timedelta) else timedelta(seconds=value)
 
 
-def duration_to_ns(value: timedelta | float) -> int:
-    """Nanoseconds of a `timedelta` or of a number of seconds. Raises BadTimeError for others."""
+def duration_to_ns(value: Seconds) -> int:
+    """The time in nanoseconds."""
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1) * 1000
-    try:
-        return round(_number(value) * NANOSECONDS)
-    except OverflowError:
-        raise BadTimeError(value) from None
+    return round(float(value) * NANOSECONDS)  # float: a text would be repeated, to gigabytes
 
 
 def ns_from_now(name: str, value: Seconds) -> int:
-    """Nanoseconds of a time that the server adds to its clock. Raises ConfigError.
+    """Nanoseconds of a time that the server adds to its clock, which counts in 64 bits.
 
-    Its clock counts in 64 bits: what ends later is to it long past.
+    Raises ConfigError for a time that would overflow, and so be long past to the server.
     """
-    ns = duration_to_ns(value)
-    if time.time_ns() + ns > _LAST:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if not time.time() + seconds < _LAST / NANOSECONDS:
         raise ConfigError(f"{name} ends after the year 2262, as far as the server can count.")
-    return ns
-
-
-def _number(value: Seconds) -> float:
-    """Seconds as a number, infinity among them."""
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if type(value) is int:
-        return value
-    # A text or a list could be multiplied, too, to gigabytes.
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise BadTimeError(value)
-    if value != value:  # NaN
-        raise BadTimeoutError(value)
-    return value
+    return duration_to_ns(value)
 
 
 def ns_to_timedelta(ns: int) -> timedelta:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.jetstream.consume import ContinuousPull, StopReason, make_consume_options
-from jetspark.jetstream.fetch import RETRY_WAIT
+from jetspark.retries import PAUSE
 from jetspark.wire.events import MessageFrame
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Peer:
     # the loop
     def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
         timer = Timer(call)
-        if seconds == RETRY_WAIT:
+        if seconds == PAUSE:
             self.timers.append(timer)
         return timer
 

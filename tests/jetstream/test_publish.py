@@ -19,7 +19,8 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
-from jetspark.jetstream.publisher import RETRY_WAIT, parse_pub_ack, plain_ack_head
+from jetspark.jetstream.publisher import parse_pub_ack, plain_ack_head
+from jetspark.retries import PAUSE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -181,7 +182,7 @@ async def test_publish_without_responders_is_retried_twice(
     leader = LateLeader(nc, subject, attempt=3)
     monkeypatch.setattr("jetspark.client.client.asyncio.sleep", leader.sleep)
     assert (await js.publish(subject, b"x")).seq == 5
-    assert leader.waits == [RETRY_WAIT, RETRY_WAIT] == [0.25, 0.25]
+    assert leader.waits == [PAUSE, PAUSE] == [0.25, 0.25]
 
 
 async def test_publish_without_responders_raises_after_three_attempts(
@@ -198,7 +199,7 @@ async def test_publish_without_responders_raises_after_three_attempts(
 async def test_the_attempts_share_one_deadline(
     js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jetspark.jetstream.publisher.RETRY_WAIT", 1.0)
+    monkeypatch.setattr("jetspark.jetstream.publisher.PAUSE", 1.0)
     before = nc.stats.out_msgs
     with pytest.raises(NoStreamResponseError):
         await js.publish("nobody.listens", b"x", timeout=1.9)

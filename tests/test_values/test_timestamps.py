@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.errors import BadTimeError, BadTimeoutError
+from jetspark.errors import ConfigError
 from jetspark.timestamps import (
     LONGEST,
     as_timedelta,
@@ -16,6 +15,7 @@ from jetspark.timestamps import (
     duration_to_ns,
     format_isotime,
     in_seconds,
+    ns_from_now,
     ns_to_datetime,
     ns_to_timedelta,
     parse_isotime,
@@ -67,21 +67,16 @@ def test_a_datetime_without_a_zone_is_refused() -> None:
         datetime_to_ns(datetime(2020, 1, 1))
 
 
-def test_a_time_that_is_no_number_is_refused() -> None:
+def test_a_time_that_is_not_a_number_is_refused() -> None:
     for convert in (in_seconds, as_timedelta, duration_to_ns):
-        with pytest.raises(BadTimeoutError):
+        with pytest.raises(ValueError):
             convert(math.nan)
-
-
-@pytest.mark.parametrize("value", ["30", b"x", [1], True, 1j])
-def test_what_is_no_time_is_refused_at_once(value: Any) -> None:
-    for convert in (in_seconds, as_timedelta, duration_to_ns):
-        with pytest.raises(BadTimeError, match="a number of seconds or a timedelta"):
-            convert(value)
 
 
 def test_a_time_without_end_is_seconds_but_no_duration() -> None:
     assert in_seconds(math.inf) == in_seconds(10**400) == LONGEST
     for convert in (as_timedelta, duration_to_ns):
-        with pytest.raises(BadTimeError):
+        with pytest.raises(OverflowError):
             convert(math.inf)
+    with pytest.raises(ConfigError, match="delay ends after the year 2262"):
+        ns_from_now("delay", math.inf)

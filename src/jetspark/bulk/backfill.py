@@ -37,8 +37,8 @@ from jetspark.errors import (
     StreamNotFoundError,
     UnsupportedByServerError,
 )
+from jetspark.retries import TryAnotherLinkError
 from jetspark.timestamps import parse_isotime
-from jetspark.transient import TryAnotherLinkError
 from jetspark.wire import frames, js_api
 from jetspark.wire.documents import encode_document
 from jetspark.wire.events import MessageFrame

@@ -19,9 +19,9 @@ from jetspark.errors import (
     RequestTimeoutError,
     UnsupportedByServerError,
 )
+from jetspark.retries import TryAnotherLinkError
 from jetspark.subjects import subject_matches
 from jetspark.timestamps import parse_isotime
-from jetspark.transient import TryAnotherLinkError
 from jetspark.wire import frames, js_api
 from jetspark.wire.direct_get import parse_direct_reply, parse_end_of_batch
 from jetspark.wire.documents import encode_document

@@ -40,7 +40,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
-from jetspark.transient import is_transient
+from jetspark.retries import is_transient
 from jetspark.wire import js_api
 from jetspark.wire.documents import convert_document, decode_json, decode_msgpack, encode_document
 from jetspark.wire.events import MessageFrame

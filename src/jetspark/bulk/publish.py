@@ -31,7 +31,7 @@ from jetspark.errors import (
     NoStreamResponseError,
     RequestTimeoutError,
 )
-from jetspark.transient import is_transient
+from jetspark.retries import is_transient
 from jetspark.wire import frames, js_api
 from jetspark.wire.documents import decode_document, decode_msgpack
 from jetspark.wire.events import MessageFrame

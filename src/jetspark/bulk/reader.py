@@ -48,8 +48,8 @@ from jetspark.errors import (
     RequestTimeoutError,
     StreamNotFoundError,
 )
+from jetspark.retries import TryAnotherLinkError
 from jetspark.timestamps import NANOSECONDS
-from jetspark.transient import TryAnotherLinkError
 from jetspark.wire import frames, js_api
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder

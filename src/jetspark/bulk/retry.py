@@ -11,7 +11,7 @@
 | `BatchCopier` | a chunk, once its marker was read | refusals that leave it open | no progress |
 
 "No progress" means: for `timeout` seconds of the reader or writer. Each call of a question has its
-own timeout, a part of the question's. `jetspark.transient` has the transient errors. `proof` does
+own timeout, a part of the question's. `jetspark.retries` has the transient errors. `proof` does
 not retry errors; it repeats its question until the answers are a proof.
 """
 
@@ -30,7 +30,7 @@ from jetspark.errors import (
     NoRespondersError,
     StreamNotFoundError,
 )
-from jetspark.transient import NO_JETSTREAM, is_transient
+from jetspark.retries import NO_JETSTREAM, is_transient
 
 logger = logging.getLogger("jetspark.bulk")
 

@@ -34,8 +34,8 @@ from jetspark.errors import (
     JetsparkError,
     MissedHeartbeatError,
 )
+from jetspark.retries import TryAnotherLinkError
 from jetspark.timestamps import parse_isotime
-from jetspark.transient import TryAnotherLinkError
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder
 
 logger = logging.getLogger("jetspark.bulk")

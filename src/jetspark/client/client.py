@@ -31,6 +31,7 @@ from jetspark.client.messages import Message, Sendable, parts_of
 from jetspark.client.publishing import Publishing
 from jetspark.client.requests import Listener, Replies, RequestMux, new_inbox, no_reply
 from jetspark.client.subscription import FrameReader, MessageCallback, Reading, Subscription
+from jetspark.client.tasks import move_on_after
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import OnRefused, OnRun, Route
@@ -215,7 +216,7 @@ class Client:
         While the client is connecting or reconnecting it waits for the link. `timeout` in seconds,
         default: request_timeout. Raises RequestTimeoutError, ConnectionClosedError when the client
         is closed or the link is lost meanwhile (`status` tells which: then it reconnects, and what
-        was sent over the lost link may not have arrived), BadTimeoutError, BadTimeError.
+        was sent over the lost link may not have arrived), BadTimeoutError.
         """
         await self._ping(seconds_of(timeout, self.options), wait=True)
 
@@ -223,8 +224,7 @@ class Client:
         """Seconds of one round trip to the server.
 
         `timeout` in seconds, default: request_timeout. Raises RequestTimeoutError,
-        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError,
-        BadTimeError.
+        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError.
         """
         start = time.perf_counter()
         await self._ping(seconds_of(timeout, self.options), wait=False)
@@ -232,17 +232,16 @@ class Client:
 
     async def _ping(self, limit: float, *, wait: bool) -> None:
         self.check_loop()
-        try:
-            async with asyncio.timeout(limit):
-                if wait:
-                    await self._link.linked()
-                await self._link.ping()
-        except TimeoutError:
-            raise RequestTimeoutError(
-                f"There was no link to a server within {limit:g} s."
-                if self._link.present is None
-                else f"The server did not answer a PING within {limit:g} s."
-            ) from None
+        async with move_on_after(limit):
+            if wait:
+                await self._link.linked()
+            await self._link.ping()
+            return
+        raise RequestTimeoutError(
+            f"There was no link to a server within {limit:g} s."
+            if self._link.present is None
+            else f"The server did not answer a PING within {limit:g} s."
+        )
 
     async def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """Return when callbacks have handled all messages that this client has received before.
@@ -250,8 +249,7 @@ class Client:
         Those of subscriptions and consumers; iterators are not waited for. After `flush` these are
         all messages that the server had sent by then. `timeout`: seconds. Raises
         RequestTimeoutError, ConfigError in a callback, which it would wait for,
-        ConnectionClosedError, also when the client is closed meanwhile, BadTimeoutError,
-        BadTimeError.
+        ConnectionClosedError, also when the client is closed meanwhile, BadTimeoutError.
         """
         self.check_loop()
         self.require_open()
@@ -278,7 +276,7 @@ class Client:
         link, and something to send, it waits for the link first. `timeout` in seconds: what is not
         done by then is given up, with RequestTimeoutError, which says how much was never sent.
         Raises ConnectionClosedError without a link and anything to send, or when the link is lost
-        meanwhile. The client is closed in any case, except after BadTimeoutError and BadTimeError.
+        meanwhile. The client is closed in any case, except after BadTimeoutError.
 
         Awaited in a message callback, for which it would have to wait, it returns at once and
         continues in the background; its errors are reported. A second call waits for the first and
@@ -326,7 +324,7 @@ class Client:
     async def _drain_all(self, timeout: float) -> None:
         draining: dict[asyncio.Task[None], Reading] = {}
         try:
-            async with asyncio.timeout(timeout):
+            async with move_on_after(timeout):
                 if self._link.outbox.size:
                     await self._link.linked()
                 if self.status is not ConnectionStatus.CONNECTED:
@@ -338,17 +336,15 @@ class Client:
                     if isinstance(result, BaseException):
                         raise result
                 await self._link.ping()
-        except RequestTimeoutError:
-            raise
-        except TimeoutError:
+                return
             if not self.is_connected:
                 raise ConnectionLostError(
                     f"{self._link.outbox.size} bytes that had been published were never sent: "
                     f"there was no link to a server within {timeout:g} s."
-                ) from None
+                )
             late = [repr(sub) for task, sub in draining.items() if task.cancelled()]
             waits = f" It waits for {', '.join(late)}." if late else ""
-            raise RequestTimeoutError(f"Draining took more than {timeout:g} s.{waits}") from None
+            raise RequestTimeoutError(f"Draining took more than {timeout:g} s.{waits}")
         finally:
             await self.close()
 
@@ -449,7 +445,7 @@ class Client:
 
         Raises NoRespondersError at once without responders, RequestTimeoutError,
         ConnectionClosedError, ConnectionLostError (which is both), PermissionsError when the server
-        refuses the subject or the inbox, BadTimeoutError, BadTimeError, and what publish_nowait
+        refuses the subject or the inbox, BadTimeoutError, and what publish_nowait
         raises. Cancelling it leaves nothing behind; it goes on over a reconnect.
         """
         hooked = self.publishing.hooked
@@ -714,7 +710,7 @@ async def plain_request(
 
 
 def seconds_of(timeout: Seconds | None, options: ConnectOptions) -> float:
-    """A timeout or, for None, request_timeout. Raises BadTimeError, BadTimeoutError."""
+    """A timeout or, for None, request_timeout. Raises BadTimeoutError."""
     if timeout is None:
         return options.request_timeout
     seconds = in_seconds(timeout)

@@ -23,9 +23,10 @@ from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 from weakref import WeakMethod
 
-from jetspark.client.callbacks import Barriers, Callback, background, check_no_callback
+from jetspark.client.callbacks import Barriers, Callback, check_no_callback
 from jetspark.client.hooks import Hooking
 from jetspark.client.messages import Message, Sender
+from jetspark.client.tasks import background, move_on_after
 from jetspark.connection.outbox import Waiters
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
@@ -372,19 +373,14 @@ class FrameReader(Leaving, Generic[ItemT]):
         while self._frames:
             if (item := self._take()) is not None:
                 return item
+        if seconds is not None and seconds < 0:
+            raise BadTimeoutError(seconds)
         try:
-            async with asyncio.timeout(seconds):
+            async with move_on_after(seconds):
                 return await self.__anext__()
         except StopAsyncIteration:
             raise self._over() from None
-        except JetsparkError:
-            raise  # ConnectionLostError is a TimeoutError, too
-        except TimeoutError:
-            if seconds is not None and seconds < 0:
-                raise BadTimeoutError(seconds) from None
-            raise RequestTimeoutError(
-                f"Nothing received from {self._source()} within {seconds:g} s."
-            ) from None
+        raise RequestTimeoutError(f"Nothing received from {self._source()} within {seconds:g} s.")
 
     async def _call_back(self, callback: Callback[ItemT]) -> None:
         frames, take, call = self._frames, self._take, callback.call

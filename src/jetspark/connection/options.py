@@ -16,7 +16,7 @@ from jetspark.connection.credentials import Credential, find_seed, read_credenti
 from jetspark.connection.pool import PoolServer
 from jetspark.connection.proxy import Proxy, parse_proxy
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
-from jetspark.errors import BadTimeError, ConfigError
+from jetspark.errors import ConfigError
 from jetspark.files import read_small
 from jetspark.subjects import NO_TEXT, check_publish_subject, nearest_name
 from jetspark.timestamps import LONGEST, Seconds, in_seconds
@@ -204,7 +204,7 @@ class ConnectOptions:
 
     def __post_init__(self) -> None:
         for option in _TIMES:
-            object.__setattr__(self, option, _seconds(option, getattr(self, option)))
+            object.__setattr__(self, option, in_seconds(getattr(self, option)))
         for option, least in _NUMBERS.items():
             check_whole(option, getattr(self, option), least)
         check_word("first_connect", self.first_connect, get_args(FirstConnect))
@@ -457,15 +457,6 @@ def make_options(
     if options.keys() & CREDENTIALS:
         found = {name: value for name, value in found.items() if name not in CREDENTIALS}
     return ConnectOptions(**(found | options))
-
-
-def _seconds(option: str, value: Any) -> float:
-    if value is None:
-        raise BadTimeError(value, option)
-    try:
-        return in_seconds(value)  # type: ignore[no-any-return]
-    except BadTimeError:
-        raise BadTimeError(value, option) from None
 
 
 def _header_pairs(

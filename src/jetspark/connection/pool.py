@@ -20,13 +20,13 @@ from itertools import islice
 
 from jetspark.connection.urls import ServerURL, parse_url
 from jetspark.errors import AuthError, ConfigError, JetsparkError, ServerError
+from jetspark.retries import Backoff
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
+"""Seconds to wait after a link that the server ended with an error."""
 
 MOST_ADVERTISED = 1000
 """Addresses of one INFO that are looked at."""
-
-_FIRST_PAUSE = 0.1
-_LONGEST_PAUSE = 30.0
-"""Seconds to wait after a link that the server ended with an error: after one, and at most."""
 
 
 @dataclass(slots=True, eq=False)
@@ -161,9 +161,9 @@ class ServerPool:
         refused attempt, since the next one may have new ones.
         """
         if isinstance(error, ServerError):
-            pause = max(self._wait, _FIRST_PAUSE) * 2**server.errors
-            server.not_before = max(server.not_before, self._clock() + min(pause, _LONGEST_PAUSE))
             server.errors += 1
+            pause = Backoff(max(self._wait, _FIRST_PAUSE), _LONGEST_PAUSE).pause(server.errors)
+            server.not_before = max(server.not_before, self._clock() + pause)
         else:
             server.errors = 0
         self._move_back(server)

@@ -16,7 +16,7 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
-from jetspark.client.callbacks import background
+from jetspark.client.tasks import background
 from jetspark.dead_letters.letter import ADVISORIES, WORKER, Death, died_of, letter_subject
 from jetspark.documents.document import Timestamp, text_of_time
 from jetspark.documents.events import parse_event
@@ -34,6 +34,7 @@ from jetspark.errors import (
     WrongLastSequenceError,
 )
 from jetspark.jetstream.event_documents import MaxDeliverEvent, TerminatedEvent
+from jetspark.retries import REDELIVERY
 from jetspark.subjects import check_name
 from jetspark.validation import MOST_SEQUENCE, check_whole
 from jetspark.wire.kernel import frame_of
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from jetspark.jetstream.context import JetStreamContext
     from jetspark.jetstream.message import JsMsg
 
-_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds
 _AHEAD = 100
 """Advisories requested ahead."""
 _LONGEST_NAME = 255
@@ -75,9 +75,7 @@ class Mover:
             raise
         except JetsparkError as error:
             self._js.client.report(error)
-            tries = advisory.metadata.deliveries
-            pause = min(_PAUSE * 2 ** min(tries - 1, 10), _LONGEST_PAUSE)
-            await self._settle(advisory.nak(pause))
+            await self._settle(advisory.nak(REDELIVERY.pause(advisory.metadata.deliveries)))
             return False
         await self._settle(advisory.ack_sync())
         return True

@@ -30,7 +30,7 @@ from jetspark.documents.document import (
     wire_value,
     words_of,
 )
-from jetspark.errors import BadTimeError, ConfigError, DocumentError, JetStreamError, shown
+from jetspark.errors import ConfigError, DocumentError, JetStreamError, shown
 from jetspark.files import read_small
 from jetspark.subjects import nearest_name, plain_text
 from jetspark.timestamps import LONGEST, duration_to_ns
@@ -107,15 +107,12 @@ def _span_given(name: str, value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         return [_span_given(name, one) for one in value]
-    try:
-        if not -LONGEST < value < LONGEST:
-            raise ConfigError(
-                f"{name} is in seconds, and {shown(value)} are too many; nanoseconds are for "
-                "mappings and JSON."
-            )
-        return Duration.from_ns(duration_to_ns(value))
-    except TypeError:
-        raise BadTimeError(value, name) from None
+    if not -LONGEST < value < LONGEST:
+        raise ConfigError(
+            f"{name} is in seconds, and {shown(value)} are too many; nanoseconds are for "
+            "mappings and JSON."
+        )
+    return Duration.from_ns(duration_to_ns(value))
 
 
 def _mapping_given(cls: type[Document], config: Configuration) -> Mapping[str, Any]:

@@ -27,9 +27,10 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
-from jetspark.client.callbacks import Callback, background, check_no_callback
+from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.messages import MessageView
 from jetspark.client.subscription import cancelled
+from jetspark.client.tasks import background, move_on_after
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.err_codes import WORK_QUEUE_OVERLAP
 from jetspark.errors import (
@@ -56,8 +57,8 @@ from jetspark.groups.documents import (
     stranger,
 )
 from jetspark.jetstream.message import JsMsg
+from jetspark.retries import PAUSE, is_transient_for_client
 from jetspark.timestamps import Seconds, in_seconds, uptime
-from jetspark.transient import is_transient_for_client
 from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:
@@ -276,8 +277,6 @@ class MemberConsumer:
 GroupCallback: TypeAlias = Callable[[GroupMsg], Awaitable[None] | None]
 
 _SERVER_ERROR = 500
-_RETRY = 0.25
-"""Seconds between two attempts to have the member's consumer."""
 _LOOK = 0.02
 """Seconds between two looks at the message that is being handled."""
 _STANDBY = 0.4
@@ -402,16 +401,11 @@ class GroupMember:
         check_no_callback(self._callback)
         seconds = in_seconds(timeout)
         try:
-            async with asyncio.timeout(seconds):
+            async with move_on_after(seconds):
                 return await self.__anext__()
         except StopAsyncIteration:
             raise BadSubscriptionError("Consuming has ended.") from None
-        except JetsparkError:
-            raise  # some are a TimeoutError too
-        except TimeoutError:
-            raise RequestTimeoutError(
-                f"No message for member {self._member!r} within {seconds:g} s."
-            ) from None
+        raise RequestTimeoutError(f"No message for member {self._member!r} within {seconds:g} s.")
 
     def _leave_messages(self, messages: ConsumerMessages) -> None:
         """Its consumer is gone: make it again."""
@@ -540,11 +534,8 @@ class GroupMember:
                     self._end(error)
                     return
             wants = self._messages is None and self._member in members_of(self._config)
-            try:
-                async with asyncio.timeout(_RETRY if wants else None):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+            async with move_on_after(PAUSE if wants else None):
+                await self._wake.wait()
 
     async def _join(self, filters: list[str]) -> None:
         self._hand_out.begin()

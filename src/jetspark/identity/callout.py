@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-from jetspark.client.callbacks import background
 from jetspark.client.client import Client
+from jetspark.client.tasks import background
 from jetspark.connection.nkeys import CurveKeyPair, KeyKind, KeyPair, is_key
 from jetspark.documents.permissions import Permissions
 from jetspark.documents.requirements import check_feature

@@ -33,8 +33,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from jetspark.client.callbacks import background
 from jetspark.client.subscription import FrameReader, closed_on_purpose, weakly
+from jetspark.client.tasks import background
 from jetspark.connection.outbox import Waiters
 from jetspark.errors import (
     BadSubscriptionError,
@@ -47,13 +47,13 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.fetch import (
     LOOKS,
-    RETRY_WAIT,
     GapDetector,
     not_come,
     silence_error,
     wait_for_leader,
 )
 from jetspark.jetstream.message import JsMsg
+from jetspark.retries import PAUSE
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.validation import check_whole
 from jetspark.wire import js_api
@@ -238,7 +238,7 @@ def make_consume_options(
 # - What ends only one request (404, 408, 409 for its size, 423) is handled here. A request beyond
 #   a
 #   limit that the status names is followed by smaller ones. One refused for another reason is
-#   reported to the client, once for each reason, and sent again after RETRY_WAIT.
+#   reported to the client, once for each reason, and sent again after PAUSE.
 # - Anything else stops it: the owner is told the `StopReason` and calls `start` again, for the
 #   same
 #   consumer or another one. Buffered frames stay. Without a leader, what was already sent still
@@ -437,7 +437,7 @@ class ContinuousPull:
     def _pause(self) -> None:
         if self._requesting:
             self._requesting = False
-            self._resume = self._client.loop.call_later(RETRY_WAIT, self._on_resume)
+            self._resume = self._client.loop.call_later(PAUSE, self._on_resume)
 
     def _on_resume(self) -> None:
         self._resume = None
@@ -722,7 +722,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
             if str(error) != self._told:
                 self._told = str(error)
                 self._client.report(error)
-            await asyncio.sleep(RETRY_WAIT)
+            await asyncio.sleep(PAUSE)
         self._start()
 
     def _cancel_retry(self) -> None:

@@ -8,10 +8,10 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
-from jetspark.client.callbacks import background
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.messages import Message
 from jetspark.client.subscription import Leaving, end_with, weakly
+from jetspark.client.tasks import background
 from jetspark.documents.configuration import Configuration, config_to_wire
 from jetspark.documents.consumers import (
     AckPolicy,

@@ -27,12 +27,11 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jetspark.client.callbacks import background
+from jetspark.client.tasks import background, move_on_after
 from jetspark.documents.consumers import PriorityPolicy
 from jetspark.documents.requirements import check_feature
 from jetspark.errors import (
     ConfigError,
-    ConnectionClosedError,
     JetsparkError,
     MissedHeartbeatError,
     NotJetStreamMessageError,
@@ -41,6 +40,7 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.message import NAK, JsMsg
+from jetspark.retries import PAUSE
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.validation import check_whole
 from jetspark.wire import js_api
@@ -305,9 +305,6 @@ def make_priority(
 # request.
 
 
-RETRY_WAIT = 0.25
-"""Seconds between two requests while the consumer has no leader, or after a refusal."""
-
 _API_WAIT = 1.0
 """Seconds for the API to answer before the next pull request."""
 
@@ -315,22 +312,19 @@ _API_WAIT = 1.0
 async def wait_for_leader(
     api: Api, names: Mapping[str, str], status: int | None
 ) -> JetsparkError | None:
-    """Return None after RETRY_WAIT or later, or at once the API's error about the consumer.
+    """Return None after PAUSE or later, or at once the API's error about the consumer.
 
     `status`: the code that ended the request. `names`: stream and consumer.
     """
     loop = asyncio.get_running_loop()
-    until = loop.time() + RETRY_WAIT
+    until = loop.time() + PAUSE
     if status == NO_RESPONDERS:
         try:
-            async with asyncio.timeout(_API_WAIT):
+            async with move_on_after(_API_WAIT):
                 await api.call(js_api.CONSUMER_INFO, **names)
-        except ConnectionClosedError as error:
-            return error  # a lost connection is a TimeoutError too
-        except TimeoutError:
-            pass  # no leader to answer either
         except JetsparkError as error:
-            return error
+            if type(error) is not RequestTimeoutError:  # no leader to answer either
+                return error
     await asyncio.sleep(max(until - loop.time(), 0))
     return None
 

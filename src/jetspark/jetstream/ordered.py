@@ -9,10 +9,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from jetspark.client.callbacks import background
 from jetspark.client.subscription import FrameReader
+from jetspark.client.tasks import background
 from jetspark.documents.configuration import config_to_wire
 from jetspark.documents.consumers import (
     AckPolicy,
@@ -47,10 +48,10 @@ from jetspark.jetstream.consume import (
     make_consume_options,
 )
 from jetspark.jetstream.consumers import consumer_info, create_ephemeral
-from jetspark.jetstream.fetch import RETRY_WAIT
 from jetspark.jetstream.message import JsMsg
 from jetspark.jetstream.stored import leader_get
 from jetspark.jetstream.streams import stream_info
+from jetspark.retries import RECREATING
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, as_timedelta, ns_to_datetime
 from jetspark.validation import check_moment, check_sequence, texts_of
@@ -195,9 +196,6 @@ class SameStream:
 _FIRST_TIMEOUT = 1.0
 """Seconds for the first attempt to recreate the consumer; later ones take up to the timeout."""
 
-_LONGEST_WAIT = 5.0
-"""Seconds between two attempts to recreate the consumer, at most."""
-
 # Their first message is decided when the consumer is created, and stays the first.
 _DECIDED_ONCE = (DeliverPolicy.NEW, DeliverPolicy.LAST, DeliverPolicy.BY_START_TIME)
 
@@ -274,9 +272,9 @@ class OrderedMessages(ConsumerMessages):
         )
 
     async def _make_consumer(self, *, first: bool) -> None:
-        wait, behind = RETRY_WAIT, False
+        behind = False
         timeout = self._api.timeout if first else min(_FIRST_TIMEOUT, self._api.timeout)
-        while True:
+        for attempts in count(1):
             # Named here: it can be deleted even when the answer is lost.
             self._names["consumer"] = self._name_prefix + secrets.token_hex(8)
             try:
@@ -311,8 +309,7 @@ class OrderedMessages(ConsumerMessages):
                 self._tell(RequestTimeoutError(f"No consumer was made within {timeout:g} s."))
                 timeout = min(2 * timeout, self._api.timeout)
             self._delete()
-            await asyncio.sleep(wait)
-            wait = min(2 * wait, _LONGEST_WAIT)
+            await asyncio.sleep(RECREATING.pause(attempts))
         self._names["consumer"] = info.name
         if first:
             self._same.began, self._checks = info.created, True

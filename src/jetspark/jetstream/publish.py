@@ -328,7 +328,7 @@ def publisher_options(
     retry_for: Seconds,
     raise_failures: bool,
 ) -> PublisherOptions:
-    """Those of `publisher`, in seconds. Raises ConfigError, BadTimeError."""
+    """Those of `publisher`, in seconds. Raises ConfigError."""
     return PublisherOptions(
         window=window,
         timeout=api.timeout if timeout is None else in_seconds(timeout),

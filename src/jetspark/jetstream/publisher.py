@@ -40,9 +40,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 import msgspec
 
 from jetspark.arguments import MOST_SEQUENCE, check_whole
-from jetspark.client.callbacks import background
 from jetspark.client.messages import MessageView, Sendable
 from jetspark.client.requests import NumberedPublishes
+from jetspark.client.tasks import background
 from jetspark.documents.document import from_wire
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import PubAck
@@ -60,9 +60,9 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.payloads import Payload, payload_bytes
+from jetspark.retries import FULL, PAUSE, is_transient
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import NANOSECONDS, ns_from_now
-from jetspark.transient import FULL, is_transient
 from jetspark.wire.documents import decode_document, decode_json
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.js_api import error_of
@@ -310,9 +310,6 @@ def no_more_acks(cause: JetsparkError | None) -> JetsparkError:
 RETRIES = 2
 """How often a publish without responders is retried (ADR-22)."""
 
-RETRY_WAIT = 0.25
-"""Seconds before each of them."""
-
 
 class PublishTries:
     """One publish that is retried while there are no responders, within `seconds` in total.
@@ -350,11 +347,11 @@ class PublishTries:
 
     def pause(self) -> float:
         """Nobody answered: seconds to wait before the next try. Raises NoStreamResponseError."""
-        self.left = self._deadline - monotonic() - RETRY_WAIT
+        self.left = self._deadline - monotonic() - PAUSE
         if self._retries == RETRIES or self.left <= 0:
             raise NoStreamResponseError(self._subject) from None
         self._retries += 1
-        return RETRY_WAIT
+        return PAUSE
 
 
 class _PlainAck(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -942,7 +939,7 @@ class WindowedPublishing:
     def _look_at_the_clock(self) -> None:
         """Every twentieth of the timeout, in place of a timer for each message."""
         window = self.window
-        pause = min(self._timeout / _LOOKS, RETRY_WAIT)
+        pause = min(self._timeout / _LOOKS, PAUSE)
         now = self._clock()
         # Valid until the next look: never too early, at most two looks too late.
         window.deadline = now + self._timeout + pause
@@ -964,7 +961,7 @@ class WindowedPublishing:
     def _round(self, now: float) -> None:
         """Send the due messages again, unless the previous round has not finished."""
         if self._resending is None or self._resending.done():
-            self._round_at = now + RETRY_WAIT
+            self._round_at = now + PAUSE
             self._resending = background(
                 self._resend(self.window.due(now)), "Sending again", self._client.report
             )

@@ -27,6 +27,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar
 
 from jetspark.client.subscription import Leaving, closed_on_purpose
+from jetspark.client.tasks import move_on_after
 from jetspark.documents.consumers import DeliverPolicy
 from jetspark.errors import (
     BadSubscriptionError,
@@ -39,8 +40,8 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
 from jetspark.jetstream.ordered import Reached, StreamOrigin, expect
+from jetspark.retries import PAUSE, is_transient_for_client
 from jetspark.timestamps import Seconds, in_seconds
-from jetspark.transient import is_transient_for_client
 from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:
@@ -224,20 +225,15 @@ class Watching(Leaving, Generic[EntryT]):
         ConnectionClosedError, ConfigError when there is a callback, and the error that ended it.
         """
         seconds = in_seconds(timeout)
+        if seconds is not None and seconds < 0:
+            raise BadTimeoutError(seconds)
         try:
-            async with asyncio.timeout(None if self._ready else seconds):
+            async with move_on_after(None if self._ready else seconds):
                 return await self.__anext__()
         except StopAsyncIteration:
             self._js.client.require_open()
             raise BadSubscriptionError("The watch has ended.") from None
-        except JetsparkError:
-            raise  # some are a TimeoutError too
-        except TimeoutError:
-            if seconds is not None and seconds < 0:
-                raise BadTimeoutError(seconds) from None
-            raise RequestTimeoutError(
-                f"Nothing changed in {self._name!r} within {seconds:g} s."
-            ) from None
+        raise RequestTimeoutError(f"Nothing changed in {self._name!r} within {seconds:g} s.")
 
     async def __anext__(self) -> EntryT | None:
         while not self._ready:
@@ -271,7 +267,7 @@ class Watching(Leaving, Generic[EntryT]):
                 self._error = error
                 raise
             self._js.client.report(error)
-            await asyncio.sleep(LOOK_AFTER)
+            await asyncio.sleep(PAUSE)
             self._follow(**self._start)
 
     def _end(self) -> Never:
@@ -286,12 +282,10 @@ class Watching(Leaving, Generic[EntryT]):
 
     async def _fill_initially(self) -> None:
         assert self._messages is not None  # noqa: S101
-        try:
-            async with asyncio.timeout(LOOK_AFTER):
-                message = await anext(self._messages)
-        except RequestTimeoutError:
-            raise  # a TimeoutError too, but not that of LOOK_AFTER
-        except TimeoutError:
+        message = None
+        async with move_on_after(LOOK_AFTER):
+            message = await anext(self._messages)
+        if message is None:
             await self._look_again()
             return
         if self._snapshot and self._consumer is None:

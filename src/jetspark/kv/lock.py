@@ -32,8 +32,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 import msgspec
 
-from jetspark.client.callbacks import Callback, background, check_no_callback
+from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.subscription import cancelled
+from jetspark.client.tasks import background, move_on_after
 from jetspark.errors import (
     BadSubscriptionError,
     BadTimeoutError,
@@ -50,8 +51,8 @@ from jetspark.errors import (
 from jetspark.kv.stored import read_entry, write_entry
 from jetspark.kv.watch import Wanted, Watcher
 from jetspark.kv_rules import Operation
+from jetspark.retries import PAUSE, is_transient_for_client
 from jetspark.timestamps import Seconds, in_seconds, uptime
-from jetspark.transient import is_transient_for_client
 from jetspark.wire.documents import decode_json, encode_document
 
 if TYPE_CHECKING:
@@ -64,8 +65,6 @@ if TYPE_CHECKING:
 
 RENEWALS = 3
 """Renewals in a lease: two may fail."""
-_PAUSE = 0.25
-"""Seconds after a failure that may pass."""
 
 
 class LockRecord(msgspec.Struct, frozen=True):
@@ -90,7 +89,7 @@ async def pause(error: JetsparkError) -> None:
     """After a failure that may pass; raises another one."""
     if not is_transient_for_client(error):
         raise error
-    await asyncio.sleep(_PAUSE)
+    await asyncio.sleep(PAUSE)
 
 
 class LockKey:
@@ -264,18 +263,15 @@ class Lock:
         self._drop()
         self._acquiring = True
         try:
-            async with asyncio.timeout(seconds):
+            async with move_on_after(seconds):
                 await self._contend()
-        except JetsparkError:
-            raise  # some are a TimeoutError too
-        except TimeoutError:
-            raise RequestTimeoutError(
-                f'Lock "{self._key}" of bucket "{self._encoding.name}" was held by others '
-                f"for {seconds:g} s."
-            ) from None
+                return self.token
         finally:
             self._acquiring = False
-        return self.token
+        raise RequestTimeoutError(
+            f'Lock "{self._key}" of bucket "{self._encoding.name}" was held by others '
+            f"for {seconds:g} s."
+        )
 
     async def release(self) -> None:
         """Let the others have it. Raises LockLostError when it was lost, ConfigError if not held.
@@ -586,16 +582,11 @@ class Election:
         if seconds is not None and seconds < 0:
             raise BadTimeoutError(seconds)
         try:
-            async with asyncio.timeout(None if self._states else seconds):
+            async with move_on_after(None if self._states else seconds):
                 return await self.__anext__()
         except StopAsyncIteration:
             raise BadSubscriptionError("The election has ended for this client.") from None
-        except JetsparkError:
-            raise  # some are a TimeoutError too
-        except TimeoutError:
-            raise RequestTimeoutError(
-                f"Nothing changed in election {self.key!r} within {seconds:g} s."
-            ) from None
+        raise RequestTimeoutError(f"Nothing changed in election {self.key!r} within {seconds:g} s.")
 
     def __aiter__(self) -> AsyncIterator[ElectionState]:
         return self

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 import msgspec
 
-from jetspark.client.callbacks import Callback, background, check_no_callback
+from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.subscription import cancelled
+from jetspark.client.tasks import background
 from jetspark.errors import (
     BucketNotFoundError,
     CodecError,

@@ -36,7 +36,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from jetspark.client.callbacks import in_thread
+from jetspark.client.tasks import in_thread, move_on_after
 from jetspark.err_codes import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND
 from jetspark.errors import (
     BadPayloadError,
@@ -75,8 +75,8 @@ from jetspark.objects.info import (
     to_stored,
 )
 from jetspark.payloads import Payload, byte_view, has_buffer
+from jetspark.retries import FULL, PAUSE, is_transient_for_client
 from jetspark.timestamps import ns_to_datetime
-from jetspark.transient import FULL, is_transient_for_client
 from jetspark.validation import path_of
 
 # -------------------------------------------------------------------------------------------------
@@ -279,9 +279,6 @@ async def resolve(meta: MetaStore, name: str) -> tuple[MetaStore, ObjectInfo]:
 # Retrying the steps of a transfer while the server is away, until nothing gets on any more.
 
 
-WAIT: Final = 0.25
-"""Seconds between two attempts."""
-
 LONGEST: Final = 30.0
 """Seconds without progress after which a transfer fails."""
 
@@ -306,7 +303,7 @@ class TransferRetry:
         # A server without storage refuses at once: the caller should hear of it.
         if not is_transient_for_client(error, but=FULL) or now - self._since > LONGEST:
             raise error
-        await asyncio.sleep(WAIT)
+        await asyncio.sleep(PAUSE)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -572,16 +569,13 @@ class ObjectReader:
     async def _next_chunk(self, messages: OrderedMessages) -> JsMsg:
         while True:
             try:
-                async with asyncio.timeout(LOOK_AFTER):
+                async with move_on_after(LOOK_AFTER):
                     return await anext(messages)
-            except ConnectionClosedError:
-                raise  # a lost connection is a TimeoutError too
             except StreamNotFoundError:
                 raise no_store(self._meta.store) from None
             except StopAsyncIteration:
                 raise ConnectionClosedError("The connection was closed.") from None
-            except TimeoutError:
-                await self._look()
+            await self._look()
 
     async def _look(self) -> None:
         """Raises ObjectDamagedError when the leader has no more chunks."""

@@ -15,8 +15,8 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Final, TypeAlias, TypeVar, Unpack
 
-from jetspark.client.callbacks import in_thread
 from jetspark.client.listing import Listing
+from jetspark.client.tasks import in_thread
 from jetspark.errors import (
     ConfigError,
     NameInUseError,

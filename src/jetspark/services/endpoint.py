@@ -22,10 +22,10 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
 
-from jetspark.client.callbacks import background
 from jetspark.client.client import PENDING_BYTES_LIMIT, Client
 from jetspark.client.messages import MessageView
 from jetspark.client.publishing import Publishing
+from jetspark.client.tasks import background
 from jetspark.documents.document import Duration, Span
 from jetspark.errors import (
     ConfigError,

@@ -12,10 +12,10 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
-from jetspark.client.callbacks import background
 from jetspark.client.client import Client, seconds_of
 from jetspark.client.requests import Listener
 from jetspark.client.subscription import closed_on_purpose
+from jetspark.client.tasks import background
 from jetspark.errors import (
     ConfigError,
     ConnectionClosedError,
@@ -618,7 +618,7 @@ class Service(EndpointCalls):
         `timeout` in seconds: requests that are not finished by then are cancelled and answered with
         error 503, and RequestTimeoutError is raised. A second call waits for the first and raises
         the same. Awaited in a handler, for which it would have to wait, it returns at once and
-        continues in the background. Raises BadTimeoutError, BadTimeError.
+        continues in the background. Raises BadTimeoutError.
         """
         await self.running.stop(timeout)
 

@@ -32,9 +32,9 @@ from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, Piece, stage
 from jetspark.bulk.publish import EncodedMessage, StreamPublisher, header_block
 from jetspark.errors import APIError, BadHeaderError, ConfigError, PipelineError
 from jetspark.kv_rules import OPERATION, Operation, check_key
+from jetspark.retries import is_transient
 from jetspark.spark.sink_options import Guarantee, SinkOptions, SinkTarget
 from jetspark.subjects import check_publish_subject, nearest_name, subject_matches
-from jetspark.transient import is_transient
 
 # -------------------------------------------------------------------------------------------------
 # Rows of a DataFrame as messages.

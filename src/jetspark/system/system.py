@@ -479,6 +479,6 @@ class SystemCalls(Client):
         """Look at servers and accounts, as a user of the system account.
 
         `timeout`: seconds that a list waits for answers at most; `stall`: seconds after the last
-        answer until it ends. Nothing is sent. Raises BadTimeError.
+        answer until it ends. Nothing is sent.
         """
         return System(self, timeout, stall)

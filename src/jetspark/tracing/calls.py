@@ -46,7 +46,7 @@ class TraceCalls(Client):
         Raises UnsupportedByServerError before nats-server 2.11, and sends nothing;
         PermissionsError when the server refuses the subject, or the inbox on which the reports
         come; RequestTimeoutError when no server reported; ConfigError for headers that tracing
-        itself sets, ConnectionClosedError, BadTimeoutError, BadTimeError, and what publish_nowait
+        itself sets, ConnectionClosedError, BadTimeoutError, and what publish_nowait
         raises.
         """
         return await trace_message(self, subject, payload, headers, deliver, timeout)

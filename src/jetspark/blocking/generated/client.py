@@ -149,7 +149,7 @@ class GeneratedClient:
         While the client is connecting or reconnecting it waits for the link. `timeout` in seconds,
         default: request_timeout. Raises RequestTimeoutError, ConnectionClosedError when the client
         is closed or the link is lost meanwhile (`status` tells which: then it reconnects, and what
-        was sent over the lost link may not have arrived), BadTimeoutError, BadTimeError.
+        was sent over the lost link may not have arrived), BadTimeoutError.
         """
         raise NotImplementedError
 
@@ -157,8 +157,7 @@ class GeneratedClient:
         """Seconds of one round trip to the server.
 
         `timeout` in seconds, default: request_timeout. Raises RequestTimeoutError,
-        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError,
-        BadTimeError.
+        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError.
         """
         return self._thread.run(self._inner.rtt, timeout)
 
@@ -168,8 +167,7 @@ class GeneratedClient:
         Those of subscriptions and consumers; iterators are not waited for. After `flush` these are
         all messages that the server had sent by then. `timeout`: seconds. Raises
         RequestTimeoutError, ConfigError in a callback, which it would wait for,
-        ConnectionClosedError, also when the client is closed meanwhile, BadTimeoutError,
-        BadTimeError.
+        ConnectionClosedError, also when the client is closed meanwhile, BadTimeoutError.
         """
         raise NotImplementedError
 
@@ -180,7 +178,7 @@ class GeneratedClient:
         link, and something to send, it waits for the link first. `timeout` in seconds: what is not
         done by then is given up, with RequestTimeoutError, which says how much was never sent.
         Raises ConnectionClosedError without a link and anything to send, or when the link is lost
-        meanwhile. The client is closed in any case, except after BadTimeoutError and BadTimeError.
+        meanwhile. The client is closed in any case, except after BadTimeoutError.
 
         Called in a message callback, for which it would have to wait, it returns at once and
         continues in the background; its errors are reported. A second call waits for the first and
@@ -246,8 +244,8 @@ class GeneratedClient:
 
         Raises NoRespondersError at once without responders, RequestTimeoutError,
         ConnectionClosedError, ConnectionLostError (which is both), PermissionsError when the server
-        refuses the subject or the inbox, BadTimeoutError, BadTimeError, and what publish_nowait
-        raises. Interrupting it leaves nothing behind; it goes on over a reconnect.
+        refuses the subject or the inbox, BadTimeoutError, and what publish_nowait raises.
+        Interrupting it leaves nothing behind; it goes on over a reconnect.
         """
         return Message(self._caller, self._caller.ask(subject, payload, timeout, headers))
 

@@ -110,7 +110,7 @@ class GeneratedClient(Client):
         Raises UnsupportedByServerError before nats-server 2.11, and sends nothing;
         PermissionsError when the server refuses the subject, or the inbox on which the reports
         come; RequestTimeoutError when no server reported; ConfigError for headers that tracing
-        itself sets, ConnectionClosedError, BadTimeoutError, BadTimeError, and what publish_nowait
+        itself sets, ConnectionClosedError, BadTimeoutError, and what publish_nowait
         raises.
         """
         return self._thread.run(
@@ -149,6 +149,6 @@ class GeneratedClient(Client):
         """Look at servers and accounts, as a user of the system account.
 
         `timeout`: seconds that a list waits for answers at most; `stall`: seconds after the last
-        answer until it ends. Nothing is sent. Raises BadTimeError.
+        answer until it ends. Nothing is sent.
         """
         return System(self._thread, AsyncSystem(self._inner, timeout, stall))

@@ -15,7 +15,7 @@ class Services(GeneratedServices):
     `all()`. Each iteration asks anew. It ends `stall` seconds after the last answer, after
     `max_msgs` answers (0: no limit), or after `timeout` seconds in all. No service at all is an
     empty list. An answer that cannot be read is reported and left out. They raise BadNameError,
-    BadTimeoutError, BadTimeError, ConfigError; iterating raises ConnectionClosedError,
+    BadTimeoutError, ConfigError; iterating raises ConnectionClosedError,
     ConnectionLostError and PermissionsError.
     """
 

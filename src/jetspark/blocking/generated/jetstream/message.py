@@ -37,7 +37,7 @@ class GeneratedJsMsg(Message):
     def nak(self, delay: Seconds | None = None) -> None:
         """Not processed: deliver it again, at once or after `delay` (a timedelta, or seconds).
 
-        Raises ConfigError for a negative delay, BadTimeError, and as every acknowledgement (see
+        Raises ConfigError for a negative delay, and as every acknowledgement (see
         `JsMsg`).
         """
         drive(self._answerer().nak(delay))

@@ -66,7 +66,7 @@ class GeneratedService:
         `timeout` in seconds: requests that are not finished by then are answered with error 503,
         and RequestTimeoutError is raised. A second call waits for the first and raises the same.
         Called in a handler, for which it would have to wait, it returns at once and continues in
-        the background. Raises BadTimeoutError, BadTimeError.
+        the background. Raises BadTimeoutError.
         """
         raise NotImplementedError
 

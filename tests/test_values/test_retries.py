@@ -1,5 +1,3 @@
-"""One answer to whether an error is transient."""
-
 from __future__ import annotations
 
 import pytest
@@ -7,7 +5,7 @@ import pytest
 from jetspark import errors
 from jetspark.err_codes import INSUFFICIENT_RESOURCES, STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE
 from jetspark.errors import APIError
-from jetspark.transient import FULL, TRANSIENT_CODES, is_transient, is_transient_for_client
+from jetspark.retries import FULL, TRANSIENT_CODES, Backoff, is_transient, is_transient_for_client
 
 
 @pytest.mark.parametrize("code", sorted(TRANSIENT_CODES))
@@ -66,3 +64,9 @@ def test_a_caller_may_leave_out_codes_of_the_table() -> None:
     assert is_transient(full)
     assert not is_transient(full, but=FULL)
     assert not is_transient_for_client(full, but=FULL)
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    assert [Backoff(0.5, 3.0).pause(attempts) for attempts in (1, 2, 3, 4, 5000)] == [
+        *(0.5, 1.0, 2.0, 3.0, 3.0)
+    ]

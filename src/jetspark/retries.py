@@ -1,12 +1,25 @@
-"""Which errors are transient: the same call may succeed a little later, or over a new link.
+"""Retries: which errors are transient, and the pauses before another attempt. Pure.
 
-One table for everyone who tries again. Who takes only a part of it names the groups that it takes.
+Who retries in the client (`bulk.retry` has the readers and writers without an event loop):
+
+| who | what | after | pauses | until |
+|---|---|---|---|---|
+| `connection.pool` | a server | any failure | the options | `max_reconnect_attempts` |
+| `publish` | the message (ADR-22) | no responders | `PAUSE` | its `timeout` |
+| publishers | a message | a transient refusal, not FULL | `PAUSE` | `retry_for` |
+| consuming, `fetch` | the pull | no leader, a refusal | `PAUSE` | it ends |
+| ordered consumers | the consumer | any but its stream's end | `RECREATING` | it ends |
+| watches | the consumer | transient, after a first entry | `PAUSE` | it ends |
+| locks | the question, the write | transient | `PAUSE` | the lease, `timeout` |
+| group members | joining | transient | `PAUSE` | it ends |
+| object transfers | the chunks | transient, not FULL | `PAUSE` | 30 s without progress |
+| dead letters | the letter | any | `REDELIVERY` | it is stored |
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from jetspark.err_codes import (
     CLUSTER_NOT_AVAILABLE,
@@ -69,6 +82,23 @@ _TRANSIENT: Final = (
 )
 # Failures of the connection that need a person: credentials, certificates, options.
 _LASTING: Final = (AuthError, SecureConnectionWantedError, TLSError)
+
+
+class Backoff(NamedTuple):
+    """Pauses in seconds, which double from `first` up to `longest`."""
+
+    first: float
+    longest: float
+
+    def pause(self, attempts: int) -> float:
+        """The pause after so many attempts, which is 1 at least."""
+        return min(self.first * 2.0 ** min(attempts - 1, 60), self.longest)
+
+
+PAUSE: Final = 0.25
+"""Seconds before another attempt, where pauses do not grow."""
+RECREATING: Final = Backoff(PAUSE, 5.0)
+REDELIVERY: Final = Backoff(0.5, 30.0)
 
 
 def is_transient(error: JetsparkError, *, but: Collection[int] = ()) -> bool:
