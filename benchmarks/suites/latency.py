@@ -224,7 +224,7 @@ def our_session(job: Job) -> Iterator[SparkSession]:
 def _quick(rows: DataFrame, checkpoint: str, start: Callable[[], Any]) -> Callable[[], Any]:
     """As `ingest` and `run` start queries; versions before have nothing for it."""
     try:
-        from jetspark.spark.checkpoints import with_quick_checkpoint
+        from jetspark.spark.queries import with_quick_checkpoint
     except ImportError:
         return start
     return with_quick_checkpoint(rows.sparkSession, checkpoint, start)

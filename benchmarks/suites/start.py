@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
-    from jetspark.spark.class_archive import class_archive
+    from jetspark.spark.fast_start.class_archive import class_archive
 
     archive = class_archive()
     if archive is not None:

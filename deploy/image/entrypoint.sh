@@ -11,7 +11,7 @@ home="${SPARK_HOME:-$(python3 -c 'import os, pyspark; print(os.path.dirname(pysp
 # if the JARs come first, in the order that Spark gives them; a folder is allowed behind them only.
 set -f; IFS='
 '
-set -- $(env -u SPARK_CONF_DIR python3 -m jetspark.spark.class_archive options || true)
+set -- $(env -u SPARK_CONF_DIR python3 -m jetspark.spark.fast_start.class_archive options || true)
 set +f; unset IFS
 slf4j="$(echo "$home"/jars/slf4j-api-*.jar)"
 # Options of the JVM come one by one: SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, …

@@ -30,7 +30,7 @@ from tests.support.streams import Admin
 from jetspark.bulk import links
 from jetspark.errors import JetsparkError, UnsupportedByServerError
 from jetspark.server import NatsServer
-from jetspark.spark.sole_reading import SOLE_READER
+from jetspark.spark.claims import SOLE_READER
 from jetspark.subjects import subject_matches
 from jetspark.wire import frames
 from jetspark.wire.events import MessageFrame

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.chaos.source_options import run
 
-from jetspark.spark import sole_reading
+from jetspark.spark import claims
 
 pytestmark = pytest.mark.server
 
@@ -27,9 +27,9 @@ def test_the_oracle_notices_what_is_removed_unread_or_missing(
     monkeypatch: pytest.MonkeyPatch, needs_server: Callable[[str], None], without: str
 ) -> None:
     needs_server("2.14")
-    monkeypatch.setattr(sole_reading, "check_nothing_skipped", lambda *_: None)
+    monkeypatch.setattr(claims, "check_nothing_skipped", lambda *_: None)
     if without == "claims":
-        monkeypatch.setattr(sole_reading, "claim", lambda *_: None)
-        monkeypatch.setattr(sole_reading, "is_claimed", lambda *_: True)
-        monkeypatch.setattr(sole_reading, "_lost_claim", lambda *_: None)
+        monkeypatch.setattr(claims, "claim", lambda *_: None)
+        monkeypatch.setattr(claims, "is_claimed", lambda *_: True)
+        monkeypatch.setattr(claims, "_lost_claim", lambda *_: None)
     assert run(40, seed=7).wrong

@@ -21,8 +21,8 @@ from pyspark.sql.types import StructType
 
 from jetspark.bulk.exactly_once import BatchCopier, Ledger
 from jetspark.bulk.publish import StreamPublisher
+from jetspark.spark.sink import JetStreamBatchWriter, JetStreamStreamWriter, Written
 from jetspark.spark.source import JetStreamDataSource
-from jetspark.spark.writer import JetStreamBatchWriter, JetStreamStreamWriter, Written
 
 FORMAT = "jetstream_chaos"
 _LOOK_EVERY = 0.005  # seconds

@@ -313,7 +313,7 @@ def test_the_readme_shows_the_line_about_faster_starts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = SimpleNamespace(make_later=lambda: True)
-    monkeypatch.setattr("jetspark.spark.class_archive.class_archive", lambda: archive)
+    monkeypatch.setattr("jetspark.spark.fast_start.class_archive.class_archive", lambda: archive)
     spark_runs._make_class_archive(quiet=False)
     readme = Path(__file__).parents[2] / "README.md"
     assert capsys.readouterr().err.strip() in readme.read_text("utf-8").splitlines()

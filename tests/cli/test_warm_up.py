@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from jetspark.cli import app
-from jetspark.spark import class_archive
+from jetspark.spark.fast_start import class_archive
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,15 +26,13 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 def test_archive_is_made_and_removed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    monkeypatch.setattr(
-        class_archive, "_train", lambda file, _lock: file.write_text("classes") and ""
-    )
+    monkeypatch.setattr(class_archive, "_train", lambda file: file.write_text("classes") and "")
     assert app.run(["warm-up"]) == app.DONE
     (archive,) = folder.glob("*.jsa")
     assert capsys.readouterr().out == f"Spark starts faster with {archive}.\n"
     assert app.run(["warm-up", "--remove"]) == app.DONE
     assert capsys.readouterr().out == "1 removed.\n"
-    assert not list(folder.iterdir())
+    assert not list(folder.glob("spark-*"))
 
 
 @pytest.mark.spark
@@ -43,7 +41,7 @@ def test_remove_reports_an_archive_that_another_process_creates(
 ) -> None:
     codes = []
 
-    def train(file: Path, _lock: int) -> str:
+    def train(file: Path) -> str:
         codes.append(app.run(["warm-up", "--remove"]))
         return "" if file.write_text("classes") else "nothing written"
 
@@ -51,7 +49,7 @@ def test_remove_reports_an_archive_that_another_process_creates(
     assert app.run(["warm-up"]) == app.DONE
     assert codes == [app.FAILED]
     assert capsys.readouterr().err == (
-        "Another process is creating an archive, which stays: run this again afterwards.\n"
+        "Another process is creating an archive: run this again afterwards.\n"
     )
 
 
@@ -59,7 +57,7 @@ def test_remove_reports_an_archive_that_another_process_creates(
 def test_failure_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(class_archive, "_train", lambda _file, _lock: "Traceback\nno space left")
+    monkeypatch.setattr(class_archive, "_train", lambda _file: "Traceback\nno space left")
     assert app.run(["warm-up"]) == app.FAILED
     assert capsys.readouterr().err == "Spark does not start faster: no space left\n"
 
@@ -68,7 +66,7 @@ def test_failure_is_one_sentence(
 def test_a_full_disk_is_told_with_its_folder_and_no_archive_is_begun(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    monkeypatch.setattr(class_archive, "_train", lambda _file, _lock: pytest.fail("begun"))
+    monkeypatch.setattr(class_archive, "_train", lambda _file: pytest.fail("begun"))
     free = SimpleNamespace(free=50_331_648)
     monkeypatch.setattr("shutil.disk_usage", lambda place: free if place == folder else None)
     assert app.run(["warm-up"]) == app.FAILED
@@ -80,11 +78,9 @@ def test_a_full_disk_is_told_with_its_folder_and_no_archive_is_begun(
     assert archive is not None
     monkeypatch.setattr("subprocess.Popen", lambda *_, **__: pytest.fail("begun"))
     assert not archive.make_later()
-    assert not list(folder.iterdir())
+    assert not list(folder.glob("spark-*"))
     free.free = 10**9  # the user has freed some
-    monkeypatch.setattr(
-        class_archive, "_train", lambda file, _lock: file.write_text("classes") and ""
-    )
+    monkeypatch.setattr(class_archive, "_train", lambda file: file.write_text("classes") and "")
     assert app.run(["warm-up"]) == app.DONE
 
 

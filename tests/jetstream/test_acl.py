@@ -36,9 +36,9 @@ from jetspark.documents.permissions import Permissions, Responses
 from jetspark.errors import ConfigError, JetsparkError, PermissionsError
 from jetspark.full_client import connect
 from jetspark.jetstream.acl import Roles
+from jetspark.spark.claims import SOLE_READER
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.sole_reading import SOLE_READER
 from jetspark.spark.stream import ProgressConsumer
 from jetspark.subjects import subject_matches, subjects_overlap
 

@@ -28,7 +28,7 @@ from tests.support.java import jvm_options
 from tests.support.ports import free_port
 
 from jetspark.blocking import connect
-from jetspark.spark import class_archive
+from jetspark.spark.fast_start import class_archive
 
 _WITHIN = 400.0  # seconds for one block; a busy machine starts Spark slowly
 _SHOWN_WITHIN = 60.0  # seconds for what a command in another terminal shows

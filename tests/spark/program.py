@@ -12,7 +12,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from jetspark.spark.starting import begun
+from jetspark.spark.queries import start_query
 
 
 def main(spark_at: str, *arguments: str) -> None:
@@ -44,7 +44,7 @@ def findings(
         .load()
     )
     for _ in range(2):
-        query = begun(
+        query = start_query(
             changes.selectExpr(f"concat('{target}.', seq % 3) subject", "data")
             .writeStream.format("jetstream")
             .options(servers=servers, stream=target, guarantee="exactly-once", prepareStream="true")

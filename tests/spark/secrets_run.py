@@ -15,8 +15,8 @@ from urllib.request import urlopen
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from jetspark.spark.queries import start_query
 from jetspark.spark.session import close_session, local_session
-from jetspark.spark.starting import begun
 
 ENDPOINTS = (
     "environment", "jobs", "stages", "executors", "allexecutors", "sql?details=true",
@@ -65,7 +65,7 @@ def work(spark: SparkSession, folder: Path, options: dict[str, str]) -> None:
         "append"
     ).save()
     changes = spark.readStream.format("jetstream").options(**options, startingOffsets="earliest")
-    query = begun(
+    query = start_query(
         changes.load()
         .drop("subject")
         .writeStream.format("jetstream")

@@ -13,8 +13,8 @@ from tests.support.streams import Admin, numbered
 from jetspark.errors import ConfigError
 from jetspark.spark.offsets import StreamOffset, to_json
 from jetspark.spark.options import parse_options
+from jetspark.spark.queries import start_query
 from jetspark.spark.source import JetStreamBatchReader
-from jetspark.spark.starting import begun
 from jetspark.spark.stream import JetStreamStreamReader
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def test_the_first_batch_of_a_query_comes_through_a_snapshot_and_later_ones_do_n
     spark: SparkSession, shared_server: NatsServer, stream: str, admin: Admin, tmp_path: Path
 ) -> None:
     def run() -> None:
-        query = begun(
+        query = start_query(
             spark.readStream.format("jetstream")
             .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
             .options(backfill="snapshot", maxOffsetsPerTrigger="64000")

@@ -20,9 +20,9 @@ from jetspark.errors import BadNameError, ConfigError, TableError
 from jetspark.spark.failures import explain
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.options import parse_options
+from jetspark.spark.queries import start_query
 from jetspark.spark.schema import BUCKET_SCHEMA
-from jetspark.spark.starting import begun
-from jetspark.spark.writer import EntryEncoder
+from jetspark.spark.sink import EntryEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,7 +160,7 @@ def test_changes_as_they_come(
         )
         query = rows.writeStream.format("parquet").option("path", str(tmp_path / "table"))
         query = query.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        begun(query.trigger(availableNow=True).start).awaitTermination(300)
+        start_query(query.trigger(availableNow=True).start).awaitTermination(300)
 
     run()
     admin.fill([(f"$KV.{bucket}.c", b"later")])

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from jetspark.spark.checkpoints import (
-    BY_FILE_SYSTEM,
-    SETTING,
-    held_in,
-    with_quick_checkpoint,
-)
+from jetspark.spark.checkpoints import held_in
 from jetspark.spark.ingest import Ingest
+from jetspark.spark.queries import BY_FILE_SYSTEM, SETTING, with_quick_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

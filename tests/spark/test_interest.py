@@ -13,7 +13,7 @@ from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, DataLossError
 from jetspark.spark.options import parse_options
-from jetspark.spark.starting import begun
+from jetspark.spark.queries import start_query
 from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.wire import js_api
 
@@ -247,7 +247,7 @@ def test_a_query_of_sparks_reads_and_releases(
 ) -> None:
     make_consumer(admin, stream, "other")
     admin.fill(numbered(f"{stream}.a", 100))
-    begun(
+    start_query(
         spark.readStream.format("jetstream")
         .options(**query.options, maxOffsetsPerTrigger="50")
         .load()

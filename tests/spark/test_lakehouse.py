@@ -19,8 +19,8 @@ from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.failures import explain
+from jetspark.spark.queries import start_query
 from jetspark.spark.replay import Replay
-from jetspark.spark.starting import begun
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -209,7 +209,7 @@ class Flow:
         )
 
     def run(self, **options: str) -> None:
-        query = begun(lambda: self.writer(**options).start(str(self.table)))
+        query = start_query(lambda: self.writer(**options).start(str(self.table)))
         try:
             query.awaitTermination()
         finally:

@@ -12,7 +12,7 @@ from jetspark.bulk import links
 from jetspark.errors import ConfigError
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.starting import begun
+from jetspark.spark.queries import start_query
 from jetspark.spark.stream import DESCRIPTION, ProgressConsumer
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def test_a_query_shows_what_it_has_finished(
     spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str, tmp_path: Path
 ) -> None:
     def run(**more: str) -> list[dict[str, Any]]:
-        query = begun(
+        query = start_query(
             spark.readStream.format("jetstream")
             .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
             .options(progressConsumer="spark", **more)

@@ -14,7 +14,7 @@ from jetspark.bulk.arrow import to_batch
 from jetspark.bulk.publish import pack, unpack
 from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError
 from jetspark.spark.schema import SCHEMA
-from jetspark.spark.writer import RowEncoder, check_columns
+from jetspark.spark.sink import RowEncoder, check_columns
 from jetspark.wire.kernel import Deliveries
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))

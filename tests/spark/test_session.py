@@ -27,6 +27,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from jetspark.errors import ConfigError
 from jetspark.spark import session as sessions
@@ -55,18 +56,20 @@ with pytest.raises(ConfigError, match="another app_name, log_file: end it first 
     opened(app_name="y", log_file=missing)
 with pytest.raises(ConfigError, match="another master, jvm_options: end it"):
     opened(master="local[2]", jvm_options=["-Da=b"])
-other = {"spark.sql.shuffle.partitions": "7", "spark.driver.memory": "3g"}
 with pytest.raises(ConfigError, match="another spark.driver.memory: end it"):
-    opened(conf=other)
+    opened(conf={"spark.driver.memory": "3g"})
 with pytest.raises(WrongSettingError, match="spark.sql.session.timeZone: .*Mars"):
-    opened(conf={"spark.sql.shuffle.partitions": "7", "spark.sql.session.timeZone": "Mars/Base"})
-assert first.conf.get("spark.sql.shuffle.partitions") == "5"
+    opened(conf={"spark.sql.session.timeZone": "Mars/Base"})
 thread = threading.Thread(target=lambda: find_the_format(opened()))
 thread.start()
 thread.join()
 find_the_format(first)
 
 first.stop()
+own = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+with pytest.raises(ConfigError, match="that local_session has not started is open"):
+    opened()
+own.stop()
 second = opened(app_name="y")
 assert second.sparkContext.appName == "y"
 sessions.close_session(first)  # no matter to the second one
@@ -76,13 +79,6 @@ sessions.close_session(second)
 sessions.close_session(second)
 with pytest.raises(FileNotFoundError):
     opened(log_file=missing)
-
-from pyspark.sql import SparkSession
-
-own = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-with pytest.raises(ConfigError, match="that local_session has not started is open"):
-    opened()
-sessions.close_session(own)
 print("done")
 """
 _WRONG_STARTS = """

@@ -15,9 +15,9 @@ from tests.support.streams import Admin
 
 from jetspark.errors import JetsparkError
 from jetspark.spark.failures import explain
+from jetspark.spark.queries import start_query
+from jetspark.spark.sink import JetStreamBatchWriter
 from jetspark.spark.sink_options import look_at, parse_sink_options
-from jetspark.spark.starting import begun
-from jetspark.spark.writer import JetStreamBatchWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,7 +175,7 @@ class Copy:
             .load()
             .selectExpr(f"concat('{self.stream}.', seq % 5) subject", "data")
         )
-        query = begun(
+        query = start_query(
             rows.writeStream.format("jetstream")
             .options(servers=self.server.url, stream=self.stream, **writing)
             .option("checkpointLocation", str(self.home / "checkpoint"))

@@ -15,10 +15,10 @@ from jetspark.bulk import links
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, DataLossError
+from jetspark.spark.claims import SOLE_READER
 from jetspark.spark.failures import explain
 from jetspark.spark.options import parse_options
-from jetspark.spark.sole_reading import SOLE_READER
-from jetspark.spark.starting import begun
+from jetspark.spark.queries import start_query
 from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.wire import js_api
 
@@ -58,7 +58,7 @@ class Query:
 
     def run(self, **options: str) -> None:
         rows = self.spark.readStream.format("jetstream").options(**(self.options | options)).load()
-        begun(
+        start_query(
             rows.writeStream.format("parquet")
             .option("path", str(self.home / "table"))
             .option("checkpointLocation", str(self.home / "checkpoint"))

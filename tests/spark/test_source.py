@@ -16,7 +16,7 @@ from tests.support.streams import Admin, numbered
 from jetspark.errors import JetsparkError
 from jetspark.spark.failures import explain
 from jetspark.spark.lag import LagListener, QueryLag, lag_of
-from jetspark.spark.starting import begun
+from jetspark.spark.queries import start_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ class Query:
 
     def run(self, **options: str) -> list[dict[str, Any]]:
         """One AvailableNow run; the progress of batches with rows."""
-        query = begun(
+        query = start_query(
             self.spark.readStream.format("jetstream")
             .options(**(self.options | options))
             .load()
@@ -374,7 +374,7 @@ def test_max_bytes_per_trigger_limits_a_batch(query: Query, admin: Admin, stream
 def test_a_minimum_holds_a_batch_back_until_the_delay_is_over(
     spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str, tmp_path: Path
 ) -> None:
-    running = begun(
+    running = start_query(
         spark.readStream.format("jetstream")
         .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
         .options(minOffsetsPerTrigger="100", maxTriggerDelay="6s")
@@ -439,7 +439,7 @@ def test_a_checkpoint_of_another_stream_is_refused(
 def test_an_idle_query_makes_no_batches(
     spark: SparkSession, shared_server: NatsServer, admin: Admin, stream: str, tmp_path: Path
 ) -> None:
-    running = begun(
+    running = start_query(
         spark.readStream.format("jetstream")
         .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
         .load()

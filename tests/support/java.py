@@ -21,11 +21,13 @@ def small_jvms() -> None:
 @cache
 def jvm_options() -> str:
     """Of a JVM that PySpark starts by itself; the archive is made where it is missing."""
-    from jetspark.spark.class_archive import class_archive
+    from jetspark.spark.fast_start.class_archive import class_archive
 
     try:
         archive = class_archive()
+        if archive is None:
+            return _OPTIONS
+        archive.make()
     except SparkUnavailableError:  # no Java: what starts Spark says so
         return _OPTIONS
-    with_archive = archive.jvm_options() if archive is not None and archive.make() else []
-    return " ".join([_OPTIONS, *with_archive])
+    return " ".join([_OPTIONS, *archive.jvm_options()])

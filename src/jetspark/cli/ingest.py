@@ -138,8 +138,8 @@ def ingest(
         settings = spark_settings(master, conf)
 
         with signals_held():
-            from jetspark.spark.checkpoints import locked
             from jetspark.spark.ingest import Ingest
+            from jetspark.spark.queries import locked
 
         job = Ingest(
             options=source,

@@ -51,7 +51,6 @@ def run(
     from dataclasses import replace
 
     with signals_held():
-        from jetspark.spark.checkpoints import locked
         from jetspark.spark.pipeline import (
             check_queries,
             check_servers,
@@ -61,6 +60,7 @@ def run(
             start,
         )
         from jetspark.spark.pipeline_file import read_pipeline
+        from jetspark.spark.queries import locked
 
     outcome = Outcome(quiet, json_output)
     pipeline = read_pipeline(file)

@@ -262,7 +262,7 @@ def quiet_spark(
 
 
 def _make_class_archive(*, quiet: bool) -> None:
-    from jetspark.spark.class_archive import VARIABLE, class_archive
+    from jetspark.spark.fast_start.class_archive import VARIABLE, class_archive
 
     archive = class_archive()
     if archive is not None and archive.make_later() and not quiet:

@@ -20,7 +20,7 @@ def warm_up(*, remove: Switch = False) -> None:
         remove: Remove the archives of all versions of Spark and Java; with
             JETSPARK_CLASS_ARCHIVES=off from ~/.cache/jetspark.
     """
-    from jetspark.spark.class_archive import (
+    from jetspark.spark.fast_start.class_archive import (
         VARIABLE,
         class_archive,
         configuration_folder,
@@ -29,12 +29,7 @@ def warm_up(*, remove: Switch = False) -> None:
     )
 
     if remove:
-        removed, busy = remove_archives()
-        console.say(f"{removed} removed.")
-        if busy:
-            raise ConfigError(
-                "Another process is creating an archive, which stays: run this again afterwards."
-            )
+        console.say(f"{remove_archives()} removed.")
         return
     archive = class_archive()
     if archive is None and switched_off():
@@ -46,8 +41,9 @@ def warm_up(*, remove: Switch = False) -> None:
         )
     if archive is None:
         raise ConfigError(f"There is no writable folder for it: set {VARIABLE} to one.")
-    with spinner("loading Spark's classes …"):
-        created = archive.make()
-    if not created:
-        raise SparkUnavailableError(f"Spark does not start faster: {archive.failure()}")
+    try:
+        with spinner("loading Spark's classes …"):
+            archive.make()
+    except SparkUnavailableError as error:
+        raise SparkUnavailableError(f"Spark does not start faster: {error}") from error
     console.say(f"Spark starts faster with {archive.file}.")

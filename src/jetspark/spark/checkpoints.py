@@ -1,4 +1,4 @@
-"""A query's checkpoint: what it says, whether its folder may be used, and how Spark writes it.
+"""A query's checkpoint on this machine: what it says, and whether its folder may be used. No Spark.
 
 A checkpoint has `metadata` (the query's id), `offsets` (planned batches) and `commits` (committed
 batches). Spark plans a batch, writes it, and then commits it in the checkpoint.
@@ -8,30 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-import socket
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.errors import ConfigError
 
-SETTING = "spark.sql.streaming.checkpointFileManagerClass"
-BY_FILE_SYSTEM = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
-LOCK_PATIENCE = 10.0
-"""Seconds; the JVM of a killed run lives a moment longer."""
-_LOCK = ".jetspark.lock"
-_LOOK_SECONDS = 0.2
 _BATCH = re.compile(r"\d+")
 _LOGS = ("offsets", "commits")
 _OWN = frozenset({"metadata", *_LOGS, "state", "sources"})
@@ -126,7 +110,7 @@ def read_checkpoint(checkpoint: str) -> CheckpointState:
     }
     planned, committed = (max(batches[log], default=None) for log in _LOGS)
     try:
-        query = _query((folder / "metadata").read_bytes())
+        query = query_id((folder / "metadata").read_bytes())
     except OSError:
         query = None
     if planned is None and committed is None:
@@ -134,20 +118,6 @@ def read_checkpoint(checkpoint: str) -> CheckpointState:
         return CheckpointState(query, others=tuple(others), within=held_in(checkpoint))
     lost = planned - 1 if planned and planned - 1 not in batches["offsets"] else None
     return CheckpointState(query, planned, committed, lost=lost)
-
-
-def query_of(spark: SparkSession, checkpoint: str) -> str | None:
-    """The id of a checkpoint's query, on any file system that Spark reaches; None for a new one."""
-    jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/metadata")
-    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    if not files.exists(path):
-        return None
-    stream = files.open(path)
-    try:
-        return _query(bytes(stream.readAllBytes()))
-    finally:
-        stream.close()
 
 
 def _names(folder: Path) -> list[str]:
@@ -161,7 +131,7 @@ class _Metadata(msgspec.Struct):
     id: str
 
 
-def _query(metadata: bytes) -> str | None:
+def query_id(metadata: bytes) -> str | None:
     """The id; also None for an incompletely written file."""
     try:
         return msgspec.json.decode(metadata, type=_Metadata).id
@@ -169,41 +139,7 @@ def _query(metadata: bytes) -> str | None:
         return None
 
 
-# -- how Spark writes it -----------------------------------------------------------------------
-
-
-def with_quick_checkpoint(
-    spark: SparkSession, checkpoint: str, start: Callable[[], StreamingQuery]
-) -> Callable[[], StreamingQuery]:
-    """`start`, or what starts the same query with a checkpoint that is written faster.
-
-    By default Spark uses Hadoop's FileContext, which without Hadoop's native library runs
-    `readlink` and `chmod` for each file: twenty processes and 80 ms for each micro-batch. Its other
-    way is Hadoop's FileSystem. On a local disk both do the same: a temporary file, a look whether
-    there is a file of the name, a rename, and a checksum in a second file. Elsewhere FileContext
-    may be the only one that renames without replacing what another driver has written, so it stays.
-
-    `start` itself for a checkpoint that is not on a local disk, and in a session that has the
-    setting already.
-    """
-    folder = local_path(checkpoint)
-    if folder is None:
-        return start
-    _clear(folder)
-    if spark.conf.get(SETTING, None) is not None or not _has_class(spark._jvm):
-        return start
-
-    def quicker() -> StreamingQuery:
-        spark.conf.set(SETTING, BY_FILE_SYSTEM)
-        try:
-            return start()  # the query has its own copy of the session's settings
-        finally:
-            spark.conf.unset(SETTING)
-
-    return quicker
-
-
-def _clear(checkpoint: str) -> None:
+def remove_incomplete_start(checkpoint: str) -> None:
     """Remove what a kill has left of a first batch: Spark starts a new query only if its logs are
     empty, counts their temporary files, and does not read metadata that was cut off."""
     state, folder = read_checkpoint(checkpoint), Path(checkpoint)
@@ -214,47 +150,3 @@ def _clear(checkpoint: str) -> None:
         if state.query is None:
             for name in ("metadata", ".metadata.crc"):
                 (folder / name).unlink(missing_ok=True)
-
-
-def _has_class(jvm: Any) -> bool:
-    """Spark has moved it before."""
-    try:
-        jvm.java.lang.Class.forName(BY_FILE_SYSTEM)
-    except Py4JError:
-        return False
-    return True
-
-
-@contextmanager
-def locked(spark: SparkSession, checkpoint: str) -> Iterator[None]:
-    """Keep runs in other processes from a checkpoint on this machine while the block runs.
-
-    The JVM, which writes the checkpoint, locks a file in it; the operating system releases the lock
-    however the JVM ends. Raises ConfigError while another process has it.
-    """
-    folder = local_path(checkpoint)
-    if folder is None:
-        yield
-        return
-    path = Path(folder, _LOCK).absolute()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{checkpoint} cannot be made ({error.strerror}).") from None
-    jvm: Any = spark._jvm
-    file = jvm.java.io.RandomAccessFile(str(path), "rw")
-    try:
-        deadline = time.monotonic() + LOCK_PATIENCE
-        while file.getChannel().tryLock() is None:
-            if time.monotonic() >= deadline:
-                who = path.read_text("utf-8", "replace")
-                raise ConfigError(
-                    f"Another run ({who}) uses {checkpoint}: stop it first, or let it end."
-                )
-            time.sleep(_LOOK_SECONDS)
-        file.setLength(0)
-        file.write(bytearray(f"process {os.getpid()} on {socket.gethostname()}".encode()))
-        yield
-    finally:
-        with suppress(Py4JError, OSError):  # the JVM may have ended
-            file.close()

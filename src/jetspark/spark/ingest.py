@@ -21,7 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, check_library, format_of, in_catalog
 from jetspark.spark import bucket_table
-from jetspark.spark.checkpoints import local_path, with_quick_checkpoint
+from jetspark.spark.checkpoints import local_path
 from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
@@ -36,8 +36,8 @@ from jetspark.spark.lakehouse.options import (
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_columns, check_fit
 from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.queries import start_query, with_quick_checkpoint
 from jetspark.spark.source import register_formats
-from jetspark.spark.starting import begun
 from jetspark.validation import path_of
 
 _DAY = "day"
@@ -155,7 +155,7 @@ class Ingest:
             else:
                 writer = writer.trigger(availableNow=True)
             check_fit(self._lakehouse, rows.schema)
-            return begun(with_quick_checkpoint(spark, self.checkpoint_location, writer.start))
+            return start_query(with_quick_checkpoint(spark, self.checkpoint_location, writer.start))
         except (PySparkException, Py4JError) as error:
             raise explain(error) from error
 

@@ -6,7 +6,7 @@ it runs the batch, but never the initial offset. So every end includes the start
 differs from the initial offset even when there is nothing to read yet. Spark then logs it, and from
 then on no crash or restart can move the start.
 
-A query that removes what it has read has a token, of which `sole_reading` tells.
+A query that removes what it has read has a token, which `claims` explains.
 
 Each end also has the stream's last message as of then, from which `copies` tells whether the stream
 was replaced by another copy of itself.

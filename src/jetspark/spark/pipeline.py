@@ -18,9 +18,7 @@ from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.spark.checkpoints import (
     check_way,
     local_path,
-    query_of,
     read_checkpoint,
-    with_quick_checkpoint,
 )
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import parsing, with_json_fields
@@ -33,6 +31,12 @@ from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_fit
 from jetspark.spark.options import SourceOptions, parse_options, with_names_of_spark
 from jetspark.spark.pipeline_file import PipelineFile, SinkTable, SourceTable, meant_by
+from jetspark.spark.queries import (
+    query_of,
+    start_query,
+    streaming_sources,
+    with_quick_checkpoint,
+)
 from jetspark.spark.reading import created, streams_facts
 from jetspark.spark.sink_options import (
     Guarantee,
@@ -43,7 +47,6 @@ from jetspark.spark.sink_options import (
     register_name,
 )
 from jetspark.spark.source import check_written, register_formats
-from jetspark.spark.starting import begun, streaming_sources
 from jetspark.subjects import subjects_overlap
 
 # -------------------------------------------------------------------------------------------------
@@ -371,7 +374,7 @@ def _start(
         register_name(parse_sink_options(_options(pipeline, name, sink)), query)
     if (options := _table(pipeline, name, sink, adopt)) is not None:
         check_start(options, _checkpoint(pipeline, name))
-    return begun(with_quick_checkpoint(spark, _checkpoint(pipeline, name), writer.start))
+    return start_query(with_quick_checkpoint(spark, _checkpoint(pipeline, name), writer.start))
 
 
 def _options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[str, str]:

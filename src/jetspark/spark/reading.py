@@ -24,9 +24,9 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
 from jetspark.kv_rules import STREAM_PREFIX, Operation
 from jetspark.spark import planning
+from jetspark.spark.claims import SOLE_READER, check_claims, other_readers
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import AtTime, Position, Positions, SourceOptions, resolve
-from jetspark.spark.sole_reading import SOLE_READER, check_claims, other_readers
 from jetspark.subjects import nearest_name, subjects_overlap
 
 # -------------------------------------------------------------------------------------------------

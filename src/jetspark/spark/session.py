@@ -17,8 +17,9 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, fields
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -27,10 +28,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from jetspark.errors import ConfigError, SparkUnavailableError
-from jetspark.spark.class_archive import class_archive
 from jetspark.spark.failures import blamed_setting, explain
+from jetspark.spark.fast_start.class_archive import class_archive
+from jetspark.spark.fast_start.workers import ForkServer, start_fork_server
 from jetspark.spark.java import find_java
-from jetspark.spark.workers.preloading import Preloader, preloading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,9 +58,6 @@ _LAST_WORDS = re.compile(
 started: subprocess.Popen[bytes] | None = None
 """The JVM that was started last, also while it starts or ends and PySpark has no link to it."""
 
-inherited: tuple[int, ...] = ()
-"""Descriptors that the next JVM gets."""
-
 
 class WrongSettingError(SparkUnavailableError):
     """One of the caller's settings has prevented Spark's start."""
@@ -81,104 +79,97 @@ class SessionStart:
         self,
         builder: SparkSession.Builder,
         log_file: Path | None,
-        options: Sequence[str] = (),
-        settings: Mapping[str, str] | None = None,
+        options: Sequence[str],
+        settings: Mapping[str, str],
     ) -> None:
         self._builder = builder
         self._log_file = log_file
         self._log_start = log_file.stat().st_size if log_file and log_file.exists() else 0
         self._options = options
-        self._settings = settings or {}
+        self._settings = settings
+        self._started: Future[SparkSession] = Future()
         self._lock = threading.Lock()
-        # Not the thread's own join: after an interrupt it considers the thread ended (3.11).
-        self._done = threading.Event()
-        self._unwanted = False
+        self._is_wanted = True
         self._jvm: subprocess.Popen[bytes] | None = None
-        self._session: SparkSession | None = None
-        self._failure: BaseException | None = None
 
     def session(self) -> SparkSession:
         """The session. Raises SparkUnavailableError; after an exception that interrupts the wait,
         nothing is left running."""
-        starting = threading.Thread(target=self._start, name="jetspark-spark", daemon=True)
+        thread = threading.Thread(target=self._start, name="jetspark-spark", daemon=True)
         try:
-            starting.start()
-            self._done.wait()
-            if self._session is not None:
-                activate(self._session)
+            thread.start()
+            wait([self._started])
+            failure = self._started.exception()
+            if failure is None:
+                activate(self._started.result())
         except BaseException:
             with self._lock:
-                self._unwanted = True
+                self._is_wanted = False
             if self._jvm is not None:
                 kill(self._jvm)
-            self._done.wait(_EXIT_SECONDS)
+            wait([self._started], _EXIT_SECONDS)
             forget()
             raise
-        if self._session is None:
-            reason = f"Spark did not start: {self._reason()}"
-            failure = self._failure
-            assert failure is not None  # noqa: S101
-            code = None if self._jvm is None else self._jvm.poll()
-            blamed = blamed_setting(failure, reason, self._settings)
-            forget()  # while the JVM is there
-            if self._jvm is not None:
-                kill(self._jvm)
-            if blamed is not None:
-                raise WrongSettingError(*blamed) from failure
-            if code is not None:
-                reason = f"{reason.rstrip('.')}; the JVM's exit code is {code}."
-            raise SparkUnavailableError(reason) from failure
-        return self._session
+        if failure is None:
+            return self._started.result()
+        reason = f"Spark did not start: {self._reason(failure)}"
+        code = None if self._jvm is None else self._jvm.poll()
+        blamed = blamed_setting(failure, reason, self._settings)
+        forget()  # while the JVM is there
+        if self._jvm is not None:
+            kill(self._jvm)
+        if blamed is not None:
+            raise WrongSettingError(*blamed) from failure
+        if code is not None:
+            reason = f"{reason.rstrip('.')}; the JVM's exit code is {code}."
+        raise SparkUnavailableError(reason) from failure
 
     def _start(self) -> None:
         try:
-            with self._log() as log, _popen(lambda *a, **k: self._launch(log, *a, **k)):
+            with (
+                _opened(self._log_file) as log,
+                _popen(lambda *arguments, **options: self._launch(log, arguments, options)),
+            ):
                 session = self._builder.getOrCreate()
             session.sparkContext.setLogLevel("WARN")
             # Otherwise created with the first query, which would fail for a wrong setting of SQL.
             session._jsparkSession.sessionState()
-            self._session = session
+            self._started.set_result(session)
         except BaseException as failure:
-            self._failure = failure
-        finally:
-            self._done.set()
+            self._started.set_exception(failure)
 
     def _launch(
-        self, log: IO[bytes] | None, *arguments: Any, **options: Any
+        self, log: IO[bytes] | None, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> subprocess.Popen[bytes]:
         if log is not None:
             options["stderr"] = log  # standard output is for sinks that print
         if self._options:
             # Spark's script passes this variable to the JVM, before the configuration's options.
-            environment = options["env"]
-            before = environment.get(_VARIABLE, "")
-            environment[_VARIABLE] = " ".join(
-                [before, *(f'"{option}"' for option in self._options)]
-            ).strip()
+            quoted = [f'"{option}"' for option in self._options]
+            before = options["env"].get(_VARIABLE, "")
+            options["env"][_VARIABLE] = " ".join([before, *quoted]).strip()
         # PySpark's function, to ignore SIGINT, would run in a fork of this process, in which
         # handlers of libraries may crash. Signals of the terminal reach no other process group.
         options.pop("preexec_fn", None)
         if os.name == "posix":
             options["process_group"] = 0
-        options["pass_fds"] = inherited
         jvm: subprocess.Popen[bytes] = subprocess.Popen(*arguments, **options)  # noqa: S603
         global started
         with self._lock:
             self._jvm = started = jvm
-            unwanted = self._unwanted
-        if unwanted:
+            is_wanted = self._is_wanted
+        if not is_wanted:
             kill(jvm)
         return jvm
 
-    def _log(self) -> Any:
-        return nullcontext() if self._log_file is None else self._log_file.open("ab")
-
-    def _reason(self) -> str:
+    def _reason(self, failure: BaseException) -> str:
         """Spark's own message; from the log if the JVM has ended before it could send one."""
-        failure = self._failure
-        assert failure is not None  # noqa: S101
         ended = self._jvm is None or self._jvm.poll() is not None
         return (ended and last_words(self._log_file, self._log_start)) or str(explain(failure))
+
+
+def _opened(log_file: Path | None) -> AbstractContextManager[IO[bytes] | None]:
+    return nullcontext() if log_file is None else log_file.open("ab")
 
 
 def last_words(log_file: Path | None, start: int = 0) -> str:
@@ -196,7 +187,7 @@ def activate(session: SparkSession) -> None:
 
 
 def forget() -> None:
-    """PySpark's link to the JVM, before that ends."""
+    """Drop PySpark's link to the JVM, before that ends."""
     if SparkContext._gateway is not None:
         # Py4J's thread for garbage sends commands, and prints a traceback when one fails.
         SparkContext._gateway._gateway_client.is_connected = False
@@ -251,6 +242,10 @@ def _the_same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
+# -------------------------------------------------------------------------------------------------
+# The session of a program, which has one JVM.
+
+
 _JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 """Environment variables with options for each JVM."""
 
@@ -258,22 +253,18 @@ _STOP_SECONDS = 60.0
 _SOCKET_NAME, _LONGEST_SOCKET = 45, 100
 """Bytes of a socket's name in its folder, and of the path that every system takes."""
 
-_preloader: Preloader | None = None
-"""Of the one JVM that a program can have."""
-
 
 @dataclass(frozen=True)
-class _Arguments:
-    """Of a session, all but `conf`: a running session cannot take others."""
+class _Open:
+    session: SparkSession
+    arguments: Mapping[str, object]
+    """All but the settings: a running session cannot take others."""
+    settings: Mapping[str, str]
+    fork_server: ForkServer | None
 
-    app_name: str
-    master: str
-    log_file: Path | None
-    jvm_options: tuple[str, ...]
 
-
-_open: tuple[SparkSession, _Arguments, dict[str, str]] | None = None
-"""The session that `local_session` has started last, and what with."""
+_open: _Open | None = None
+"""The session that `local_session` has started last."""
 
 
 def short_job(conf: Mapping[str, str]) -> list[str]:
@@ -302,13 +293,19 @@ def local_session(
     wrong setting in `conf` a WrongSettingError, which names it.
 
     A program has one session at a time: while it is open, the same arguments return it, after
-    setting what it can take of `conf`. Raises ConfigError for other arguments, and settings that
-    it cannot take any more: end it first, with `close_session`.
+    setting `conf`. Raises ConfigError for other arguments, and for settings that it cannot take any
+    more: end it first, with `close_session`.
     """
     global _open
-    arguments = _Arguments(app_name, master, log_file, tuple(jvm_options))
+    arguments = {
+        "app_name": app_name,
+        "master": master,
+        "log_file": log_file,
+        "jvm_options": tuple(jvm_options),
+    }
+    conf = dict(conf or {})
     if _is_running():
-        return _running(arguments, conf or {})
+        return _running(arguments, conf)
     find_java()
     archive = class_archive()
     if archive is not None:
@@ -333,15 +330,15 @@ def local_session(
         # So that figures of what is under way are not ten seconds old; on one machine it is cheap.
         settings["spark.executor.heartbeatInterval"] = "1s"
         settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
-        if os.name == "posix" and _socket_fits(conf or {}):
+        if os.name == "posix" and _socket_fits(conf):
             # Over TCP the first packets of each task wait 40 ms for a delayed ACK.
             settings["spark.python.unix.domain.socket.enabled"] = "true"
     builder = SparkSession.builder.appName(app_name).master(master)
-    for name, value in (settings | dict(conf or {})).items():
+    for name, value in (settings | conf).items():
         builder = builder.config(name, value)
-    with _preloaded(master, conf or {}, log_file):
+    with _forked_workers(master, conf, log_file) as fork_server:
         session = SessionStart(builder, log_file, jvm_options, conf).session()
-    _open = session, arguments, dict(conf or {})
+    _open = _Open(session, arguments, conf, fork_server)
     return session
 
 
@@ -357,40 +354,29 @@ def _is_running() -> bool:
     return False
 
 
-def _running(arguments: _Arguments, conf: Mapping[str, str]) -> SparkSession:
+def _running(arguments: Mapping[str, object], conf: Mapping[str, str]) -> SparkSession:
     """The open session, with these settings. Raises ConfigError, WrongSettingError."""
-    if _open is None or SparkContext._active_spark_context is not _open[0].sparkContext:
+    if _open is None or SparkContext._active_spark_context is not _open.session.sparkContext:
         raise ConfigError(
             "A Spark session that local_session has not started is open in this program: use it, "
             "or end it first with close_session(spark)."
         )
-    session, before, settings = _open
-    names = [field.name for field in fields(_Arguments)]
-    other = [name for name in names if getattr(arguments, name) != getattr(before, name)]
-    if not other:  # first where a wrong setting does no harm
-        other = _set(session.newSession(), conf, settings) or _set(session, conf, settings)
+    other = [name for name, value in arguments.items() if value != _open.arguments[name]]
+    for name, value in conf.items() if not other else ():
+        try:
+            _open.session.conf.set(name, value)
+        except PySparkException as error:
+            if not (error.getCondition() or "").startswith("CANNOT_MODIFY"):
+                raise WrongSettingError(name, str(explain(error))) from error
+            if _open.settings.get(name) != value:
+                other.append(name)
     if other:
         raise ConfigError(
             f"A session is open already, which cannot take another {', '.join(other)}: end it "
             "first with close_session(spark), or give what it was started with."
         )
-    activate(session)
-    return session
-
-
-def _set(session: SparkSession, conf: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
-    """Set what a running session can take; returns the names of what it cannot, unless it was
-    started with the same. Raises WrongSettingError."""
-    refused = []
-    for name, value in conf.items():
-        try:
-            session.conf.set(name, value)
-        except PySparkException as error:
-            if not (error.getCondition() or "").startswith("CANNOT_MODIFY"):
-                raise WrongSettingError(name, str(explain(error))) from error
-            if before.get(name) != value:
-                refused.append(name)
-    return refused
+    activate(_open.session)
+    return _open.session
 
 
 def _socket_fits(conf: Mapping[str, str]) -> bool:
@@ -402,28 +388,23 @@ def _socket_fits(conf: Mapping[str, str]) -> bool:
 
 
 @contextmanager
-def _preloaded(master: str, conf: Mapping[str, str], log_file: Path | None) -> Iterator[None]:
+def _forked_workers(
+    master: str, conf: Mapping[str, str], log_file: Path | None
+) -> Iterator[ForkServer | None]:
     """For a JVM that is started meanwhile: its Python imports while Java starts."""
-    global _preloader
-    _stop_preloader()
     # Named before it is made: a signal may raise its exception between any two steps.
     folder = Path(tempfile.gettempdir(), f"jetspark-{secrets.token_hex(6)}")
+    server = None
     try:
-        with nullcontext() if log_file is None else log_file.open("ab") as log:
-            _preloader = preloading(folder, master, conf, log)
-        with nullcontext() if _preloader is None else _preloader.announced():
-            yield
+        with _opened(log_file) as log:
+            server = start_fork_server(folder, master, conf, log)
+        with nullcontext() if server is None else server.as_python():
+            yield server
     except BaseException:
-        _stop_preloader()
+        if server is not None:
+            server.stop()
         shutil.rmtree(folder, ignore_errors=True)  # a process in it ends with its standard input
         raise
-
-
-def _stop_preloader() -> None:
-    global _preloader
-    if _preloader is not None:
-        _preloader.stop()
-    _preloader = None
 
 
 def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
@@ -446,8 +427,9 @@ def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
 def _end(gateway: Any, exit_seconds: float = 20.0) -> None:
     """End the JVM; it is killed after these seconds."""
     global _open
+    if _open is not None and _open.fork_server is not None:
+        _open.fork_server.stop()
     _open = None
-    _stop_preloader()
     jvm: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if jvm is None:
         return

@@ -23,6 +23,7 @@ from jetspark.bulk.leaders import expect
 from jetspark.bulk.ranges import Loss, left_out
 from jetspark.errors import ConfigError, DataLossError
 from jetspark.spark import planning
+from jetspark.spark.claims import check_claims
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.options import Position, Positions, SourceOptions, parse_options, resolve
@@ -39,6 +40,12 @@ from jetspark.spark.reading import (
     with_json,
 )
 from jetspark.spark.schema import check_schema, schema_of
+from jetspark.spark.sink import (
+    JetStreamBatchWriter,
+    JetStreamStreamWriter,
+    check_bucket_columns,
+    check_columns,
+)
 from jetspark.spark.sink_options import (
     Guarantee,
     SinkOptions,
@@ -46,14 +53,7 @@ from jetspark.spark.sink_options import (
     parse_sink_options,
     prepare,
 )
-from jetspark.spark.sole_reading import check_claims
 from jetspark.spark.stream import JetStreamStreamReader
-from jetspark.spark.writer import (
-    JetStreamBatchWriter,
-    JetStreamStreamWriter,
-    check_bucket_columns,
-    check_columns,
-)
 
 # -------------------------------------------------------------------------------------------------
 # spark.read.format("jetstream"): a DataFrame is a snapshot of the range it was planned with.

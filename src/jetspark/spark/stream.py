@@ -1,7 +1,7 @@
 """spark.readStream.format("jetstream"): only Spark's checkpoint has the position.
 
 The query acknowledges nothing, and has a durable consumer only where an option asks for one
-(`progress_consumer`, `sole_reading`). Spark calls `commit` one batch late and may never call
+(`progress_consumer`, `claims`). Spark calls `commit` one batch late and may never call
 `stop`, so correctness depends on neither: a work queue, or a stream with retention `interest`, then
 keeps its messages one batch longer. `offsets` explains the offsets.
 """
@@ -41,7 +41,7 @@ from jetspark.errors import (
     PermissionsError,
     StreamNotFoundError,
 )
-from jetspark.spark import planning, sole_reading
+from jetspark.spark import claims, planning
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.offsets import StreamOffset, copies_found, from_json, to_json, token_of
 from jetspark.spark.options import SourceOptions
@@ -185,9 +185,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._subjects_checked = True
             if (name := options.interest_consumer) is not None:
                 made: set[str] = set()
-                offsets = leaders(options).ask(
-                    lambda api: sole_reading.begin(api, name, offsets, made)
-                )
+                offsets = leaders(options).ask(lambda api: claims.begin(api, name, offsets, made))
             self._initial = offsets
         return to_json(self._initial)
 
@@ -284,7 +282,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The same partitions for the same offsets, however often Spark asks.
 
-        Raises as `latestOffset`, and as `sole_reading.claim`.
+        Raises as `latestOffset`, and as `claims.claim`.
         """
         options = self._options
         offsets, ends = self._offsets(start), self._offsets(end)
@@ -295,9 +293,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             facts = streams_facts(options, running=True)
         if options.takes_nothing:
             leaders(options).ask(
-                lambda api: sole_reading.claim(
-                    api, options, facts, offsets, ends, token, token_of(start)
-                )
+                lambda api: claims.claim(api, options, facts, offsets, ends, token, token_of(start))
             )
         ranges = planning.batch_ranges(offsets, ends, options.subjects)
         if options.by_snapshot:
@@ -330,12 +326,12 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 # In a recreated stream these sequences are other messages.
                 if name not in facts or facts[name].created != offset.created:
                     continue
-                if not sole_reading.is_claimed(api, options, name, token):
+                if not claims.is_claimed(api, options, name, token):
                     continue  # they stay until the claim is made
                 if options.interest_consumer is None:
                     api.purge(name, offset.next, options.subjects)
                 else:
-                    sole_reading.release(api, name, options.interest_consumer, offset.next)
+                    claims.release(api, name, options.interest_consumer, offset.next)
 
         leaders(options).ask(remove)
 
@@ -360,9 +356,9 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         name, strict = options.interest_consumer, options.fail_on_data_loss
 
         def look(api: StreamAPI) -> None:
-            sole_reading.check_claims(api, options, facts, token, offsets)
+            claims.check_claims(api, options, facts, token, offsets)
             if name is not None:
-                sole_reading.hold(api, name, facts, offsets, fail_on_data_loss=strict, made=made)
+                claims.hold(api, name, facts, offsets, fail_on_data_loss=strict, made=made)
 
         leaders(options).ask(look)
         return streams_facts(options, running=True) if made else facts

@@ -42,7 +42,7 @@ from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import remove, staged
 from jetspark.spark.checkpoints import local_path, read_checkpoint
 from jetspark.spark.lakehouse.options import LakehouseOptions
-from jetspark.spark.writer import all_answers, needed_query_id
+from jetspark.spark.sink import all_answers, needed_query_id
 
 # -------------------------------------------------------------------------------------------------
 # df.write and df.writeStream into a Delta or Iceberg table.

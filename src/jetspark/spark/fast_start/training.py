@@ -1,7 +1,7 @@
 """A run of Spark that loads the classes of a typical job, for the class archive.
 
-`python -m jetspark.spark.class_archive_training FILE`: the JVM writes FILE when it ends. It needs
-no NATS server: a small Python source replaces JetStream.
+`python -m jetspark.spark.fast_start.training FILE`: the JVM writes FILE when it ends. It needs no
+NATS server: a small Python source replaces JetStream.
 """
 
 from __future__ import annotations
@@ -30,27 +30,19 @@ _ROWS = 1000
 _EXIT_SECONDS = 300.0
 
 
-class _Reader(DataSourceReader):
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(0), InputPartition(1)]
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        for number in range(_ROWS):
-            yield (number, f"orders.{partition.value}", b'{"id": "a", "amount": 1.5}')
-
-
-class _StreamReader(DataSourceStreamReader):
+class _Reader(DataSourceReader, DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:
         return {"at": 0}
 
     def latestOffset(self, *_: Any) -> dict[str, int]:
         return {"at": _ROWS}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        return [] if start == end else [InputPartition(0), InputPartition(1)]
+    def partitions(self, *_: Any) -> list[InputPartition]:
+        return [InputPartition(0), InputPartition(1)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        return _Reader().read(partition)
+        for number in range(_ROWS):
+            yield (number, f"orders.{partition.value}", b'{"id": "a", "amount": 1.5}')
 
 
 class _Source(DataSource):
@@ -65,15 +57,14 @@ class _Source(DataSource):
         return _Reader()
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return _StreamReader()
+        return _Reader()
 
 
 def train(spark: SparkSession, folder: Path) -> None:
     """Write a stream to a table, and query the table."""
     spark.dataSource.register(_Source)
-    schema = "id STRING, amount DOUBLE"
     table = str(folder / "table")
-    payload = from_json(col("payload").cast("string"), schema)
+    payload = from_json(col("payload").cast("string"), "id STRING, amount DOUBLE")
     stream = spark.readStream.format("jetspark_training").load()
     query = (
         stream.select("seq", "subject", payload.alias("json"))
@@ -105,14 +96,11 @@ def end_with_parent(file: Path, folder: Path) -> None:
     os._exit(1)
 
 
-def main(file: Path, lock: int) -> None:
-    from jetspark.spark.session import close_session, local_session
-
-    session.inherited = (lock,)
+def main(file: Path) -> None:
     with TemporaryDirectory(prefix="jetspark-training-") as name:
         folder = Path(name)
         threading.Thread(target=end_with_parent, args=(file, folder), daemon=True).start()
-        spark = local_session(
+        spark = session.local_session(
             "jetspark class archive",
             master="local[2]",
             log_file=folder / "log",
@@ -122,8 +110,8 @@ def main(file: Path, lock: int) -> None:
         try:
             train(spark, folder)
         finally:
-            close_session(spark, exit_seconds=_EXIT_SECONDS)
+            session.close_session(spark, exit_seconds=_EXIT_SECONDS)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]))

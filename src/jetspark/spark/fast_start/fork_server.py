@@ -1,18 +1,19 @@
 """A process that has imported what Spark's Python workers need, and forks them.
 
-`python -m jetspark.spark.workers.preloader FOLDER/SOCKET`, started by `preloading`, ends when its
+`python -m jetspark.spark.fast_start.fork_server FOLDER/SOCKET`, started by `workers`, ends when its
 standard input does, and removes the folder. It runs no code of Spark or of users itself.
 
 PySpark imports only after a fork, since a library may have started threads, which a fork loses.
 Here the only other threads are those in which jemalloc (of Arrow and deltalake) returns memory, and
-jemalloc starts them again after a fork; NumPy's are off (`preloading`).
-tests/spark/test_preloading.py checks that there are no others.
+jemalloc starts them again after a fork; NumPy's are off (`workers`). tests/spark/test_workers.py
+checks that there are no others.
 """
 
 from __future__ import annotations
 
 import gc
 import importlib
+import json
 import os
 import runpy
 import select
@@ -23,14 +24,6 @@ import sys
 import traceback
 from contextlib import suppress
 from pathlib import Path
-
-from jetspark.spark.workers.handover import (
-    GO,
-    Request,
-    receive_exactly,
-    receive_request,
-    send_number,
-)
 
 MODULES = (
     "pyspark.worker",
@@ -44,21 +37,21 @@ MODULES = (
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.pandas.types",
     "jetspark.spark.source",
-    "jetspark.spark.source",
-    "jetspark.spark.stream",
-    "jetspark.spark.reading",
-    "jetspark.spark.writer",
     "jetspark.spark.lakehouse.source",
     "jetspark.lakehouse.delta",
 )
-"""Of which some may be missing: another version of Spark, an extra that is not installed."""
+"""Some may be missing: another version of Spark, an extra that is not installed."""
 
+_LARGEST = 1 << 20
 _TOUCH_SECONDS = 3600.0
 
 
 def main() -> None:
     """Import everything, then fork a process for each connection."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # A request is one message: the shim's arguments, environment and folder as JSON, with the
+    # descriptors of its standard streams. The fork answers with its process id, waits for a word,
+    # and sends its exit code at its end.
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(sys.argv[1])
     folder = Path(sys.argv[1]).parent
     listener.listen(64)  # whoever comes before the imports are done waits for them
@@ -66,7 +59,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
     while True:
         ready, _, _ = select.select([0, listener.fileno()], [], [], _TOUCH_SECONDS)
-        if 0 in ready:  # it only ever ends
+        if 0 in ready:  # standard input has ended
             shutil.rmtree(folder, ignore_errors=True)
             return
         if not ready:
@@ -100,18 +93,21 @@ def preload() -> None:
 
 
 def _serve(connection: socket.socket) -> int:
-    """Run a module as the process that the stand-in describes; its exit code."""
+    """Run a module as the process that the shim describes; its exit code."""
     try:
-        request, streams = receive_request(connection)
-        send_number(connection, os.getpid())
-        receive_exactly(connection, len(GO))
-    except OSError:
-        return 1  # the stand-in does the work itself
-    _become(request, streams)
+        request, streams, _, _ = socket.recv_fds(connection, _LARGEST, 3)
+        arguments, environment, folder = json.loads(request)
+        connection.send(b"%d" % os.getpid())
+        accepted = connection.recv(1)
+    except (OSError, ValueError):
+        return 1
+    if not accepted:
+        return 1  # the shim does the work itself
+    _become(arguments, environment, folder, streams)
     os.register_at_fork(after_in_child=connection.close)  # workers may live on after their daemon
     code = 1
     try:
-        runpy.run_module(request.arguments[0], run_name="__main__", alter_sys=True)
+        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
@@ -120,20 +116,22 @@ def _serve(connection: socket.socket) -> int:
     finally:
         sys.stdout.flush()
         with suppress(OSError):
-            send_number(connection, code)
+            connection.send(b"%d" % code)
     return code
 
 
-def _become(request: Request, streams: list[int]) -> None:
+def _become(
+    arguments: list[str], environment: dict[str, str], folder: str, streams: list[int]
+) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for standard, received in enumerate(streams):
         os.dup2(received, standard)
         os.close(received)
     os.environ.clear()
-    os.environ.update(request.environment)
-    os.chdir(request.folder)
-    sys.argv = list(request.arguments)  # runpy sets the first one
-    further = request.environment.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = arguments  # runpy sets the first one
+    further = environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [path for path in further if path and path not in sys.path]
 
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from jetspark.spark.workers import preloading as module
-from jetspark.spark.workers.preloading import Preloader, preloading
+from jetspark.spark.fast_start.workers import VARIABLE, ForkServer, start_fork_server
 
 _THREADS = """
 import os
-from jetspark.spark.workers.preloader import preload
+from jetspark.spark.fast_start.fork_server import preload
 preload()
 print({open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")
        if int(task) != os.getpid()})
 """
+_RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, as only on Linux")
 
 
@@ -33,11 +33,12 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def preloader(folder: Path) -> Iterator[Preloader]:
-    started = preloading(folder, "local[1]", {})
+def server(folder: Path) -> Iterator[ForkServer]:
+    started = start_fork_server(folder, "local[1]", {})
     assert started is not None
     yield started
     started.stop()
+    assert not folder.exists()
 
 
 def test_preloaded_modules_start_no_thread_that_a_fork_would_lose() -> None:
@@ -47,46 +48,40 @@ def test_preloaded_modules_start_no_thread_that_a_fork_would_lose() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"),
+    ("variable", "value", "master", "setting"),
     [
-        (module.VARIABLE, "off"),
-        ("PYSPARK_PYTHON", "/usr/bin/another-python"),
-        ("SPARK_HOME", "/another/spark"),
+        (VARIABLE, "off", "local[*]", ""),
+        ("PYSPARK_PYTHON", "/usr/bin/another-python", "local[*]", ""),
+        ("SPARK_HOME", "/another/spark", "local[*]", ""),
+        ("SPARK_HOME", "", "spark://127.0.0.1:7077", ""),
+        ("SPARK_HOME", "", "local[*]", "spark.pyspark.python"),
     ],
 )
-def test_nothing_is_preloaded_for_another_python_or_spark(
-    variable: str, value: str, monkeypatch: pytest.MonkeyPatch, folder: Path
+def test_nothing_is_preloaded_for_another_python_or_spark_or_on_a_cluster(
+    variable: str,
+    value: str,
+    master: str,
+    setting: str,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
 ) -> None:
     monkeypatch.setenv(variable, value)
-    assert preloading(folder, "local[*]", {}) is None
-
-
-def test_nothing_is_preloaded_on_a_cluster_or_with_settings_for_workers(folder: Path) -> None:
-    assert preloading(folder, "spark://127.0.0.1:7077", {}) is None
-    assert preloading(folder, "local[*]", {"spark.pyspark.python": sys.executable}) is None
+    assert start_fork_server(folder, master, {setting: sys.executable}) is None
 
 
 def test_nothing_is_preloaded_where_files_cannot_be_executed(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
+    # PySpark's own home counts as this Spark.
+    monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    assert preloading(folder, "local[*]", {}) is None
+    assert start_fork_server(folder, "local[*]", {}) is None
     assert not folder.exists()
 
 
-def test_pysparks_own_home_counts_as_this_spark(
-    monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> None:
-    monkeypatch.setenv("SPARK_HOME", str(Path(pyspark.__file__).parent))
-    started = preloading(folder, "local[1]", {})
-    assert started is not None
-    started.stop()
-    assert not started.folder.exists()
-
-
-def run_stand_in(preloader: Preloader, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_shim(server: ForkServer, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [preloader.folder / "python", *arguments],
+        [server.folder / "python", *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -95,27 +90,23 @@ def run_stand_in(preloader: Preloader, *arguments: str) -> subprocess.CompletedP
     )
 
 
-def test_the_stand_in_is_the_real_python_for_other_commands(preloader: Preloader) -> None:
-    ran = run_stand_in(preloader, "-c", "import sys; print(sys.executable); sys.exit(3)")
+def test_the_shim_is_the_real_python_for_other_commands(server: ForkServer) -> None:
+    ran = run_shim(server, "-c", "import sys; print(sys.executable); sys.exit(3)")
     assert (ran.stdout, ran.returncode) == (f"{sys.executable}\n", 3)
 
 
-def test_output_and_exit_code_of_the_forked_process_reach_who_started_it(
-    preloader: Preloader,
+@pytest.mark.parametrize("lives", [True, False], ids=["forked", "without a server"])
+def test_output_and_exit_code_of_the_worker_reach_who_started_it(
+    server: ForkServer, lives: bool
 ) -> None:
+    if not lives:
+        server.process.kill()
+        server.process.wait()
     # A module of PySpark that prints and ends: without a JVM a runner fails, with a traceback.
-    ran = run_stand_in(preloader, "-m", "pyspark.sql.streaming.python_streaming_source_runner")
+    ran = run_shim(server, "-m", _RUNNER)
     assert ran.returncode == 1
     assert "socket.gaierror" in ran.stderr  # there is no port of a JVM
-    assert "handover" not in ran.stderr
-
-
-def test_a_stand_in_without_its_preloader_does_the_work_itself(preloader: Preloader) -> None:
-    preloader.process.kill()
-    preloader.process.wait()
-    ran = run_stand_in(preloader, "-m", "pyspark.sql.streaming.python_streaming_source_runner")
-    assert ran.returncode == 1
-    assert "socket.gaierror" in ran.stderr  # there is no port of a JVM
+    assert ("fork_server.py" in ran.stderr) is lives
 
 
 # In a process of its own: a program has one JVM, and here that may be the other tests'.
@@ -144,11 +135,11 @@ def seen_by_a_worker(spark):
 
 conf = {"spark.executorEnv.FOR_EXECUTORS": "too"}
 spark = sessions.local_session("x", master="local[1]", log_file=Path(sys.argv[1]), conf=conf)
-preloader = sessions._preloader
-assert preloader is not None
+server = sessions._open.fork_server
+assert server is not None
 assert seen_by_a_worker(spark) == (True, "yes", "too", os.getcwd())
 assert os.environ["PYSPARK_PYTHON"] == sys.executable
-preloader.process.kill()  # what it has forked goes on, and what comes now starts by itself
+server.process.kill()  # what it has forked goes on, and what comes now starts by itself
 assert seen_by_a_worker(spark)[0]
 try:
     spark.read.format("jetstream").load()
@@ -161,7 +152,7 @@ sessions.close_session(spark)
 assert len(below) > 1
 for pid in below:
     wait_until_gone(pid)
-assert not preloader.folder.exists()
+assert not server.folder.exists()
 """
 
 

@@ -1,4 +1,4 @@
-"""Starts the preloader beside a local session, while Spark's JVM starts."""
+"""Starts the fork server of Spark's Python workers beside a local session, while the JVM starts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _OWN_PYTHON = (
     "spark.python.use.daemon",
     "spark.python.daemon.module",
 )
-_STAND_IN = """#!{python} -IS
+_SHIM = """#!{python} -IS
 import sys
 sys.path.append({root!r})
-from jetspark.spark.workers.stand_in import main
+from jetspark.spark.fast_start.python_shim import main
 main({python!r}, {socket!r})
 """
 _FIRST_LINE = 128
@@ -36,15 +36,15 @@ _STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Preloader:
-    """A running preloader."""
+class ForkServer:
+    """A running fork server."""
 
     process: subprocess.Popen[bytes]
     folder: Path
 
     @contextmanager
-    def announced(self) -> Iterator[None]:
-        """A session that is started meanwhile takes the stand-in for its Python."""
+    def as_python(self) -> Iterator[None]:
+        """A session that is started meanwhile takes the shim for its Python."""
         before = {name: os.environ.get(name) for name in _PYTHONS}
         os.environ.update(dict.fromkeys(_PYTHONS, str(self.folder / "python")))
         try:
@@ -68,10 +68,10 @@ class Preloader:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def preloading(
+def start_fork_server(
     folder: Path, master: str, conf: Mapping[str, str], log: IO[bytes] | None = None
-) -> Preloader | None:
-    """Start a preloader in a new folder; None where Spark has to start its workers itself.
+) -> ForkServer | None:
+    """Start one in a new folder; None where Spark has to start its workers itself.
 
     That is on a cluster, on another system than Linux, with another Python or another Spark than
     this one, with settings of the caller for Python's workers, and with JETSPARK_PRELOADING=off.
@@ -84,17 +84,24 @@ def preloading(
         and not any(name in conf for name in _OWN_PYTHON)
         and all(os.environ.get(name, sys.executable) == sys.executable for name in _PYTHONS)
         and _is_own_spark(os.environ.get("SPARK_HOME"))
+        # Whether the shim's first line can name it.
+        and len(sys.executable) + len("#! -IS\n") < _FIRST_LINE
+        and not any(map(str.isspace, sys.executable))
     ):
         return None
     with suppress(OSError):
         folder.mkdir(0o700)
-        if _written(folder):
-            return Preloader(_started(folder, log), folder)
+        shim, socket = folder / "python", str(folder / "s")
+        root = str(Path(__file__).parents[3])
+        shim.write_text(_SHIM.format(python=sys.executable, root=root, socket=socket))
+        shim.chmod(0o700)
+        if os.access(shim, os.X_OK):  # not where the file system forbids it
+            return ForkServer(_started(socket, log), folder)
     shutil.rmtree(folder, ignore_errors=True)
     return None
 
 
-def _started(folder: Path, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
+def _started(socket: str, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
     environment = os.environ | {
         # As Spark does it for its workers.
         "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
@@ -103,29 +110,13 @@ def _started(folder: Path, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
         "OPENBLAS_NUM_THREADS": "1",
     }
     return subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "jetspark.spark.workers.preloader", str(folder / "s")],
+        [sys.executable, "-m", "jetspark.spark.fast_start.fork_server", socket],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=log,
         env=environment,
         process_group=0,  # Ctrl-C is not for it
     )
-
-
-def _written(folder: Path) -> bool:
-    """Write the stand-in; whether it can be executed there."""
-    stand_in = folder / "python"
-    stand_in.write_text(
-        _STAND_IN.format(
-            python=sys.executable,
-            root=str(Path(__file__).parents[3]),
-            socket=str(folder / "s"),
-        )
-    )
-    stand_in.chmod(0o700)
-    may_run = os.access(stand_in, os.X_OK)  # not where the file system forbids it
-    first_line = len(sys.executable) + len("#! -IS\n")
-    return may_run and first_line < _FIRST_LINE and not any(map(str.isspace, sys.executable))
 
 
 def _is_own_spark(home: str | None) -> bool:

@@ -1,0 +1,316 @@
+"""A class archive: Spark's classes, loaded and verified, in a file that the JVM maps (AppCDS).
+
+A short job spends most of its time loading Spark's classes from JARs. Java can store them in an
+archive (`-XX:ArchiveClassesAtExit`, `-XX:SharedArchiveFile`). There is one for each version and
+location of Spark and Java, in the user's cache. It is optional, and created in the background:
+without it Spark starts as usual.
+
+The JVM compares the JARs' paths, sizes and times with those in the archive, and ignores an archive
+that does not match. It does not detect damage: a wrong bit is a wrong class, and a truncated file
+crashes the JVM. So the file's checksum is stored beside it and compared before each use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import pyspark
+
+from jetspark.errors import ConfigError, SparkUnavailableError
+from jetspark.spark.java import find_java, version_text
+
+logger = logging.getLogger("jetspark.spark")
+
+VARIABLE = "JETSPARK_CLASS_ARCHIVES"
+"""The environment variable with the folder of the archives. "off": no archives. "": as if it were
+not set."""
+
+_KEPT = 4
+_SIZE = 200_000_000
+"""About what an archive needs, in bytes."""
+_MAKING_SECONDS = 600.0
+_AFTER_FAILURE_SECONDS = 86_400.0
+_BLOCK = 1 << 20
+
+
+class ClassArchive:
+    """The archive for one Java and the Spark of this Python. It need not exist."""
+
+    def __init__(self, folder: Path, java: Path, java_version: str) -> None:
+        """`java_version`: what `java -version` prints."""
+        self._folder = folder
+        self.file = folder / f"spark-{pyspark.__version__}-{_fingerprint(java, java_version)}.jsa"
+        self._checksum = self.file.with_suffix(".crc32")
+        self._failed = self.file.with_suffix(".failed")
+        self._verified: tuple[str, int, int, int] | None = None
+
+    def jvm_options(self) -> list[str]:
+        """Options for the JVM; empty when there is no archive, or a damaged one."""
+        if not self.sound():
+            return []
+        with suppress(OSError):
+            os.utime(self._checksum)  # recently used: removed last
+        # No output about an archive that does not match.
+        return [f"-XX:SharedArchiveFile={self.file}", "-Xlog:cds*=off"]
+
+    def sound(self) -> bool:
+        """Whether it exists, is unchanged, and only this user can have written it."""
+        try:
+            about = self.file.stat()
+            if not (_mine_alone(about) and _mine_alone(self._folder.stat())):
+                return False
+            checksum = self._checksum.read_text()
+            version = (checksum, about.st_ino, about.st_size, about.st_mtime_ns)
+            if version != self._verified:
+                if checksum != _crc32(self.file):
+                    return False
+                self._verified = version
+            return True
+        except OSError:
+            return False
+
+    def make(self) -> None:
+        """Create it if it does not exist, in about half a minute.
+
+        Waits for another process that does. Raises SparkUnavailableError.
+        """
+        with _lock(self._folder, _MAKING_SECONDS) as is_held:
+            if not is_held:
+                raise SparkUnavailableError("another process makes the archive, and is not done.")
+            if self.sound():
+                return
+            self._failed.unlink(missing_ok=True)
+            if lacking := self._lacking_room():  # not for a day: there may be room at any time
+                raise SparkUnavailableError(lacking)
+            unfinished = self.file.with_suffix(".unfinished")
+            try:
+                if reason := _train(unfinished):
+                    self._failed.write_text(reason)
+                    logger.debug("No class archive: %s", reason)
+                    raise SparkUnavailableError(reason.strip().rpartition("\n")[2])
+                self._checksum.write_text(_crc32(unfinished))
+                if self.file.is_dir():
+                    shutil.rmtree(self.file)
+                unfinished.replace(self.file)
+            finally:
+                unfinished.unlink(missing_ok=True)
+            self._remove_others()
+
+    def make_later(self) -> bool:
+        """Create it in a separate process of lowest priority, which outlives this one.
+
+        Returns whether it does: not if that is unnecessary, without the room for it, or if another
+        process is creating one.
+        """
+        if self.sound() or self._failed_lately() or self._lacking_room():
+            return False
+        with suppress(OSError):
+            with _lock(self._folder, 0) as is_held:
+                if not is_held:
+                    return False
+            subprocess.Popen(
+                [sys.executable, "-m", "jetspark.spark.fast_start.class_archive"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            return True
+        return False
+
+    def _lacking_room(self) -> str:
+        """A sentence if the disk is too full for it; Java would only write nothing."""
+        try:
+            free = shutil.disk_usage(self._folder).free
+        except OSError:
+            return ""
+        if free >= _SIZE:
+            return ""
+        return (
+            f"the disk of {self._folder} has {free // 10**6} MB free, and an archive needs about "
+            f"{_SIZE // 10**6}: free some, or set {VARIABLE} to a folder on another disk."
+        )
+
+    def _failed_lately(self) -> bool:
+        try:
+            return time.time() - self._failed.stat().st_mtime < _AFTER_FAILURE_SECONDS
+        except OSError:
+            return False
+
+    def _remove_others(self) -> None:
+        """Keep the archives of other Sparks, Javas and environments that were used last, and
+        nothing of makers that were killed."""
+        used = sorted(self._folder.glob("*.crc32"), key=lambda file: -file.stat().st_mtime)
+        kept = {checksum.stem for checksum in used[:_KEPT]}
+        for file in self._folder.glob("spark-*.*"):
+            if file.stem not in kept or file.suffix not in (".jsa", ".crc32"):
+                _remove(file)
+
+
+def class_archive() -> ClassArchive | None:
+    """The archive for the Java that Spark will use.
+
+    None: switched off, no folder for it, or Java would not take it (`configuration_folder`). Raises
+    SparkUnavailableError without a Java.
+    """
+    folder = archives_folder()
+    if folder is None or configuration_folder() is not None:
+        return None
+    java = find_java()
+    return _archive_for(folder, java, version_text(java))
+
+
+@cache
+def _archive_for(folder: Path, java: Path, java_version: str) -> ClassArchive:
+    return ClassArchive(folder, java, java_version)
+
+
+def switched_off() -> bool:
+    """Whether the user has switched archives off."""
+    return os.environ.get(VARIABLE, "").strip().lower() == "off"
+
+
+def archives_folder() -> Path | None:
+    """The folder of the archives, created if necessary. None: switched off, or no folder."""
+    folder = None if switched_off() else _folder()
+    try:
+        if folder is not None:
+            folder.mkdir(0o700, parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder
+
+
+def _folder() -> Path | None:
+    """The folder of the variable, else of the user's cache. None: there is none."""
+    if os.name != "posix":
+        return None
+    named = "" if switched_off() else os.environ.get(VARIABLE, "").strip()
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return (Path(named) if named else Path(cache, "jetspark")).expanduser()
+    except RuntimeError:  # there is no home folder
+        return None
+
+
+def remove_archives() -> int:
+    """Remove all archives, also when they are switched off.
+
+    Returns the number of archives. Raises ConfigError while one is being created.
+    """
+    folder = _folder()
+    if folder is None or not folder.is_dir():
+        return 0
+    with _lock(folder, 0) as is_held:
+        if not is_held:
+            raise ConfigError("Another process is creating an archive: run this again afterwards.")
+        files = list(folder.glob("spark-*.*"))
+        for file in files:
+            _remove(file)
+    return sum(file.suffix == ".jsa" for file in files)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def configuration_folder() -> Path | None:
+    """The folder of Spark's configuration, if there is one.
+
+    Spark puts it before its JARs in the class path, where Java takes an archive of JARs only.
+    """
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf")
+    return folder if folder.is_dir() else None
+
+
+def _spark_home() -> Path:
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
+def _fingerprint(java: Path, java_version: str) -> str:
+    """A fingerprint of everything that the JVM compares, and of what it does not."""
+    home = _spark_home()
+    parts = [str(java.resolve()), java_version, str(home)]
+    for entry in sorted(os.scandir(home / "jars"), key=lambda entry: entry.name):
+        status = entry.stat()
+        parts.append(f"{entry.name} {status.st_size} {status.st_mtime_ns}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _mine_alone(status: os.stat_result) -> bool:
+    return status.st_uid in (0, os.getuid()) and not status.st_mode & 0o022
+
+
+def _crc32(file: Path) -> str:
+    value = 0
+    with file.open("rb") as opened:
+        while block := opened.read(_BLOCK):
+            value = zlib.crc32(block, value)
+    return f"{value:08x}"
+
+
+_LOCK = "lock"
+
+
+@contextmanager
+def _lock(folder: Path, seconds: float) -> Iterator[bool]:
+    """For who changes the folder; False if another process holds it for so long."""
+    import fcntl
+
+    deadline = time.monotonic() + seconds
+    with (folder / _LOCK).open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    yield False
+                    return
+                time.sleep(0.5)
+        yield True
+
+
+def _train(file: Path) -> str:
+    """Run Spark with a typical job to create the archive; returns why it failed, or ""."""
+    with TemporaryFile() as log:
+        with (
+            subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", "jetspark.spark.fast_start.training", str(file)],
+                stdin=subprocess.PIPE,  # closed when this process ends: then the training ends, too
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            ) as training,
+            suppress(subprocess.TimeoutExpired),
+        ):
+            training.wait(_MAKING_SECONDS)
+        if training.returncode == 0 and file.exists():
+            return ""
+        log.seek(0)
+        text = log.read().decode("utf-8", "replace")
+    return text[-2000:] or "Java wrote none, or took too long"
+
+
+if __name__ == "__main__":
+    _archive = class_archive()
+    if _archive is not None and sys.argv[1:] == ["options"]:  # for who starts a JVM in a shell
+        print(*_archive.jvm_options(), sep="\n")
+    elif _archive is not None:
+        os.nice(19)
+        with suppress(SparkUnavailableError):
+            _archive.make()

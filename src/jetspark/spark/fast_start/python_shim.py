@@ -1,0 +1,59 @@
+"""What Spark starts as its Python in a local session: it asks the fork server for a process.
+
+Spark starts a Python for each kind of work (finding a source, planning it, reading, committing a
+sink, …), one after the other, and each imports PySpark, Arrow and this package before it answers:
+about a second of CPU. The shim imports nothing; it passes its standard streams to a process that
+has imported all of it, and waits for its end. Without a fork server, when that fails, and for other
+commands than PySpark's modules it becomes the real Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+from types import FrameType
+
+_ANSWER_SECONDS = 8.0
+"""Less than Spark waits for a worker; the fork server may still be importing."""
+
+
+def main(python: str, server: str) -> None:
+    """`python`: the real one. `server`: path of the fork server's socket."""
+    arguments = sys.argv[1:]
+    if len(arguments) > 1 and arguments[0] == "-m" and arguments[1].startswith("pyspark."):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.settimeout(_ANSWER_SECONDS)
+        try:
+            connection.connect(server)
+            request = json.dumps([arguments[1:], dict(os.environ), os.getcwd()])
+            socket.send_fds(connection, [request.encode()], [0, 1, 2])
+            pid = int(connection.recv(16))
+            connection.send(b"g")  # before it, the other one uses nothing of ours
+        except (OSError, ValueError):  # also the end of the connection: no number
+            connection.close()
+        else:
+            sys.exit(_exit_code(connection, pid))
+    os.execv(python, [python, *arguments])  # noqa: S606
+
+
+def _exit_code(connection: socket.socket, pid: int) -> int:
+    """Of the process that does the work, to which Spark's SIGTERM is passed on."""
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            sys.exit(1)
+
+    signal.signal(signal.SIGTERM, pass_on)
+    devnull = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):  # they are the other one's now, and end with it
+        os.dup2(devnull, stream)
+    connection.settimeout(None)
+    try:
+        return int(connection.recv(16))
+    except (OSError, ValueError):
+        return 1

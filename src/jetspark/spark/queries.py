@@ -1,0 +1,168 @@
+"""Streaming queries in the JVM: how they start, what they read, and their checkpoints there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from jetspark.errors import ConfigError
+from jetspark.spark.checkpoints import local_path, query_id, remove_incomplete_start
+from jetspark.spark.failures import NO_WORKER
+from jetspark.spark.options import SourceOptions, parse_options
+
+logger = logging.getLogger("jetspark.spark")
+
+SETTING = "spark.sql.streaming.checkpointFileManagerClass"
+BY_FILE_SYSTEM = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+_LOCK_PATIENCE = 10.0
+"""Seconds; the JVM of a killed run lives a moment longer."""
+_LOCK = ".jetspark.lock"
+_LOOK_SECONDS = 0.1
+_TRIES = 4
+
+# -- starting ----------------------------------------------------------------------------------
+
+
+def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """The query of `start`, when its sources have started, or it has failed.
+
+    For the offsets of each streaming query Spark starts a Python process, and allows it ten seconds
+    to import Spark and Arrow and to connect; no setting changes that (`PythonWorkerFactory`'s
+    simple workers; spark.python.authenticate.socketTimeout is for other sockets). On a busy machine
+    that is too short. Nothing was read or written then, so the query is started again.
+    """
+    for _ in range(_TRIES - 1):
+        query = start()
+        while query.isActive and query.status["message"].startswith("Initializing"):
+            time.sleep(_LOOK_SECONDS)
+        failure = query.exception()
+        if failure is None or NO_WORKER not in str(failure):
+            return query
+        with suppress(StreamingQueryException):
+            query.awaitTermination()  # Spark forgets it a moment after it has failed
+        logger.warning(
+            "The query is started again: its Python did not start in Spark's ten seconds."
+        )
+    return start()
+
+
+def with_quick_checkpoint(
+    spark: SparkSession, checkpoint: str, start: Callable[[], StreamingQuery]
+) -> Callable[[], StreamingQuery]:
+    """`start`, or what starts the same query with a checkpoint that is written faster.
+
+    By default Spark uses Hadoop's FileContext, which without Hadoop's native library runs
+    `readlink` and `chmod` for each file: twenty processes and 80 ms for each micro-batch. Its other
+    way is Hadoop's FileSystem. On a local disk both do the same: a temporary file, a look whether
+    there is a file of the name, a rename, and a checksum in a second file. Elsewhere FileContext
+    may be the only one that renames without replacing what another driver has written, so it stays.
+
+    `start` itself for a checkpoint that is not on a local disk, and in a session that has the
+    setting already.
+    """
+    folder = local_path(checkpoint)
+    if folder is None:
+        return start
+    remove_incomplete_start(folder)
+    if spark.conf.get(SETTING, None) is not None or not _has_class(spark._jvm):
+        return start
+
+    def start_quickly() -> StreamingQuery:
+        spark.conf.set(SETTING, BY_FILE_SYSTEM)
+        try:
+            return start()  # the query has its own copy of the session's settings
+        finally:
+            spark.conf.unset(SETTING)
+
+    return start_quickly
+
+
+def _has_class(jvm: Any) -> bool:
+    """Spark has moved it before."""
+    try:
+        jvm.java.lang.Class.forName(BY_FILE_SYSTEM)
+    except Py4JError:
+        return False
+    return True
+
+
+# -- checkpoints -------------------------------------------------------------------------------
+
+
+def query_of(spark: SparkSession, checkpoint: str) -> str | None:
+    """The id of a checkpoint's query, on any file system that Spark reaches; None for a new one."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/metadata")
+    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    if not files.exists(path):
+        return None
+    stream = files.open(path)
+    try:
+        return query_id(bytes(stream.readAllBytes()))
+    finally:
+        stream.close()
+
+
+@contextmanager
+def locked(spark: SparkSession, checkpoint: str) -> Iterator[None]:
+    """Keep runs in other processes from a checkpoint on this machine while the block runs.
+
+    The JVM, which writes the checkpoint, locks a file in it; the operating system releases the lock
+    however the JVM ends. Raises ConfigError while another process has it.
+    """
+    folder = local_path(checkpoint)
+    if folder is None:
+        yield
+        return
+    path = Path(folder, _LOCK).absolute()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{checkpoint} cannot be made ({error.strerror}).") from None
+    jvm: Any = spark._jvm
+    file = jvm.java.io.RandomAccessFile(str(path), "rw")
+    try:
+        deadline = time.monotonic() + _LOCK_PATIENCE
+        while file.getChannel().tryLock() is None:
+            if time.monotonic() >= deadline:
+                who = path.read_text("utf-8", "replace")
+                raise ConfigError(
+                    f"Another run ({who}) uses {checkpoint}: stop it first, or let it end."
+                )
+            time.sleep(_LOOK_SECONDS)
+        file.setLength(0)
+        file.write(bytearray(f"process {os.getpid()} on {socket.gethostname()}".encode()))
+        yield
+    finally:
+        with suppress(Py4JError, OSError):  # the JVM may have ended
+            file.close()
+
+
+# -- sources -----------------------------------------------------------------------------------
+
+
+def streaming_sources(rows: DataFrame) -> Iterator[SourceOptions]:
+    """The options of each jetstream source in Spark's plan, in Spark's order.
+
+    A source that is used twice is one (UNION), but two in a join with itself: equal leaves are read
+    once.
+    """
+    leaves = rows._jdf.queryExecution().analyzed().collectLeaves().distinct()
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
+        with suppress(Py4JError):  # a leaf of another kind has no such name
+            if leaf.isStreaming() and leaf.sourceName() == "jetstream":
+                yield parse_options(dict(leaf.extraOptions().asCaseSensitiveMap()))

@@ -1,1 +1,0 @@
-"""Spark's Python workers on this machine, forked from a process that has imported everything."""
