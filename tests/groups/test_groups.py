@@ -292,7 +292,6 @@ async def test_options_that_cannot_work_are_refused_at_once(
         {"max_ack_pending": 1.5},
         {"max_ack_pending": "1"},
         {"ack_wait": 0},
-        {"ackwait": 3},
         {"max_deliver": "x"},
         {"ack_policy": "none"},
     ]

@@ -179,7 +179,7 @@ async def test_wrong_consumer_options_are_refused_before_anything_is_sent(
         ({"filter_subject": "a", "filter_subjects": ["b"]}, ConfigError),
         ({"filter_subject": "a..b"}, ConfigError),
         ({"deliver_subject": "x"}, ConfigError),
-        ({"ack_wate": timedelta(1)}, ConfigError),
+        ({"ack_wate": timedelta(1)}, TypeError),
     ):
         with pytest.raises(error):
             await js.create_consumer("S", **options)

@@ -17,20 +17,17 @@ from jetspark.documents.consumers import ConsumerConfig, ConsumerInfo
 from jetspark.documents.document import Document, exact_ns, field_names, from_wire, to_wire
 from jetspark.documents.streams import (
     AccountInfo,
-    External,
     Placement,
     Republish,
     Source,
     StreamConfig,
     StreamInfo,
     StreamState,
-    SubjectTransform,
     Tier,
 )
 from jetspark.errors import ConfigError, JetStreamError
 from jetspark.kv.config import BucketConfig
 from jetspark.timestamps import format_isotime
-from jetspark.wire.documents import encode_document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,32 +157,16 @@ def test_what_is_not_said_is_not_sent_and_zero_is_said() -> None:
     assert to_wire(config) == {"name": "S", "max_msgs": 0, "deny_purge": False, "subjects": []}
 
 
-def test_a_newer_servers_words_and_fields_pass_through() -> None:
-    wire = {"retention": "by_moon", "storage": "tape", "moon": 3}
-    assert to_wire(from_wire(StreamConfig, wire)) == wire
-
-
 def test_a_known_field_of_another_type_is_an_error() -> None:
     with pytest.raises(JetStreamError, match="Unreadable ConsumerInfo"):
         from_wire(ConsumerInfo, {"stream_name": "S", "name": 5, "created": "2026-01-01T00:00:00Z"})
 
 
-@pytest.mark.parametrize("value", [5, 5.0, "5s"])
-def test_a_duration_without_unit_is_refused(value: object) -> None:
-    with pytest.raises(ConfigError, match=r"max_age: .* is not a timedelta"):
-        StreamConfig(max_age=value)  # type: ignore[arg-type]
-
-
-def test_a_time_without_zone_is_refused() -> None:
-    with pytest.raises(ConfigError, match="opt_start_time"):
-        ConsumerConfig(opt_start_time=datetime(2026, 1, 1))
-
-
 def test_replace_makes_a_checked_copy() -> None:
     config = StreamConfig(name="S", extra={"moon": 3})
     assert config.replace(max_msgs=5) == StreamConfig(name="S", max_msgs=5, extra={"moon": 3})
-    with pytest.raises(ConfigError, match="did you mean 'max_msgs'"):
-        config.replace(max_msg=5)
+    with pytest.raises(ConfigError, match="opt_start_time"):
+        ConsumerConfig().replace(opt_start_time=datetime(2026, 1, 1))
 
 
 # -- what a caller may give --------------------------------------------------------------------
@@ -213,12 +194,10 @@ def test_options_win_over_the_configuration() -> None:
     assert wire == {"name": "S", "max_msgs": 2}
 
 
-@pytest.mark.parametrize(
-    ("config", "options"), [(None, "orders.>"), ({"subjects": "orders.>"}, None)]
-)
-def test_one_subject_is_a_list_of_one(config: Any, options: str | None) -> None:
-    wire = config_to_wire(StreamConfig, config, {} if options is None else {"subjects": options})
-    assert wire == {"subjects": ["orders.>"]}
+def test_one_subject_is_a_list_of_one() -> None:
+    assert config_to_wire(StreamConfig, None, {"subjects": "orders.>"}) == {
+        "subjects": ["orders.>"]
+    }
 
 
 def test_a_name_that_looks_misspelt_is_sent_as_an_extra() -> None:
@@ -231,47 +210,27 @@ def test_json_is_sent_as_it_is() -> None:
     assert config_to_wire(StreamConfig, text, {}) == msgspec.json.decode(text)
 
 
-@pytest.mark.parametrize(
-    ("config", "options", "hint"),
-    [
-        (None, {"max_mgs": 1}, "did you mean 'max_msgs'"),
-        (None, {"subjects": 5}, "subjects"),
-        ({"subjects": [5]}, {}, "subjects"),
-        ("[1]", {}, "A str is the JSON text of a StreamConfig"),
-        ("{", {}, "A str is the JSON text of a StreamConfig"),
-        (b"{", {}, "Not a usable StreamConfig"),
-        ({"name": "S", "max_mgss": 1}, {}, "did you mean 'max_msgs'"),
-        ('{"name": "S", "max_mgss": 1}', {}, "did you mean 'max_msgs'"),
-        ({"max_msgs": timedelta(1)}, {}, "max_msgs is no time"),
-        (ConsumerConfig(name="c"), {}, "not a ConsumerConfig"),
-        ({"mirror": {"opt_start_seq": 1}}, {}, "name"),
-    ],
-)
-def test_wrong_configuration_is_refused_with_a_hint(
-    config: Any, options: dict[str, Any], hint: str
-) -> None:
-    with pytest.raises(ConfigError, match=hint):
-        config_to_wire(StreamConfig, config, options)
+@pytest.mark.parametrize("text", ["[1]", "{", b"{", "ORDERS"])
+def test_text_that_is_no_json_object_is_refused_with_a_hint(text: Any) -> None:
+    with pytest.raises(ConfigError, match=r"is no StreamConfig in JSON .*: give fields by name"):
+        config_to_wire(StreamConfig, text, {})
 
 
 def test_a_file_that_is_no_json_is_named(tmp_path: Path) -> None:
     file = tmp_path / "stream.json"
     file.write_text('{"name": "S", ')
-    with pytest.raises(ConfigError, match=r"stream\.json is no StreamConfig in JSON: "):
+    with pytest.raises(ConfigError, match=r"stream\.json is no StreamConfig in JSON"):
         config_to_wire(StreamConfig, file, {})
 
 
-WORDS = [
+WRONG: list[tuple[dict[str, Any], str]] = [
     (
         {"retention": "workqueu"},
         "retention is 'limits', 'interest' or 'workqueue', not 'workqueu'; "
         "did you mean 'workqueue'?",
     ),
     ({"storage": "memroy"}, "did you mean 'memory'"),
-    ({"storage": "tape"}, "storage is 'file' or 'memory', not 'tape'."),
     ({"discard": "odl"}, "did you mean 'old'"),
-    ({"compression": "s3"}, "compression is 'none' or 's2', not 's3'."),
-    ({"persist_mode": "asink"}, "did you mean 'async'"),
     ({"placement": {"clustr": "A"}}, "Placement has no field 'clustr'; did you mean 'cluster'"),
     ({"placement": {"cluster": 5}}, "placement.cluster: expected str, got int"),
     ({"sources": [{"nme": "A"}]}, "Source has no field 'nme'; did you mean 'name'"),
@@ -281,23 +240,25 @@ WORDS = [
         "did you mean 'deliver'",
     ),
     ({"mirror": {"opt_start_seq": 1}}, "name"),
-    ({"mirror": {"name": "A", "opt_start_seq": -1}}, "mirror.opt_start_seq is a whole number from"),
-    ({"max_bytes": 10**30}, "max_bytes is a whole number from -9223372036854775808 to"),
-    ({"first_seq": -1}, "first_seq is a whole number from 0 to 18446744073709551615, not -1"),
-    ({"subjects": {"a": 1}}, "subjects: expected array, got object"),
+    ({"subjects": [5]}, "subjects[0]: expected str, got int"),
     ({"metadata": {"a": 5}}, "metadata[...]: expected str, got int"),
 ]
 
 
-@pytest.mark.parametrize(("given", "words"), WORDS)
+@pytest.mark.parametrize(("given", "words"), WRONG)
 def test_wrong_field_value_names_the_field_and_its_values(
     given: dict[str, Any], words: str
 ) -> None:
     for config, options in ((None, given), (given, {}), (msgspec.json.encode(given), {})):
         with pytest.raises(ConfigError) as raised:
             config_to_wire(StreamConfig, config, options)
-        assert words.partition(".")[2] in str(raised.value)
-        assert config is None or words in str(raised.value)
+        assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("config", [{"max_mgss": 1}, '{"max_mgss": 1}'])
+def test_a_field_that_looks_misspelt_is_refused(config: Any) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'max_msgs'"):
+        config_to_wire(StreamConfig, config, {})
 
 
 @pytest.mark.parametrize(
@@ -315,38 +276,31 @@ def test_misspelt_consumer_word_suggests_the_nearest(given: dict[str, Any], near
             config_to_wire(ConsumerConfig, config, options)
 
 
-def test_words_of_a_newer_server_are_sent_when_it_or_extra_said_them() -> None:
-    said = from_wire(StreamConfig, {"name": "S", "retention": "by_moon"})
-    for config in (said, said.replace(max_msgs=5), pickle.loads(pickle.dumps(said))):
-        wire = config_to_wire(StreamConfig, config, {})
-        assert wire["retention"] == "by_moon"
-        assert encode_document(wire).startswith(b'{"name":"S","retention":"by_moon"')
+def test_words_and_fields_of_a_newer_server_pass_through() -> None:
+    wire = {"name": "S", "retention": "by_moon", "storage": "tape", "moon": 3}
+    said = from_wire(StreamConfig, wire)
+    for config in (said, said.replace(max_msgs=5), pickle.loads(pickle.dumps(said)), wire):
+        assert config_to_wire(StreamConfig, config, {}).items() >= wire.items()
     assert config_to_wire(StreamConfig, None, {"extra": {"storage": "tape"}}) == {"storage": "tape"}
 
 
-WRONG_KINDS: list[tuple[type[Document], dict[str, Any]]] = [
-    (Source, {"name": 5}),
-    (Source, {"name": "A", "opt_start_seq": "1"}),
-    (Source, {"name": "A", "external": "hub"}),
-    (External, {"api": 5}),
-    (Placement, {"tags": 5}),
-    (Placement, {"tags": [5]}),
-    (Republish, {"dest": b"x"}),
-    (SubjectTransform, {"src": 5, "dest": "x"}),
-    (StreamConfig, {"no_ack": "no"}),
-    (StreamConfig, {"max_msgs": "5"}),
-    (StreamConfig, {"sources": [5]}),
-    (BucketConfig, {"history": 1.5}),
-]
-
-
-@pytest.mark.parametrize(("cls", "given"), WRONG_KINDS)
+@pytest.mark.parametrize(
+    ("document", "wrong"),
+    [
+        (Source(name="A", external="hub"), "external"),  # type: ignore[arg-type]
+        (Placement(tags=[5]), "tags"),  # type: ignore[list-item]
+        (Republish(dest=b"x"), "dest"),  # type: ignore[arg-type]
+        (StreamConfig(no_ack="no"), "no_ack"),  # type: ignore[arg-type]
+        (StreamConfig(sources=[5]), "sources"),  # type: ignore[list-item]
+        (BucketConfig(history=1.5), "history"),  # type: ignore[arg-type]
+    ],
+)
 def test_a_document_with_a_value_of_another_type_is_not_sent(
-    cls: type[Document], given: dict[str, Any]
+    document: Document, wrong: str
 ) -> None:
-    wrong = list(given)[-1 if cls is not SubjectTransform else 0]
-    with pytest.raises(ConfigError, match=rf"^Not a usable {cls.__name__}: {wrong}.*: expected "):
-        document_to_wire(cls(**given))
+    what = type(document).__name__
+    with pytest.raises(ConfigError, match=rf"^Not a usable {what}: {wrong}.*: expected "):
+        document_to_wire(document)
 
 
 def test_mappings_and_other_forms_are_sent_as_what_they_say() -> None:
@@ -376,9 +330,8 @@ def test_json_request_is_sent_unchanged(tmp_path: Path) -> None:
     for form in (text, text.encode(), file):
         assert json_of(form) == text.encode()
     assert json_of({"a": timedelta(seconds=1), "b": None}) == b'{"a":1000000000,"b":null}'
-    for bad in ("[1]", b"{", "1"):
-        with pytest.raises(ConfigError, match="Not a JSON object"):
-            json_of(bad)
+    with pytest.raises(ConfigError, match="is no document in JSON"):
+        json_of("[1]")
 
 
 def test_nested_documents_are_sent() -> None:

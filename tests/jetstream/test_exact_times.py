@@ -6,7 +6,6 @@ import copy
 import pickle
 from datetime import UTC, datetime, timedelta, timezone
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +15,6 @@ from jetspark.documents.document import (
     exact_ns,
     text_of_time,
     timestamp_of_text,
-    to_duration,
 )
 
 LONGEST = 2**63 - 1  # Go's int64
@@ -59,8 +57,3 @@ def test_arithmetic_and_zones_work() -> None:
 
 def test_year_one_is_a_time() -> None:
     assert timestamp_of_text("0001-01-01T00:00:00Z").year == 1
-
-
-def test_a_bare_number_is_no_duration() -> None:
-    with pytest.raises(TypeError, match="timedelta"):
-        to_duration(5)  # type: ignore[arg-type]

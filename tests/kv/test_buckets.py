@@ -121,7 +121,6 @@ def test_a_placement_is_passed_on() -> None:
         ({"max_value_size": 0}, "max_value_size"),
         ({"max_bucket_size": -2}, "max_bucket_size"),
         ({"mirror_domain": "hub"}, "needs mirror_name"),
-        ({"histroy": 5}, "did you mean 'history'"),
     ],
 )
 async def test_impossible_bucket_options_are_refused(

@@ -134,7 +134,7 @@ async def test_impossible_stores_are_refused(js: JetStream) -> None:
     for name in ("", "a.b", "a b", "ä"):
         with pytest.raises(BadNameError):
             await js.create_object_store(name)
-    for options in ({"replicas": 6}, {"max_bytes": 0}, {"ttl": timedelta(-1)}, {"tll": 1}):
+    for options in ({"replicas": 6}, {"max_bytes": 0}, {"ttl": timedelta(-1)}):
         with pytest.raises(ConfigError):
             await js.create_object_store("F", **options)
     assert ObjectStoreConfig(description="d").description == "d"

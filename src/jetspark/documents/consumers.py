@@ -9,7 +9,6 @@ from typing import Annotated, Any, TypedDict
 
 import msgspec
 
-from jetspark.documents.configuration import UINT64
 from jetspark.documents.document import Document, Moment, Span
 from jetspark.documents.streams import ClusterInfo
 from jetspark.timestamps import Seconds
@@ -61,7 +60,7 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     description: str | None = None
     deliver_policy: Annotated[str, DeliverPolicy] | None = None
     """A DeliverPolicy."""
-    opt_start_seq: Annotated[int, UINT64] | None = None
+    opt_start_seq: int | None = None
     opt_start_time: Moment | None = None
     ack_policy: Annotated[str, AckPolicy] | None = None
     """An AckPolicy; `create_consumer` sets "explicit" by default."""
@@ -74,7 +73,7 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     """Several filters (2.10); not together with `filter_subject`."""
     replay_policy: Annotated[str, ReplayPolicy] | None = None
     """A ReplayPolicy."""
-    rate_limit_bps: Annotated[int, UINT64] | None = None
+    rate_limit_bps: int | None = None
     sample_freq: str | None = None
     """Percentage of acks reported as metrics, such as "30%"."""
     max_waiting: int | None = None

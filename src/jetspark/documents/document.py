@@ -1,16 +1,15 @@
-"""The base of JetStream's JSON documents: typed, without losing anything of the wire.
+"""The base of JSON documents: typed, without losing anything of the wire.
 
-Contract: field names are those of the wire. None means "not given" and is not sent, so an update
-keeps other values; 0, False and empty values are sent. Durations are `timedelta`, times aware
-`datetime` (with nanoseconds, see `exact_times`). Unknown fields are in `extra`, at every level, and
-are sent back. Documents are frozen; `replace` makes a changed copy. Words such as "limits" or
-"explicit" are plain strings, so words of newer servers pass through (`NewWord`). What callers send
-is checked: `configuration`.
+Field names are those of the wire. None means "not given" and is not sent, so an update keeps other
+values; 0, False and empty values are sent. Durations are `timedelta`, times aware `datetime`, both
+with the wire's nanoseconds. A field that the class does not know is kept in `extra`, at every
+level, and sent back. Documents are frozen; `replace` makes a changed copy. Words such as "limits"
+are plain strings, so words of newer servers pass through.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import Enum, EnumType
 from functools import cache
@@ -19,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_
 import msgspec
 
 from jetspark.errors import ConfigError, shown
-from jetspark.subjects import nearest_name
 from jetspark.timestamps import (
+    LONGEST,
+    Seconds,
     datetime_to_ns,
     duration_to_ns,
     format_isotime,
@@ -28,6 +28,7 @@ from jetspark.timestamps import (
     ns_to_timedelta,
     parse_isotime,
 )
+from jetspark.validation import texts_of
 from jetspark.wire.documents import convert_document, plain_value
 
 if TYPE_CHECKING:
@@ -36,11 +37,10 @@ if TYPE_CHECKING:
 # -------------------------------------------------------------------------------------------------
 # Durations and times that keep the wire's nanoseconds.
 #
-# JetStream's durations are integers of nanoseconds, its times RFC 3339 text with up to nine
-# digits; `timedelta` and `datetime` hold microseconds. The two classes here are a `timedelta` and
-# an aware `datetime`, and keep the exact number, which `exact_ns(value)` returns. Results of
-# arithmetic have microseconds again.
-
+# JetStream's durations are integers of nanoseconds, its times RFC 3339 text with up to nine digits;
+# `timedelta` and `datetime` hold microseconds. The two classes here are a `timedelta` and an aware
+# `datetime` that keep the exact number; `exact_ns` returns it. Results of arithmetic have
+# microseconds again.
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 """How the server writes "never"."""
@@ -112,34 +112,27 @@ def exact_ns(value: timedelta | datetime) -> int:
     Exact for what came from the server, microseconds for what did not. Raises ValueError for a
     datetime without a zone.
     """
-    if isinstance(value, Duration | Timestamp):
-        return value.ns
-    return _whole_microseconds(value)
+    return value.ns if isinstance(value, Duration | Timestamp) else _whole_microseconds(value)
 
 
 def _whole_microseconds(value: timedelta | datetime) -> int:
     return datetime_to_ns(value) if isinstance(value, datetime) else duration_to_ns(value)
 
 
-def to_duration(value: timedelta) -> Duration:
-    """The same duration, remembering nanoseconds. Raises TypeError for a bare number."""
+def to_duration(value: Seconds) -> Duration:
+    """The same duration with its nanoseconds; a number is seconds. Raises ConfigError."""
     if isinstance(value, Duration):
         return value
-    if not isinstance(value, timedelta):
-        # Seconds to one reader, nanoseconds to the next: no bare numbers.
-        raise TypeError(
-            f"{shown(value)} is not a timedelta; write for example timedelta(seconds=5)"
+    if not isinstance(value, timedelta) and not -LONGEST < value < LONGEST:
+        raise ConfigError(
+            f"{shown(value)} are too many seconds; nanoseconds are for mappings and JSON"
         )
     return Duration.from_ns(duration_to_ns(value))
 
 
 def to_timestamp(value: datetime) -> Timestamp:
-    """The same time. Raises ValueError for a datetime without a zone, TypeError for no datetime."""
-    if isinstance(value, Timestamp):
-        return value
-    if not isinstance(value, datetime):
-        raise TypeError(f"{shown(value)} is not a datetime")
-    return Timestamp.from_ns(datetime_to_ns(value))
+    """The same time with its nanoseconds. Raises ValueError for a datetime without a zone."""
+    return value if isinstance(value, Timestamp) else Timestamp.from_ns(datetime_to_ns(value))
 
 
 def timestamp_of_text(text: str) -> Timestamp:
@@ -153,8 +146,6 @@ def text_of_time(value: datetime) -> str:
 
 
 if TYPE_CHECKING:
-    from typing import Self
-
     # To users and type checkers these are an ordinary timedelta and datetime.
     Span: TypeAlias = timedelta
     Moment: TypeAlias = datetime
@@ -162,49 +153,41 @@ else:
     Span = Duration
     Moment = Timestamp
 
+# -------------------------------------------------------------------------------------------------
+# Documents.
+
 _EXTRA = "<extra>"  # no JSON document of the server has a field of this name
 
 DocumentT = TypeVar("DocumentT", bound="Document")
 
 
-class NewWord(str):
-    """A word that a server said, or that stands in `extra`, and that its field does not know."""
-
-    __slots__ = ()
-
-
 class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """Base class. Raises ConfigError for a naive datetime, or a plain number as a duration."""
+    """Base class. A duration may be given as seconds, and one text for a list of texts.
+
+    Raises ConfigError for a value that is no time where one is wanted.
+    """
 
     extra: dict[str, Any] = msgspec.field(default_factory=dict, name=_EXTRA)
     """Fields that this class does not know, as parsed JSON."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.extra, dict):
-            raise ConfigError(f"extra is a dict of fields, not {shown(self.extra)}.")
         for name in _list_fields(type(self)):
             value = getattr(self, name)
-            if type(value) is not list and isinstance(value, Iterable) and not _is_one(value):
-                msgspec.structs.force_setattr(self, name, list(value))
+            if value is not None and type(value) is not list:
+                msgspec.structs.force_setattr(self, name, texts_of(value))
         for name, exact in time_fields(type(self)):
             value = getattr(self, name)
             if value is None:
                 continue
             try:
                 better = [exact(one) for one in value] if type(value) is list else exact(value)
-            except (TypeError, ValueError) as error:
+            except ValueError as error:
                 raise ConfigError(f"{name}: {str(error).removesuffix('.')}.") from None
             msgspec.structs.force_setattr(self, name, better)
 
     def replace(self, **changes: Any) -> Self:
-        """A copy with some fields changed. Raises ConfigError for an unknown name."""
-        check_names(type(self), changes)
+        """A copy with some fields changed."""
         return msgspec.structs.replace(self, **changes)
-
-
-def _is_one(value: Any) -> bool:
-    """No list, though it could be iterated."""
-    return isinstance(value, str | bytes | bytearray | Mapping)
 
 
 @cache
@@ -216,14 +199,9 @@ def _list_fields(cls: type[Document]) -> list[str]:
 @cache
 def time_fields(cls: type[Document]) -> list[tuple[str, Any]]:
     """The fields that are times, and what makes them exact."""
-    kinds: list[tuple[str, Any]] = []
-    for field in msgspec.structs.fields(cls):
-        shown = str(field.type)
-        if "Duration" in shown:
-            kinds.append((field.name, to_duration))
-        elif "Timestamp" in shown:
-            kinds.append((field.name, to_timestamp))
-    return kinds
+    fields = [(field.name, str(field.type)) for field in msgspec.structs.fields(cls)]
+    exact = {"Duration": to_duration, "Timestamp": to_timestamp}
+    return [(name, exact[kind]) for name, text in fields for kind in exact if kind in text]
 
 
 @cache
@@ -247,24 +225,14 @@ def field_names(cls: type[Document]) -> tuple[str, ...]:
     return tuple(name for name in cls.__struct_encode_fields__ if name != _EXTRA)
 
 
-def check_names(cls: type[Document], options: Mapping[str, Any]) -> None:
-    """Raises ConfigError, which suggests a similar one, for an option that does not exist."""
-    known = cls.__struct_fields__
-    for name in options:
-        if name not in known:
-            near = nearest_name(name, known)
-            hint = f"; did you mean {near!r}?" if near else "."
-            raise ConfigError(f"{cls.__name__} has no option {name!r}{hint}")
-
-
 # -- from the wire ---------------------------------------------------------------------------
 
 
 def from_wire(cls: type[DocumentT], raw: Any) -> DocumentT:
     """A document from parsed JSON. Raises DocumentError when a known field has another type."""
-    said = _without_nulls(raw)
-    document = convert_document(said, cls, cls.__name__, dec_hook=_decode_time)
-    _attach_extras(document, said)
+    given = _without_nulls(raw)
+    document = convert_document(given, cls, cls.__name__, dec_hook=_decode_time)
+    _attach_extras(document, given)
     return document
 
 
@@ -291,53 +259,33 @@ def _decode_time(kind: type[Any], value: Any) -> Any:
 
 def _attach_extras(document: Document, raw: Mapping[str, Any]) -> None:
     known = field_names(type(document))
-    unknown = {name: value for name, value in raw.items() if name not in known}
-    if unknown:
+    if unknown := {name: value for name, value in raw.items() if name not in known}:
         msgspec.structs.force_setattr(document, "extra", unknown)
-    for name, words in words_of(type(document)).items():
-        value = getattr(document, name)
-        if value is not None and value not in words:
-            msgspec.structs.force_setattr(document, name, NewWord(value))
-    for name in known:
-        value = getattr(document, name)
+    for name in raw.keys() & known:
+        value, its_raw = getattr(document, name), raw[name]
         if isinstance(value, Document):
-            if name in raw:
-                _attach_extras(value, raw[name])
+            _attach_extras(value, its_raw)
         elif type(value) is list and value and isinstance(value[0], Document):
-            for one, its_raw in zip(value, raw[name], strict=True):
-                _attach_extras(one, its_raw)
+            for one, one_raw in zip(value, its_raw, strict=True):
+                _attach_extras(one, one_raw)
         elif type(value) is dict:
             for key, one in value.items():
                 if isinstance(one, Document):
-                    _attach_extras(one, raw[name][key])
+                    _attach_extras(one, its_raw[key])
 
 
 # -- to the wire -----------------------------------------------------------------------------
 
 
 def to_wire(document: Document) -> dict[str, Any]:
-    """The fields given, as plain JSON values, unknown fields included.
-
-    Raises ConfigError for a timedelta in a field that is no time: it would become nanoseconds.
-    """
-    wire: dict[str, Any] = {}
-    for name in field_names(type(document)):
-        value = getattr(document, name)
-        if type(value) is timedelta:
-            raise ConfigError(f"{name} is no time, and was given {shown(value)}.")
-        if value is not None:
-            wire[name] = wire_value(value)
-    wire.update(document.extra)
-    for name in words_of(type(document)).keys() & document.extra.keys():
-        if isinstance(wire[name], str):
-            wire[name] = NewWord(wire[name])
-    return wire
+    """The fields given, as plain JSON values, unknown fields included."""
+    fields = {name: getattr(document, name) for name in field_names(type(document))}
+    wire = {name: wire_value(value) for name, value in fields.items() if value is not None}
+    return wire | document.extra
 
 
 def wire_value(value: Any) -> Any:
     """The plain JSON value of a document's field, or of what a caller gives for it."""
-    if type(value) is NewWord:
-        return value
     if isinstance(value, Document):
         return to_wire(value)
     if isinstance(value, timedelta):

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Self, TypedDict
 
 import msgspec
 
-from jetspark.documents.configuration import UINT64
 from jetspark.documents.document import Document, Moment, Span
 from jetspark.timestamps import Seconds
 from jetspark.wire.headers import Headers, parse_headers
@@ -90,7 +89,7 @@ class Source(Document, frozen=True, kw_only=True):
     """An origin of a stream: one of its `sources`, or its `mirror`."""
 
     name: str
-    opt_start_seq: Annotated[int, UINT64] | None = None
+    opt_start_seq: int | None = None
     opt_start_time: Moment | None = None
     filter_subject: str | None = None
     subject_transforms: list[SubjectTransform] | None = None
@@ -144,7 +143,7 @@ class StreamConfig(Document, frozen=True, kw_only=True):
     sources: list[Source] | None = None
     compression: Annotated[str, Compression] | None = None
     """A Compression (2.10)."""
-    first_seq: Annotated[int, UINT64] | None = None
+    first_seq: int | None = None
     """Sequence of the first message of a new stream (2.10)."""
     subject_transform: SubjectTransform | None = None
     republish: Republish | None = None

@@ -14,7 +14,7 @@ from typing import Final, Unpack
 import msgspec
 
 from jetspark.client.listing import Listing
-from jetspark.documents.configuration import config_to_wire, with_seconds
+from jetspark.documents.configuration import config_to_wire
 from jetspark.documents.consumers import ConsumerConfig, ConsumerSettings
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import Source, StreamInfo, SubjectTransform
@@ -151,7 +151,7 @@ class ConsumerGroup:
             "ack_policy": "explicit",
             "ack_wait": wait,
             "max_ack_pending": max_ack_pending,
-            **with_seconds(ConsumerConfig, options),
+            **options,
         }
         if chosen["ack_policy"] != "explicit":
             raise ConfigError("The members of a group acknowledge each message.")

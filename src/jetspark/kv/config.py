@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from jetspark.documents.configuration import config_to_wire
-from jetspark.documents.document import Span, check_names, from_wire
+from jetspark.documents.document import Span, from_wire
 from jetspark.documents.streams import (
     External,
     Republish,
@@ -160,7 +160,6 @@ def _destination(text: str) -> str:
 
 def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> BucketConfig:
     """A caller's arguments as one checked configuration. Raises ConfigError."""
-    check_names(BucketConfig, options)
     wanted = from_wire(BucketConfig, config_to_wire(BucketConfig, config, options))
     if wanted.history is not None and not 1 <= wanted.history <= MAX_HISTORY:
         raise ConfigError(f"history must be from 1 to {MAX_HISTORY}.")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from jetspark.documents.configuration import config_to_wire, document_to_wire, json_of
-from jetspark.documents.document import Document, Moment, check_names, from_wire
+from jetspark.documents.document import Document, Moment, from_wire
 from jetspark.documents.streams import StoredMsg, StreamConfig
 from jetspark.errors import BadNameError, ConfigError, DocumentError
 from jetspark.jetstream.backing import (
@@ -133,7 +133,6 @@ class ObjectStoreOptions(BackedOptions, total=False):
 
 def store_config(config: ObjectStoreConfig | None, options: Mapping[str, Any]) -> ObjectStoreConfig:
     """A caller's arguments as one checked configuration. Raises ConfigError."""
-    check_names(ObjectStoreConfig, options)
     wanted = from_wire(ObjectStoreConfig, config_to_wire(ObjectStoreConfig, config, options))
     check_backed(wanted)
     if wanted.max_bytes is not None and wanted.max_bytes < 1 and wanted.max_bytes != -1:
