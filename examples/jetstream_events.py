@@ -11,7 +11,7 @@ import asyncio
 import sys
 
 import jetspark
-from jetspark.jetstream.event_documents import (
+from jetspark.documents.events import (
     ApiAuditEvent,
     ConsumerAckMetric,
     ConsumerActionEvent,

@@ -35,6 +35,7 @@ VALUES = {
 }
 CORE = VALUES | {"wire", "connection", "client"}
 FEATURES = {
+    "acl",
     "documents",
     "jetstream",
     "kv",
@@ -60,7 +61,8 @@ LAYERS: dict[str, set[str]] = {
     **dict.fromkeys(VALUES, VALUES),
     "err_codes": set(),
     "errors": {"err_codes"},
-    "documents": VALUES | {"wire", "client"},
+    "documents": VALUES | {"wire"},
+    "acl": VALUES | {"wire", "documents"},
     "version": set(),
     "wire": VALUES,
     "archives": VALUES | {"wire"},
@@ -72,7 +74,7 @@ LAYERS: dict[str, set[str]] = {
     "services": VALUES | {"wire", "client", "documents", "jetstream.events"},
     "tracing": VALUES | {"wire", "client"},
     "dead_letters": VALUES | {"wire", "client", "documents", "jetstream"},
-    "identity": VALUES | {"wire", "connection.nkeys", "client", "documents"},
+    "identity": VALUES | {"wire", "connection.nkeys", "client", "documents", "acl"},
     "system": VALUES | {"wire", "client", "documents"},
     "groups": VALUES | {"wire", "client", "documents", "jetstream", "kv"},
     "full_client": CORE | FEATURES,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jetspark.acl import Roles
 from jetspark.blocking import connect
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, stage
 from jetspark.bulk.ranges import SequenceRange
@@ -15,7 +16,6 @@ from jetspark.bulk.reader import read_range
 from jetspark.cli import app
 from jetspark.cli.acl import acl
 from jetspark.errors import PermissionsError
-from jetspark.jetstream.acl import CoreRoles, Roles
 from jetspark.spark.options import parse_options
 from jetspark.spark.reading import streams_facts
 from jetspark.spark.sink_options import look_at, parse_sink_options, prepare
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 ROLES = [
     name.replace("_", "-")
-    for cls in (Roles, CoreRoles)
-    for name, value in vars(cls).items()
+    for name, value in vars(Roles).items()
     if not name.startswith("_") and inspect.isfunction(value)
 ]
 ALL = {

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jetspark import blocking
+from jetspark.acl import Responses
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.documents.streams import Placement
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.full_client import connect
-from jetspark.jetstream.acl import Responses
 from jetspark.kv import Origin, ZlibCodec
 from jetspark.objects import ObjectInfo
 

@@ -10,6 +10,7 @@ import pytest
 from tests.jetstream.eventually import eventually
 from tests.support.callout import CalloutKeys
 
+from jetspark.acl import Roles
 from jetspark.errors import (
     AuthError,
     CalloutRefusal,
@@ -30,7 +31,6 @@ from jetspark.identity import (
     KeyPair,
     UserClaims,
 )
-from jetspark.jetstream.acl import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.accounts import Key, make_jwt
 
-from jetspark.documents.permissions import Responses
+from jetspark.acl import Responses, Roles
 from jetspark.errors import (
     AuthError,
     AuthExpiredError,
@@ -45,7 +45,6 @@ from jetspark.identity import (
     verify,
 )
 from jetspark.identity.jwt import encode_jwt
-from jetspark.jetstream.acl import Roles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 DOCUMENTS = [
     cls
-    for name in documents.__all__
+    for name in vars(documents)
     if isinstance(cls := getattr(documents, name), type) and issubclass(cls, Document)
 ]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from jetspark import blocking
+from jetspark.acl import Roles
 from jetspark.errors import (
     ConfigError,
     JetsparkError,
@@ -17,7 +18,6 @@ from jetspark.errors import (
     SystemRequestError,
 )
 from jetspark.full_client import connect
-from jetspark.jetstream.acl import Roles
 from jetspark.system import ServerFilter, System
 from jetspark.system.documents import Varz
 from jetspark.system.system import read_answer

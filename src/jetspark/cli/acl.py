@@ -6,17 +6,15 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from jetspark.acl import Permissions, Responses, Roles
 from jetspark.cli import console
 from jetspark.cli.options import JsonOption, Repeated, Switch
-from jetspark.documents.permissions import Permissions, Responses
 from jetspark.errors import ConfigError
-from jetspark.jetstream.acl import CoreRoles, Roles
 from jetspark.subjects import nearest_name
 
 _ROLES = {
     name.replace("_", "-"): name
-    for cls in (Roles, CoreRoles)
-    for name, function in vars(cls).items()
+    for name, function in vars(Roles).items()
     if not name.startswith("_") and callable(function)
 }
 # Options by the role's parameter, where they have another name.

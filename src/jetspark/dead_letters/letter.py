@@ -15,10 +15,9 @@ from typing import Final
 import msgspec
 
 from jetspark.documents.document import text_of_time, timestamp_of_text
-from jetspark.documents.events import event_subjects
+from jetspark.documents.events import MaxDeliverEvent, TerminatedEvent, event_subjects
 from jetspark.documents.streams import StoredMsg, StreamConfig
 from jetspark.errors import BadHeaderError, ConfigError, JetStreamError, shown
-from jetspark.jetstream.event_documents import MaxDeliverEvent, TerminatedEvent
 from jetspark.subjects import subject_matches
 from jetspark.wire.headers import Headers, forwarded
 

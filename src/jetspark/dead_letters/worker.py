@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 from jetspark.client.tasks import background
 from jetspark.dead_letters.letter import ADVISORIES, WORKER, Death, died_of, letter_subject
 from jetspark.documents.document import Timestamp, text_of_time
-from jetspark.documents.events import parse_event
+from jetspark.documents.events import MaxDeliverEvent, TerminatedEvent, parse_event
 from jetspark.documents.streams import PubAck, StoredMsg
 from jetspark.errors import (
     BadHeaderError,
@@ -33,8 +33,11 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
+<<<<<<< HEAD
 from jetspark.jetstream.event_documents import MaxDeliverEvent, TerminatedEvent
 from jetspark.retries import REDELIVERY
+=======
+>>>>>>> a622c94a (Permissions and roles are one file of their own; event documents have one path)
 from jetspark.subjects import check_name
 from jetspark.validation import MOST_SEQUENCE, check_whole
 from jetspark.wire.kernel import frame_of

@@ -1,106 +1,51 @@
-"""All JetStream documents except events (`event_documents`) under one name; see `document`."""
+"""All JetStream documents but those of events (`documents.events`); see `document`."""
 
-from __future__ import annotations
-
-from jetspark.documents.consumers import (
-    AckPolicy,
-    ConsumerConfig,
-    ConsumerInfo,
-    ConsumerOptions,
-    ConsumerSettings,
-    DeliverPolicy,
-    PauseState,
-    PriorityGroupState,
-    PriorityPolicy,
-    ReplayPolicy,
-    SequenceInfo,
-)
-from jetspark.documents.document import Document, Duration, Timestamp, exact_ns
-from jetspark.documents.streams import (
-    AccountInfo,
-    AccountLimits,
-    Alternate,
-    APIStats,
-    ClusterInfo,
-    Compression,
-    ConsumerLimits,
-    DesiredCluster,
-    DesiredPeer,
-    DiscardPolicy,
-    ErrorDocument,
-    External,
-    LostData,
-    MoveOrigin,
-    MoveStatus,
-    PeerInfo,
-    PersistMode,
-    Placement,
-    PubAck,
-    Republish,
-    RetentionPolicy,
-    Source,
-    SourceConsumer,
-    SourceInfo,
-    StorageType,
-    StoredMsg,
-    StreamConfig,
-    StreamInfo,
-    StreamOptions,
-    StreamSettings,
-    StreamState,
-    SubjectTransform,
-    Tier,
-    UnnamedStreamOptions,
-)
-
-__all__ = [
-    "APIStats",
-    "AccountInfo",
-    "AccountLimits",
-    "AckPolicy",
-    "Alternate",
-    "ClusterInfo",
-    "Compression",
-    "ConsumerConfig",
-    "ConsumerInfo",
-    "ConsumerLimits",
-    "ConsumerOptions",
-    "ConsumerSettings",
-    "DeliverPolicy",
-    "DesiredCluster",
-    "DesiredPeer",
-    "DiscardPolicy",
-    "Document",
-    "Duration",
-    "ErrorDocument",
-    "External",
-    "LostData",
-    "MoveOrigin",
-    "MoveStatus",
-    "PauseState",
-    "PeerInfo",
-    "PersistMode",
-    "Placement",
-    "PriorityGroupState",
-    "PriorityPolicy",
-    "PubAck",
-    "ReplayPolicy",
-    "Republish",
-    "RetentionPolicy",
-    "SequenceInfo",
-    "Source",
-    "SourceConsumer",
-    "SourceInfo",
-    "StorageType",
-    "StoredMsg",
-    "StreamConfig",
-    "StreamInfo",
-    "StreamOptions",
-    "StreamSettings",
-    "StreamState",
-    "SubjectTransform",
-    "Tier",
-    "Timestamp",
-    "UnnamedStreamOptions",
-    "exact_ns",
-]
+from jetspark.documents.consumers import AckPolicy as AckPolicy
+from jetspark.documents.consumers import ConsumerConfig as ConsumerConfig
+from jetspark.documents.consumers import ConsumerInfo as ConsumerInfo
+from jetspark.documents.consumers import ConsumerOptions as ConsumerOptions
+from jetspark.documents.consumers import ConsumerSettings as ConsumerSettings
+from jetspark.documents.consumers import DeliverPolicy as DeliverPolicy
+from jetspark.documents.consumers import PauseState as PauseState
+from jetspark.documents.consumers import PriorityGroupState as PriorityGroupState
+from jetspark.documents.consumers import PriorityPolicy as PriorityPolicy
+from jetspark.documents.consumers import ReplayPolicy as ReplayPolicy
+from jetspark.documents.consumers import SequenceInfo as SequenceInfo
+from jetspark.documents.document import Document as Document
+from jetspark.documents.document import Duration as Duration
+from jetspark.documents.document import Timestamp as Timestamp
+from jetspark.documents.document import exact_ns as exact_ns
+from jetspark.documents.streams import AccountInfo as AccountInfo
+from jetspark.documents.streams import AccountLimits as AccountLimits
+from jetspark.documents.streams import Alternate as Alternate
+from jetspark.documents.streams import APIStats as APIStats
+from jetspark.documents.streams import ClusterInfo as ClusterInfo
+from jetspark.documents.streams import Compression as Compression
+from jetspark.documents.streams import ConsumerLimits as ConsumerLimits
+from jetspark.documents.streams import DesiredCluster as DesiredCluster
+from jetspark.documents.streams import DesiredPeer as DesiredPeer
+from jetspark.documents.streams import DiscardPolicy as DiscardPolicy
+from jetspark.documents.streams import ErrorDocument as ErrorDocument
+from jetspark.documents.streams import External as External
+from jetspark.documents.streams import LostData as LostData
+from jetspark.documents.streams import MoveOrigin as MoveOrigin
+from jetspark.documents.streams import MoveStatus as MoveStatus
+from jetspark.documents.streams import PeerInfo as PeerInfo
+from jetspark.documents.streams import PersistMode as PersistMode
+from jetspark.documents.streams import Placement as Placement
+from jetspark.documents.streams import PubAck as PubAck
+from jetspark.documents.streams import Republish as Republish
+from jetspark.documents.streams import RetentionPolicy as RetentionPolicy
+from jetspark.documents.streams import Source as Source
+from jetspark.documents.streams import SourceConsumer as SourceConsumer
+from jetspark.documents.streams import SourceInfo as SourceInfo
+from jetspark.documents.streams import StorageType as StorageType
+from jetspark.documents.streams import StoredMsg as StoredMsg
+from jetspark.documents.streams import StreamConfig as StreamConfig
+from jetspark.documents.streams import StreamInfo as StreamInfo
+from jetspark.documents.streams import StreamOptions as StreamOptions
+from jetspark.documents.streams import StreamSettings as StreamSettings
+from jetspark.documents.streams import StreamState as StreamState
+from jetspark.documents.streams import SubjectTransform as SubjectTransform
+from jetspark.documents.streams import Tier as Tier
+from jetspark.documents.streams import UnnamedStreamOptions as UnnamedStreamOptions

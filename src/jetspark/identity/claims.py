@@ -12,9 +12,9 @@ from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
+from jetspark.acl import Permissions
 from jetspark.documents.configuration import document_to_wire
 from jetspark.documents.document import Document, Span
-from jetspark.documents.permissions import Permissions
 from jetspark.errors import BadSubjectError, ConfigError, shown
 from jetspark.subjects import check_subscribe_subject
 from jetspark.timestamps import as_timedelta
@@ -179,7 +179,7 @@ class OtherClaims(TypedDict, total=False):
 
 
 def permitted(permissions: Permissions, **more: Unpack[OtherClaims]) -> UserClaims:
-    """The claims of a user with the permissions of roles (`jetspark.jetstream.acl`).
+    """The claims of a user with the permissions of roles (`jetspark.acl`).
 
     `more`: other fields of UserClaims. Raises ConfigError.
     """

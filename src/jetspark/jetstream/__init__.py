@@ -9,49 +9,28 @@
 Their calls are mixins of `context.JetStream`; all ask the server through `api`.
 """
 
-from jetspark.documents.events import Event, EventKind
-from jetspark.jetstream.backup import BackupProgress, StreamBackup, verify_backup
-from jetspark.jetstream.batches import AtomicBatch, FastIngest
-from jetspark.jetstream.consume import ConsumerMessages
-from jetspark.jetstream.consumers import Consumer, PullConsumer, PushConsumer, PushMessages
-from jetspark.jetstream.context import JetStreamContext
-from jetspark.jetstream.events import Events
-from jetspark.jetstream.fetch import FetchResult
-from jetspark.jetstream.message import JsMsg
-from jetspark.jetstream.ordered import OrderedMessages
-from jetspark.jetstream.paging import Paged
-from jetspark.jetstream.publish import Counter
-from jetspark.jetstream.publisher import Publisher, PublishFailure
-from jetspark.jetstream.stored import LastMsgs, StoredMsgs
-from jetspark.jetstream.streams import StreamTemplateConfig, StreamTemplateInfo
-
-JetStream = JetStreamContext
-"""The name that this package had for it; `jetspark.JetStream` adds buckets and stores."""
-
-__all__ = [
-    "AtomicBatch",
-    "BackupProgress",
-    "Consumer",
-    "ConsumerMessages",
-    "Counter",
-    "Event",
-    "EventKind",
-    "Events",
-    "FastIngest",
-    "FetchResult",
-    "JetStream",
-    "JsMsg",
-    "LastMsgs",
-    "OrderedMessages",
-    "Paged",
-    "PublishFailure",
-    "Publisher",
-    "PullConsumer",
-    "PushConsumer",
-    "PushMessages",
-    "StoredMsgs",
-    "StreamBackup",
-    "StreamTemplateConfig",
-    "StreamTemplateInfo",
-    "verify_backup",
-]
+from jetspark.documents.events import Event as Event
+from jetspark.documents.events import EventKind as EventKind
+from jetspark.jetstream.backup import BackupProgress as BackupProgress
+from jetspark.jetstream.backup import StreamBackup as StreamBackup
+from jetspark.jetstream.backup import verify_backup as verify_backup
+from jetspark.jetstream.batches import AtomicBatch as AtomicBatch
+from jetspark.jetstream.batches import FastIngest as FastIngest
+from jetspark.jetstream.consume import ConsumerMessages as ConsumerMessages
+from jetspark.jetstream.consumers import Consumer as Consumer
+from jetspark.jetstream.consumers import PullConsumer as PullConsumer
+from jetspark.jetstream.consumers import PushConsumer as PushConsumer
+from jetspark.jetstream.consumers import PushMessages as PushMessages
+from jetspark.jetstream.context import JetStreamContext as JetStreamContext
+from jetspark.jetstream.events import Events as Events
+from jetspark.jetstream.fetch import FetchResult as FetchResult
+from jetspark.jetstream.message import JsMsg as JsMsg
+from jetspark.jetstream.ordered import OrderedMessages as OrderedMessages
+from jetspark.jetstream.paging import Paged as Paged
+from jetspark.jetstream.publish import Counter as Counter
+from jetspark.jetstream.publisher import Publisher as Publisher
+from jetspark.jetstream.publisher import PublishFailure as PublishFailure
+from jetspark.jetstream.stored import LastMsgs as LastMsgs
+from jetspark.jetstream.stored import StoredMsgs as StoredMsgs
+from jetspark.jetstream.streams import StreamTemplateConfig as StreamTemplateConfig
+from jetspark.jetstream.streams import StreamTemplateInfo as StreamTemplateInfo

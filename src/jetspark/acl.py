@@ -1,12 +1,22 @@
-"""The permissions that a user needs for a role with this client."""
+"""The permissions that a user needs for a role with this client, no more and no less.
+
+A role allows what jetspark publishes for that work, on every supported server, and what it
+subscribes to. Names and subjects are checked, nothing is sent. Roles are joined with `|`.
+
+A user who may read a stream through an ephemeral consumer may read all of it, and may pull from its
+other consumers and delete them, because ephemeral consumers have random names. A user who
+administers a stream decides which subjects it has.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from typing import Final
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Self
 
 from jetspark.documents.events import DEFAULT_EVENT_PREFIX, event_subjects
-from jetspark.documents.permissions import Permissions, Responses
 from jetspark.errors import ConfigError
 from jetspark.kv_rules import check_bucket
 from jetspark.subjects import (
@@ -15,14 +25,81 @@ from jetspark.subjects import (
     check_queue,
     check_subscribe_subject,
 )
-from jetspark.validation import texts_of
+from jetspark.timestamps import Seconds, in_seconds
+from jetspark.validation import check_whole, texts_of
 from jetspark.wire import js_api
 from jetspark.wire.js_api import Call
 from jetspark.wire.service_api import DEFAULT_PREFIX as DEFAULT_SERVICE_PREFIX
 from jetspark.wire.service_api import Verb, verb_subjects
 
-# -------------------------------------------------------------------------------------------------
-# The roles that need no JetStream; see `roles`.
+
+@dataclass(frozen=True, slots=True)
+class Responses:
+    """Permission to respond to received messages (`allow_responses`), instead of ack subjects.
+
+    `max`: responses to one message; each in_progress counts. `expires`: how long after its
+    delivery, in seconds or as a timedelta, at least the consumer's ack_wait. Raises ConfigError.
+    """
+
+    max: int = 10
+    expires: Seconds = timedelta(minutes=10)
+
+    def __post_init__(self) -> None:
+        check_whole("max", self.max)
+        if in_seconds(self.expires) < 1:
+            raise ConfigError("expires must be at least 1 second.")
+
+    def __or__(self, other: Self) -> Responses:
+        return Responses(max(self.max, other.max), max(self.expires, other.expires, key=in_seconds))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The value of `allow_responses` in a server's configuration."""
+        return {"max": self.max, "expires": f"{round(in_seconds(self.expires))}s"}
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """The subjects that may be published and subscribed to, and no others.
+
+    A subscription allowed for a queue group only is written "subject group".
+    """
+
+    publish: tuple[str, ...] = ()
+    subscribe: tuple[str, ...] = ()
+    responses: Responses | None = None
+
+    def __or__(self, other: Permissions) -> Permissions:
+        responses = self.responses or other.responses
+        if self.responses is not None and other.responses is not None:
+            responses = self.responses | other.responses
+        return Permissions(
+            tuple(dict.fromkeys(self.publish + other.publish)),
+            tuple(dict.fromkeys(self.subscribe + other.subscribe)),
+            responses,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The value of `permissions` in a server's configuration."""
+        document: dict[str, Any] = {
+            "publish": _side(self.publish),
+            "subscribe": _side(self.subscribe),
+        }
+        if self.responses is not None:
+            document["allow_responses"] = self.responses.to_dict()
+        return document
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON, which a server's configuration may contain."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+
+    def to_config(self) -> str:
+        """The entry `permissions: {…}` of a user in a server's configuration."""
+        return f"permissions: {self.to_json()}"
+
+
+def _side(subjects: tuple[str, ...]) -> dict[str, list[str]]:
+    # To a server an empty allow list may mean everything.
+    return {"allow": list(subjects)} if subjects else {"deny": [">"]}
 
 
 _OF_SERVERS: Final = (
@@ -30,123 +107,6 @@ _OF_SERVERS: Final = (
     *("ROUTEZ", "GATEWAYZ", "LEAFZ"),
 )
 _OF_ACCOUNTS: Final = ("INFO", "CONNZ", "JSZ", "SUBSZ", "STATZ")
-
-
-class CoreRoles:
-    """A base of `Roles`."""
-
-    __slots__ = ("_inbox",)
-
-    def __init__(self, inbox_prefix: str) -> None:
-        check_publish_subject(inbox_prefix)
-        self._inbox = f"{inbox_prefix}.>"
-
-    # -- services --------------------------------------------------------------------------------
-
-    def service(
-        self,
-        service: str,
-        subjects: str | Iterable[str],
-        *,
-        queue_group: str | None = None,
-        responses: Responses | None = None,
-    ) -> Permissions:
-        """Run instances of a service, and answer its requests.
-
-        `subjects`: those of its endpoints, with the prefixes of their groups. `queue_group`: listen
-        on them as a member of this queue group only. `responses`: how often and how long one
-        request may be answered, by default ten times within ten minutes.
-        """
-        check_name("service", service)
-        if queue_group is not None:
-            check_queue(queue_group)
-        member = f" {queue_group}" if queue_group else ""
-        asked = (subject for verb in Verb for subject in verb_subjects(verb, service))
-        endpoints = (f"{subject}{member}" for subject in subjects_of(subjects))
-        return Permissions(subscribe=(*asked, *endpoints), responses=responses or Responses())
-
-    def service_client(self, subjects: str | Iterable[str]) -> Permissions:
-        """Send requests to a service. `subjects`: those of its endpoints."""
-        return self._requesting(subjects_of(subjects))
-
-    def service_monitor(
-        self, service: str | None = None, *, service_prefix: str = DEFAULT_SERVICE_PREFIX
-    ) -> Permissions:
-        """Find services and look at them: all, or those of one name.
-
-        `service_prefix`: where another account's services are imported to.
-        """
-        check_publish_subject(service_prefix)
-        if service is not None:
-            check_name("service", service)
-        levels = [verb_subjects(verb, service or "*", prefix=service_prefix) for verb in Verb]
-        first = 0 if service is None else 1
-        return self._requesting(tuple(subject for level in levels for subject in level[first:]))
-
-    def tracer(self, subjects: str | Iterable[str]) -> Permissions:
-        """Trace the path of messages: `Client.trace`. With `deliver`, to publish them, too.
-
-        The server sends the reports only to where the tracing client may publish itself.
-        """
-        return self._requesting((*subjects_of(subjects), self._inbox))
-
-    # -- logins ----------------------------------------------------------------------------------
-
-    def auth_callout(
-        self, *, queue_group: str = "auth-callout", responses: Responses | None = None
-    ) -> Permissions:
-        """Run an authorization callout service, in the callout's account.
-
-        `queue_group`: that of its instances. `responses`: how long a login may be decided on, by
-        default a minute.
-        """
-        check_queue(queue_group)
-        subject = f"$SYS.REQ.USER.AUTH {queue_group}"
-        return Permissions(subscribe=(subject,), responses=responses or Responses(1, 60))
-
-    def system_monitor(self, account: str | None = None) -> Permissions:
-        """Look at servers and accounts in the system account: all, or only at one account.
-
-        `Client.system`. It allows no request that changes something, such as a reload.
-        """
-        if account is not None:
-            check_name("account", account)
-        asked = [f"$SYS.REQ.ACCOUNT.{account or '*'}.{what}" for what in _OF_ACCOUNTS]
-        if account is None:
-            asked += [f"$SYS.REQ.SERVER.*.{what}" for what in _OF_SERVERS]
-        return self._requesting(tuple(asked))
-
-    def _requesting(self, publish: tuple[str, ...]) -> Permissions:
-        """Publish requests, and receive the replies."""
-        return Permissions(publish, (self._inbox,))
-
-
-def several(what: str, words: str | Iterable[str]) -> list[str]:
-    found = texts_of(words)
-    if not found:
-        raise ConfigError(f"{what} is empty.")
-    return found
-
-
-def subjects_of(subjects: str | Iterable[str]) -> tuple[str, ...]:
-    found = several("subjects", subjects)
-    for subject in found:
-        check_subscribe_subject(subject)
-    return tuple(found)
-
-
-# -------------------------------------------------------------------------------------------------
-# The permissions that roles need with this client, no more and no less.
-#
-# Contract: pure; only subjects are built. A role allows what jetspark publishes for that work, on
-# every supported server, and what it subscribes to. Names are checked by ADR-6, subjects by NATS's
-# rules; ConfigError for what cannot work. Roles are joined with `|`.
-#
-# Limits of permissions: a user who may read a stream through an ephemeral consumer may read all of
-# it, and may pull from its other consumers and delete them, because ephemeral consumers have
-# random names. A user who administers a stream decides which subjects it has.
-
-
 _ADMINISTRATION: Final = (
     js_api.STREAM_CREATE,
     js_api.STREAM_UPDATE,
@@ -175,7 +135,7 @@ _OWN_CONSUMER: Final = (js_api.MSG_NEXT, js_api.CONSUMER_DELETE)
 _MOVED_CONSUMER: Final = (js_api.CONSUMER_INFO, js_api.CONSUMER_RESET)
 
 
-class Roles(CoreRoles):
+class Roles:
     """The permissions of roles, for one kind of connection.
 
     `inbox_prefix`: the connection's option; users who must not see each other's replies need
@@ -183,7 +143,7 @@ class Roles(CoreRoles):
     BadNameError, BadSubjectError; so do the roles, for their arguments.
     """
 
-    __slots__ = ("_prefix",)
+    __slots__ = ("_inbox", "_prefix")
 
     def __init__(
         self,
@@ -192,14 +152,15 @@ class Roles(CoreRoles):
         domain: str | None = None,
         api_prefix: str | None = None,
     ) -> None:
-        super().__init__(inbox_prefix)
+        check_publish_subject(inbox_prefix)
+        self._inbox = f"{inbox_prefix}.>"
         self._prefix = js_api.api_prefix_of(domain, api_prefix)
 
     # -- writing and reading ---------------------------------------------------------------------
 
     def publisher(self, subjects: str | Iterable[str]) -> Permissions:
         """Publish to a stream. `subjects`: the stream's subjects, or some of them."""
-        return self._requesting(subjects_of(subjects))
+        return self._requesting(_subjects(subjects))
 
     def pull_reader(
         self,
@@ -287,7 +248,7 @@ class Roles(CoreRoles):
         direct = (js_api.STREAM_INFO, js_api.MSG_GET, js_api.DIRECT_GET)
         claim = (js_api.CONSUMER_CREATE, js_api.CONSUMER_INFO)
         found = self._requesting((self._api(js_api.STREAM_NAMES),) if pattern else ())
-        for stream in several("streams", streams):
+        for stream in _several("streams", streams):
             if sole_reader:
                 calls = (*direct, js_api.STREAM_PURGE, *claim)
                 found |= self._about(stream, calls, "jetspark-sole-reader")
@@ -351,7 +312,7 @@ class Roles(CoreRoles):
         """
         before = "" if self._prefix == js_api.DEFAULT_PREFIX else f"{self._prefix}."
         written = check_bucket(origin or bucket)
-        filters = several("keys", keys)
+        filters = _several("keys", keys)
         for key in filters:
             check_subscribe_subject(key)
         puts = tuple(f"{before}$KV.{written}.{key}" for key in filters)
@@ -429,9 +390,84 @@ class Roles(CoreRoles):
         if subjects is not None:
             found |= self.publisher(subjects)
         removing = (js_api.MSG_DELETE,) if remove_originals else ()
-        for stream in several("streams", streams):
+        for stream in _several("streams", streams):
             found |= self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *removing))
         return found
+
+    # -- services --------------------------------------------------------------------------------
+
+    def service(
+        self,
+        service: str,
+        subjects: str | Iterable[str],
+        *,
+        queue_group: str | None = None,
+        responses: Responses | None = None,
+    ) -> Permissions:
+        """Run instances of a service, and answer its requests.
+
+        `subjects`: those of its endpoints, with the prefixes of their groups. `queue_group`: listen
+        on them as a member of this queue group only. `responses`: how often and how long one
+        request may be answered, by default ten times within ten minutes.
+        """
+        check_name("service", service)
+        if queue_group is not None:
+            check_queue(queue_group)
+        member = f" {queue_group}" if queue_group else ""
+        asked = (subject for verb in Verb for subject in verb_subjects(verb, service))
+        endpoints = (f"{subject}{member}" for subject in _subjects(subjects))
+        return Permissions(subscribe=(*asked, *endpoints), responses=responses or Responses())
+
+    def service_client(self, subjects: str | Iterable[str]) -> Permissions:
+        """Send requests to a service. `subjects`: those of its endpoints."""
+        return self._requesting(_subjects(subjects))
+
+    def service_monitor(
+        self, service: str | None = None, *, service_prefix: str = DEFAULT_SERVICE_PREFIX
+    ) -> Permissions:
+        """Find services and look at them: all, or those of one name.
+
+        `service_prefix`: where another account's services are imported to.
+        """
+        check_publish_subject(service_prefix)
+        if service is not None:
+            check_name("service", service)
+        levels = [verb_subjects(verb, service or "*", prefix=service_prefix) for verb in Verb]
+        first = 0 if service is None else 1
+        return self._requesting(tuple(subject for level in levels for subject in level[first:]))
+
+    def tracer(self, subjects: str | Iterable[str]) -> Permissions:
+        """Trace the path of messages: `Client.trace`. With `deliver`, to publish them, too.
+
+        The server sends the reports only to where the tracing client may publish itself.
+        """
+        return self._requesting((*_subjects(subjects), self._inbox))
+
+    # -- logins ----------------------------------------------------------------------------------
+
+    def auth_callout(
+        self, *, queue_group: str = "auth-callout", responses: Responses | None = None
+    ) -> Permissions:
+        """Run an authorization callout service, in the callout's account.
+
+        `queue_group`: that of its instances. `responses`: how long a login may be decided on, by
+        default a minute.
+        """
+        check_queue(queue_group)
+        subject = f"$SYS.REQ.USER.AUTH {queue_group}"
+        return Permissions(subscribe=(subject,), responses=responses or Responses(1, 60))
+
+    def system_monitor(self, account: str | None = None) -> Permissions:
+        """Look at servers and accounts in the system account: all, or only at one account.
+
+        `Client.system`. It allows no request that changes something, such as a reload.
+        """
+        if account is not None:
+            check_name("account", account)
+        asked = [f"$SYS.REQ.ACCOUNT.{account or '*'}.{what}" for what in _OF_ACCOUNTS]
+        if account is None:
+            asked += [f"$SYS.REQ.SERVER.*.{what}" for what in _OF_SERVERS]
+        return self._requesting(tuple(asked))
 
     # -- parts -----------------------------------------------------------------------------------
 
@@ -460,6 +496,24 @@ class Roles(CoreRoles):
         names = {"stream": stream, "consumer": consumer, "filter": ">", "subject": ">"}
         return f"{self._prefix}.{call.template.format_map(names)}"
 
+    def _requesting(self, publish: tuple[str, ...]) -> Permissions:
+        """Publish requests, and receive the replies."""
+        return Permissions(publish, (self._inbox,))
+
+
+def _several(what: str, words: str | Iterable[str]) -> list[str]:
+    found = texts_of(words)
+    if not found:
+        raise ConfigError(f"{what} is empty.")
+    return found
+
+
+def _subjects(subjects: str | Iterable[str]) -> tuple[str, ...]:
+    found = _several("subjects", subjects)
+    for subject in found:
+        check_subscribe_subject(subject)
+    return tuple(found)
+
 
 def _ack_subjects(stream: str, consumer: str) -> tuple[str, ...]:
     # With the exact number of tokens, so that neither form matches acks of another consumer.
@@ -471,6 +525,3 @@ def _ack_subjects(stream: str, consumer: str) -> tuple[str, ...]:
 
 def _flow_subjects(stream: str, consumer: str) -> tuple[str, ...]:
     return f"$JS.FC.{stream}.{consumer}.*", f"$JS.FC.*.*.{stream}.{consumer}.*"
-
-
-__all__ = ["Permissions", "Responses", "Roles"]

@@ -1,1 +1,0 @@
-"""Publishing: one message, many with a window, counters, schedules."""

@@ -1,1 +1,0 @@
-"""Pull requests: one fetch, and continuous consuming."""
