@@ -35,11 +35,7 @@ from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import ConfigError, JetsparkError, PermissionsError
 from jetspark.full_client import connect
-<<<<<<< HEAD:tests/jetstream/test_acl.py
-from jetspark.jetstream.acl import Roles
 from jetspark.spark.claims import SOLE_READER
-=======
->>>>>>> a622c94a (Permissions and roles are one file of their own; event documents have one path):tests/test_acl.py
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions
 from jetspark.spark.stream import ProgressConsumer

@@ -146,7 +146,7 @@ CALLS: dict[str, tuple[Call, list[Any], str]] = {
     "older_than": (lambda at, v: at.bucket.purge_deletes(older_than=v), AGES, ""),
     "orphans": (lambda at, v: at.store.purge_orphans(older_than=v), AGES, ""),
     "resync": (lambda at, v: at.bucket.live(resync=v), [*AGES, 0], ""),
-    "max_age": (lambda at, v: at.js.create_stream(name="S", max_age=v), [*TIMES, NAN], "max_age"),
+    "max_age": (lambda at, v: at.js.create_stream(name="S", max_age=v), [3.6e12, NAN], "max_age"),
     # Words.
     "retention": (
         lambda at, v: at.js.create_stream(name="S", retention=v),

@@ -33,11 +33,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
-<<<<<<< HEAD
-from jetspark.jetstream.event_documents import MaxDeliverEvent, TerminatedEvent
 from jetspark.retries import REDELIVERY
-=======
->>>>>>> a622c94a (Permissions and roles are one file of their own; event documents have one path)
 from jetspark.subjects import check_name
 from jetspark.validation import MOST_SEQUENCE, check_whole
 from jetspark.wire.kernel import frame_of

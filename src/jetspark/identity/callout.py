@@ -19,11 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
-<<<<<<< HEAD
-=======
 from jetspark.acl import Permissions
-from jetspark.client.callbacks import background
->>>>>>> a622c94a (Permissions and roles are one file of their own; event documents have one path)
 from jetspark.client.client import Client
 from jetspark.client.tasks import background
 from jetspark.connection.nkeys import CurveKeyPair, KeyKind, KeyPair, is_key
