@@ -36,7 +36,7 @@ from jetspark.errors import (
 @pytest.fixture(autouse=True)
 def _no_links_left() -> Iterator[None]:
     yield
-    links.close_idle()
+    links.pool.close()
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ _ENCRYPTED = 'jetstream { cipher: chachapoly, key: "secret" }\n'
 @pytest.fixture(autouse=True)
 def _no_links_left() -> Iterator[None]:
     yield
-    links.close_idle()
+    links.pool.close()
 
 
 def table(backup: Backup, *range_: int, **how: Any) -> pa.Table:

@@ -15,7 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.bulk.stream_api import GUARD_SECONDS, Look, Tenure, look_of
+from jetspark.bulk.leader_terms import (
+    GUARD_SECONDS,
+    LeaderObservation,
+    LeaderTerm,
+    observation_of,
+)
 
 _TICK = 0.02
 _HEARTBEATS = (1.0, 2.0)
@@ -79,25 +84,27 @@ class World:
             self._heard[peer] = self.clock
             self.knows = not agrees
 
-    def look(self) -> Look:
+    def look(self) -> LeaderObservation:
         """What A says now."""
         quorum = self.replicas // 2 + 1
         heard = {peer: max(0.0, self.clock - at) for peer, at in self._heard.items()}
         leader = ("", "", "") if self.knows else ("A", "", "G")
-        return Look(self.clock - 0.002, self.clock, leader, quorum, heard, self.replicas)
+        return LeaderObservation(
+            self.clock - 0.002, self.clock, leader, quorum, heard, self.replicas
+        )
 
 
 def watch(world: World, *, until: float, every: float = 0.05) -> list[tuple[float, float]]:
-    """Asks A all the time, as `proof` does; (asked since, believed at) of what was believed."""
-    tenure, believed = Tenure(), []
+    """Asks A all the time, as `leaders` does; (asked since, believed at) of what was believed."""
+    term, believed = LeaderTerm(), []
     begun = due = world.clock
     while world.clock < until:
         world.tick()
         if world.knows or not world.runs or world.clock < due:
             continue
         due = world.clock + every
-        tenure.add(world.look())
-        if tenure.led_since(begun):
+        term.add(world.look())
+        if term.led_since(begun):
             believed.append((begun, world.clock))
             begun = world.clock + _TICK
     return believed
@@ -156,8 +163,8 @@ def test_what_lay_in_the_sockets_is_no_contact() -> None:
 # -- the decision, by answers made up --------------------------------------------------------------
 
 
-def look(at: float, *heard: float, leader: str = "A", took: float = 0.001) -> Look:
-    return Look(
+def look(at: float, *heard: float, leader: str = "A", took: float = 0.001) -> LeaderObservation:
+    return LeaderObservation(
         at,
         at + took,
         (leader, "", "G"),
@@ -167,11 +174,11 @@ def look(at: float, *heard: float, leader: str = "A", took: float = 0.001) -> Lo
     )
 
 
-def told(*looks: Look) -> Tenure:
-    tenure = Tenure()
+def told(*looks: LeaderObservation) -> LeaderTerm:
+    term = LeaderTerm()
     for one in looks:
-        tenure.add(one)
-    return tenure
+        term.add(one)
+    return term
 
 
 def test_one_copy_needs_no_proof() -> None:
@@ -185,18 +192,18 @@ def test_a_contact_before_the_question_proves_nothing() -> None:
 
 
 def test_contact_after_the_question_proves_the_leader_once_it_answers_steadily() -> None:
-    tenure = told(look(10, 0.1, 0.1), look(10.05, 0.15, 0.15), look(10.5, 0.01, 0.01))
-    assert not tenure.led_since(10), "the contact may have been a refusal"
-    tenure.add(look(10.55, 0.06, 0.06))
-    assert not tenure.led_since(10), "it did not answer for 0.45 seconds: it may have stood still"
+    term = told(look(10, 0.1, 0.1), look(10.05, 0.15, 0.15), look(10.5, 0.01, 0.01))
+    assert not term.led_since(10), "the contact may have been a refusal"
+    term.add(look(10.55, 0.06, 0.06))
+    assert not term.led_since(10), "it did not answer for 0.45 seconds: it may have stood still"
     for at in (10.6, 10.65, 10.7, 10.75, 10.8, 10.85):
-        tenure.add(look(at, 0.01, 0.01))
-    assert tenure.led_since(10)
-    assert tenure.unrivalled_since(10)
+        term.add(look(at, 0.01, 0.01))
+    assert term.led_since(10)
+    assert term.unrivalled_since(10)
 
 
-def steps(*heard: float, start: float = 10.0, seconds: float = 1.4) -> list[Look]:
-    """Looks every 0.05 s; replicas with 1 or more are silent, the others answer each second."""
+def steps(*heard: float, start: float = 10.0, seconds: float = 1.4) -> list[LeaderObservation]:
+    """One every 0.05 s; replicas with 1 or more are silent, the others answer each second."""
     return [
         look(
             start + n * 0.05,
@@ -207,9 +214,9 @@ def steps(*heard: float, start: float = 10.0, seconds: float = 1.4) -> list[Look
 
 
 def test_a_quorum_is_enough_and_a_silent_replica_may_be_a_rival() -> None:
-    tenure = told(*steps(0.3, 60.0))
-    assert tenure.led_since(10)
-    assert not tenure.unrivalled_since(10)
+    term = told(*steps(0.3, 60.0))
+    assert term.led_since(10)
+    assert not term.unrivalled_since(10)
 
 
 def test_of_five_two_others_are_needed() -> None:
@@ -239,8 +246,8 @@ def test_a_proof_does_not_hold_for_another_leader() -> None:
 def test_a_contact_with_one_that_was_silent_for_an_election_begins_no_proof() -> None:
     """The network was cut; what was under way comes first, refusals later."""
     silent = [look(10 + n * 0.05, 8 + n * 0.05, 8 + n * 0.05) for n in range(8)]
-    tenure = told(*silent, *(look(10.4 + n * 0.05, 0.01, 0.01) for n in range(3)))
-    assert not tenure.led_since(10)
+    term = told(*silent, *(look(10.4 + n * 0.05, 0.01, 0.01) for n in range(3)))
+    assert not term.led_since(10)
 
 
 def test_a_contact_that_the_newest_answer_shows_may_have_been_a_refusal() -> None:
@@ -277,26 +284,26 @@ def replica(name: str, active: int = 1) -> dict[str, Any]:
 def test_a_leader_does_not_name_itself_among_its_replicas() -> None:
     """A former leader that has just been told answers with its old state and the new name."""
     replicas = [replica("A"), replica("C")]
-    seen = look_of(answer({"leader": "A", "replicas": replicas}), 1, 2)
+    seen = observation_of(answer({"leader": "A", "replicas": replicas}), 1, 2)
     assert not told(seen).led_since(1)
     assert seen.leader[0] == ""
 
 
 def test_answer_without_a_leader_proves_nothing() -> None:
-    seen = look_of(answer({"replicas": [replica("A"), replica("B"), replica("C")]}), 1, 2)
+    seen = observation_of(answer({"replicas": [replica("A"), replica("B"), replica("C")]}), 1, 2)
     assert not told(seen).led_since(1)
 
 
 def test_a_stream_of_a_single_server_is_its_own_leader() -> None:
-    assert told(look_of(answer(None, 1), 1, 2)).led_since(1)
-    assert told(look_of(answer({"leader": "A"}, 1), 1, 2)).led_since(1)
+    assert told(observation_of(answer(None, 1), 1, 2)).led_since(1)
+    assert told(observation_of(answer({"leader": "A"}, 1), 1, 2)).led_since(1)
 
 
 def test_replicas_that_the_answer_does_not_name_prove_nothing() -> None:
-    assert not told(look_of(answer(None, 3), 1, 2)).led_since(1)
-    assert not told(look_of(answer({"leader": "A"}, 3), 1, 2)).led_since(1)
+    assert not told(observation_of(answer(None, 3), 1, 2)).led_since(1)
+    assert not told(observation_of(answer({"leader": "A"}, 3), 1, 2)).led_since(1)
 
 
 def test_a_replica_without_contact_does_not_count_as_contacted() -> None:
     cluster = {"leader": "A", "replicas": [replica("B", 0), replica("C", 2_000_000_000)]}
-    assert look_of(answer(cluster), 1, 2).heard == {"C": 2.0}
+    assert observation_of(answer(cluster), 1, 2).heard == {"C": 2.0}

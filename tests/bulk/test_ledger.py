@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from tests.support.streams import Admin
 
-from jetspark.bulk.exactly_once import InlinePack, Ledger, StagedPack, ledger_stream
+from jetspark.bulk.exactly_once import Ledger, ledger_stream
 from jetspark.bulk.links import connect
 from jetspark.connection.options import make_options
 from jetspark.err_codes import WRONG_LAST_SEQUENCE, WRONG_LAST_SEQUENCE_CONSTANT
@@ -50,8 +50,8 @@ def test_rows_whose_first_attempt_the_replicas_are_storing_are_staged_again(
         thread.start()
         ledger = Ledger(options, target, "q")
         if passes:
-            assert ledger.stage_pack(InlinePack(b"rows")) == StagedPack(7)
+            assert ledger.stage_pack(b"rows") == 7
         else:
             with pytest.raises(WrongLastSequenceError):
-                ledger.stage_pack(InlinePack(b"rows"))
+                ledger.stage_pack(b"rows")
         thread.join()

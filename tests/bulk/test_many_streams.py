@@ -43,7 +43,7 @@ def test_many_streams_have_the_facts_of_each_and_those_missing_are_named(
     assert list(facts) == names
     assert facts == {name: api.stream(name) for name in names}
     assert [facts[name].last_seq for name in names[:4]] == [0, 1, 2, 0]
-    assert all(api.tenure(name).led_since(0.0) for name in names)
+    assert all(api.link.leader_terms[name].led_since(0.0) for name in names)
     assert list(missing) == [f"{names[0]}_X"]
     assert f'"{names[0]}_X" not found' in str(missing[f"{names[0]}_X"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -12,7 +13,8 @@ import pytest
 
 from jetspark.bulk import leaders as proof
 from jetspark.bulk.exactly_once import BatchCopier, Ledger
-from jetspark.bulk.leaders import Leaders, leading, proven
+from jetspark.bulk.leader_terms import LeaderTerm
+from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import _RangeReader
@@ -43,6 +45,7 @@ class TwoLeaders:
         self.hears = hears  # n2 hears of others
         self.found_from = time.monotonic() + absent
         self.asked: list[str] = []
+        self.leader_terms: dict[str, LeaderTerm] = defaultdict(LeaderTerm)
 
     def request(self, subject: str, payload: bytes, timeout: float) -> MessageFrame:
         kind = ".".join(subject.split(".")[2:-1])
@@ -92,31 +95,31 @@ def api_of(link: TwoLeaders) -> StreamAPI:
 
 
 def test_what_a_deposed_leader_says_first_is_not_acted_upon() -> None:
-    assert leading(api_of(TwoLeaders()), ["S"])["S"].last_seq == NEW
+    assert confirmed_facts(api_of(TwoLeaders()), ["S"])["S"].last_seq == NEW
 
 
 def test_answers_without_a_leader_are_asked_for_after_the_proof() -> None:
     api = api_of(TwoLeaders())
-    assert proven(api, ["S"], lambda api: api.next_sequence("S", OLD + 1, ())) == OLD + 1
+    assert linearizable_read(api, ["S"], lambda api: api.next_sequence("S", OLD + 1, ())) == OLD + 1
 
 
 def test_while_a_replica_is_silent_two_answers_agree() -> None:
     link, found = TwoLeaders(silent=True), [OLD, NEW, NEW]
-    assert proven(api_of(link), ["S"], lambda _: found.pop(0)) == NEW
+    assert linearizable_read(api_of(link), ["S"], lambda _: found.pop(0)) == NEW
     assert found == []
 
 
 def test_leader_without_a_quorum_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "_WITHIN", 0.3)
     with pytest.raises(RequestTimeoutError, match="has not heard from a quorum"):
-        leading(api_of(TwoLeaders(hears=False)), ["S"])
+        confirmed_facts(api_of(TwoLeaders(hears=False)), ["S"])
 
 
 def test_within_the_lease_one_question_is_enough() -> None:
     link = TwoLeaders(lies=0)
-    leading(api_of(link), ["S"])
+    confirmed_facts(api_of(link), ["S"])
     before = len(link.asked)
-    leading(api_of(link), ["S"])
+    confirmed_facts(api_of(link), ["S"])
     assert len(link.asked) == before + 1
 
 
@@ -208,7 +211,7 @@ def test_markers_that_the_batch_before_has_are_not_asked_for() -> None:
 def test_messages_come_from_the_first_answer_unless_leaders_must_be_proven() -> None:
     leaders = Scripted(TwoLeaders())
     first = leaders.message("S", last_by_subj="s")
-    with leaders.proven():
+    with leaders.linearizable_reads():
         second = leaders.message("S", last_by_subj="s")
     assert first is not None
     assert second is not None

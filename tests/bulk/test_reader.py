@@ -35,7 +35,7 @@ from jetspark.wire.kernel import Deliveries
 @pytest.fixture(autouse=True)
 def _no_links_left() -> Iterator[None]:
     yield
-    links.close_idle()
+    links.pool.close()
 
 
 def whole(facts: StreamFacts, **more: Any) -> SequenceRange:
@@ -217,7 +217,7 @@ def test_limits_behind_a_reader_are_no_data_loss_even_with_gaps(
         name, 1, facts.last_seq + 1, facts.created, subjects, from_earliest=earliest
     )
     limits = ReadLimits(max_rows=100, pull_messages=200)
-    for name_of_seconds in ("_FIRST_LOOK", "_LOOK_EVERY", "_SHARE"):
+    for name_of_seconds in ("_CHECK_EVERY", "_SHARE"):
         monkeypatch.setattr(reader, name_of_seconds, 0)
     found: list[int] = []
     more = 3
@@ -403,7 +403,7 @@ def test_bytes_that_are_no_frame_end_the_link_and_cost_nothing(
         proxy.corrupt(spoil)
         found = read(proxy.url, whole(admin.facts(name)))["seq"].to_pylist()
         assert proxy.corrupted == 1
-        links.close_idle()
+        links.pool.close()
     assert found == [*range(1, 3001)]
 
 
@@ -415,7 +415,7 @@ def test_a_large_message_may_take_longer_than_the_server_may_be_silent(
     with Proxy(shared_server.port) as proxy:
         proxy.slow(300_000)
         table = read(proxy.url, whole(admin.facts(name)), ReadLimits(heartbeat=0.7))
-        links.close_idle()
+        links.pool.close()
     assert [len(data) for data in table["data"].to_pylist()] == [1, 1_000_000, 1]
 
 

@@ -30,7 +30,7 @@ _SUBJECT = st.lists(st.sampled_from(["a", "b", "c", "ü"]), min_size=1, max_size
 @pytest.fixture(autouse=True)
 def _close_links() -> Iterator[None]:
     yield
-    links.close_idle()
+    links.pool.close()
 
 
 @given(st.lists(_PATTERN, min_size=1, max_size=5), st.lists(_SUBJECT, max_size=20))

@@ -97,7 +97,7 @@ def backfill(
         try:
             return _read(scene, f"nats://127.0.0.1:{proxy.port}", wanted, act, allowed, strict)
         finally:
-            links.close_idle()
+            links.pool.close()
 
 
 def _read(
@@ -272,7 +272,7 @@ def _leader_killed(run: Run) -> Outcome:
         try:
             return _read(scene, ",".join(cluster.urls), wanted, kill, (), strict=True)
         finally:
-            links.close_idle()
+            links.pool.close()
             leader.start()
             cluster.wait_until_ready()
             with Admin(cluster.urls[0]) as admin:

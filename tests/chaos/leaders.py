@@ -26,7 +26,7 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, Piece, ledger_stream, stage
-from jetspark.bulk.leaders import Leaders, leading, proven
+from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read
 from jetspark.bulk.links import connect
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
@@ -206,7 +206,7 @@ class Streams:
             admin.fill((f"${self.bucket}.n{n}", b"new") for n in range(_KEYS // 2))
         self.commit(url, 1)
         with Admin(url) as admin:
-            self.facts = leading(admin.api, self.names)
+            self.facts = confirmed_facts(admin.api, self.names)
 
     def range(self, stream: str, *subjects: str) -> SequenceRange:
         facts = self.facts[stream]
@@ -262,7 +262,7 @@ class Streams:
             "plain",
         ):
             self._warm[name] = make_options(server.url, name=name)
-            with links.borrowed(self._warm[name]) as link:
+            with links.pool.link(self._warm[name]) as link:
                 link.check()
 
     def _probe(
@@ -274,7 +274,9 @@ class Streams:
     ) -> None:
         gate.wait()
         # However long the server stood still, its links are used without a look.
-        links._idle[options] = [(link, time.monotonic()) for link, _ in links._idle[options]]
+        links.pool.idle[options] = [
+            (link, time.monotonic()) for link, _ in links.pool.idle[options]
+        ]
         try:
             probe(options, verdict)
         except Exception as error:
@@ -314,14 +316,14 @@ class Streams:
 
     def plan(self, options: ConnectOptions, verdict: Verdict) -> None:
         leaders = Leaders(options, 60)
-        facts = leaders.ask(lambda api: leading(api, self.names))
+        facts = leaders.ask(lambda api: confirmed_facts(api, self.names))
         for name, one in facts.items():
             if one.last_seq < self.facts[name].last_seq:
                 verdict.missing += self.facts[name].last_seq - one.last_seq
                 verdict.fail(f"plan: {name} ends at {one.last_seq}")
         end = self.facts[self.orders].last_seq
         found = leaders.ask(
-            lambda api: proven(
+            lambda api: linearizable_read(
                 api, [self.orders], lambda api: api.next_sequence(self.orders, end, ())
             )
         )
@@ -358,7 +360,7 @@ class Streams:
                 return api.message(self.target, seq=seq + 1, next_by_subj=subject)
 
             # The writer has been told of all rows, so whoever leads now has them.
-            leading(admin.api, [self.target])
+            confirmed_facts(admin.api, [self.target])
             while (one := following(admin.api)) is not None:
                 found.append(one.data)
                 seq = one.seq
@@ -368,14 +370,14 @@ class Streams:
         """Without any proof, as a control: how often an old answer comes."""
         verdict.lies = 0
         subject, stop = f"$JS.API.STREAM.INFO.{self.orders}", time.monotonic() + 0.5
-        with links.borrowed(options) as link:
+        with links.pool.link(options) as link:
             while time.monotonic() < stop:
                 answer = msgspec.json.decode(link.request(subject, b"", 10).payload)
                 last = (answer.get("state") or {}).get("last_seq")
                 verdict.lies += last is not None and last < self.facts[self.orders].last_seq
 
     def delete(self) -> None:
-        links.close_idle()
+        links.pool.close()
         self.cluster.wait_until_ready()
         with Admin(self.cluster.servers[0].url) as admin:
             for name in self.names:

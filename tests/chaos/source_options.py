@@ -345,7 +345,7 @@ def run(cells: int = 400, seed: int = 1, first: int = 0) -> Figures:
                 cell.play()
             except Exception as error:
                 figures.wrong.append(f"cell {number}: {type(error).__name__}: {error}; {cell}")
-        links.close_idle()
+        links.pool.close()
     return figures
 
 

@@ -100,7 +100,7 @@ class Scene:
         """The links that were made with these options, at the end."""
 
         def close() -> None:
-            for link, _ in links._idle.pop(options, []):
+            for link, _ in links.pool.idle.pop(options, []):
                 link.close()
 
         self.cleaning.append(close)

@@ -15,8 +15,9 @@ from typing import Any
 
 from jetspark.archives.folder import metadata_from
 from jetspark.bulk.exactly_once import decode_decision, parse_batch_ack
+from jetspark.bulk.leader_terms import observation_of
 from jetspark.bulk.publish import pack, unpack
-from jetspark.bulk.stream_api import facts_of, look_of
+from jetspark.bulk.stream_api import facts_of
 from jetspark.dead_letters.letter import read_letter
 from jetspark.documents.consumers import ConsumerInfo
 from jetspark.documents.document import Timestamp, from_wire, to_wire
@@ -118,7 +119,7 @@ def _event(data: bytes) -> None:
 def _stream(data: bytes) -> None:
     answer = js_api.parse_answer(js_api.STREAM_INFO, data, {"stream": "S"})
     facts_of("S", answer)
-    look_of(answer, 0.0, 1.0)
+    observation_of(answer, 0.0, 1.0)
     to_wire(from_wire(StreamInfo, answer))
 
 

@@ -14,7 +14,7 @@ from tests.support.frame_proxy import FrameProxy
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links
-from jetspark.bulk.leaders import leading
+from jetspark.bulk.leaders import confirmed_facts
 from jetspark.errors import (
     AuthError,
     RequestTimeoutError,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _close_links() -> Iterator[None]:
     yield
-    links.close_idle()
+    links.pool.close()
 
 
 def _filled(server: NatsServer) -> dict[str, str]:
@@ -68,7 +68,7 @@ def test_a_stream_of_a_pattern_may_go_while_its_leader_is_proven(
         def proof(api: Any, names: Any) -> Any:
             if going:
                 admin.call(f"STREAM.DELETE.{going.pop()}")
-            return leading(api, names)
+            return confirmed_facts(api, names)
 
         monkeypatch.setattr(reading, "leading", proof)
         assert list(streams_facts(options, running=True, sure=True)) == ["N0", "N1", "N3"]
@@ -117,7 +117,7 @@ async def test_a_link_that_is_cut_is_no_wrong_address(nats_server: NatsServer, a
         for _ in range(2):
             facts = await asyncio.to_thread(streams_facts, options, sure=True)
             assert facts["S"].last_seq == 3
-            links.close_idle()
+            links.pool.close()
     assert fault.hit is not None
 
 

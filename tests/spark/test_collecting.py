@@ -10,7 +10,7 @@ from tests.support.streams import Admin, numbered
 
 from jetspark.spark import planning
 from jetspark.spark.options import parse_options
-from jetspark.spark.stream import JetStreamStreamReader, without_collecting
+from jetspark.spark.stream import JetStreamStreamReader, gc_paused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ def test_a_trigger_is_planned_without_collecting(
 
 
 class Planner:
-    @without_collecting()
+    @gc_paused()
     def plan(self, error: Exception | None) -> bool:
         if error is not None:
             raise error

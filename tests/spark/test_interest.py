@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def _needs_reset(needs_server: Callable[[str], None]) -> Iterator[None]:
     needs_server("2.14")
     yield
-    links.close_idle()
+    links.pool.close()
 
 
 @pytest.fixture

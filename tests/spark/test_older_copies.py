@@ -33,7 +33,7 @@ REPLACED = "was replaced by an older copy of itself"
 @pytest.fixture(autouse=True)
 def _close_links() -> Iterator[None]:
     yield
-    links.close_idle()
+    links.pool.close()
 
 
 class Disk:

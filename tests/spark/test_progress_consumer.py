@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _no_links_are_left() -> Iterator[None]:
     yield
-    links.close_idle()
+    links.pool.close()
 
 
 @pytest.fixture

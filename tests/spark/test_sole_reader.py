@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def _needs_batches(needs_server: Callable[[str], None]) -> Iterator[None]:
     needs_server("2.11")
     yield
-    links.close_idle()
+    links.pool.close()
 
 
 @pytest.fixture

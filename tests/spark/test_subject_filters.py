@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _close_links() -> Iterator[None]:
     yield
-    links.close_idle()
+    links.pool.close()
 
 
 @pytest.fixture

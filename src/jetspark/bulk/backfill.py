@@ -23,7 +23,7 @@ from jetspark.archives.archive import (
     list_steps,
 )
 from jetspark.bulk import links
-from jetspark.bulk.leaders import proven
+from jetspark.bulk.leaders import linearizable_read
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI
@@ -342,13 +342,13 @@ def _compare(options: ConnectOptions, stream: str, rows: Deliveries, had: int) -
     A server that does not know yet that the stream was recreated would send the old one.
     """
     sequences, times = rows.sequences(had), rows.times(had)
-    with links.borrowed(options) as link:
+    with links.pool.link(options) as link:
         api = StreamAPI(link)
         if api.of_one_server:
             return
         for row in sorted({0, len(sequences) // 2, len(sequences) - 1}):
             sequence = sequences[row]
-            found = proven(api, [stream], partial(_stored, stream, sequence))
+            found = linearizable_read(api, [stream], partial(_stored, stream, sequence))
             if found is not None:
                 if parse_isotime(found.time) == times[row]:
                     return

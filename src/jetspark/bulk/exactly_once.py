@@ -23,7 +23,7 @@ from zlib import crc32
 
 import msgspec
 
-from jetspark.bulk.leaders import Leaders, proven
+from jetspark.bulk.leaders import Leaders, linearizable_read
 from jetspark.bulk.links import BlockingLink, connect
 from jetspark.bulk.publish import PACKING_BYTES, EncodedMessage, in_packs, pack, size_of, unpack
 from jetspark.bulk.retry import PAUSE_SECONDS, Retry, answer_within, attempt
@@ -41,33 +41,20 @@ from jetspark.errors import (
     WrongLastSequenceError,
 )
 from jetspark.retries import is_transient
-from jetspark.wire import js_api
+from jetspark.wire import frames, js_api
 from jetspark.wire.documents import convert_document, decode_json, decode_msgpack, encode_document
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import BATCH_ID, COMMIT, MARKS, STAGED, parse_headers
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
-# -------------------------------------------------------------------------------------------------
-# The pieces that the tasks of a batch report, and the decision that lists them. Values, no I/O.
-#
-# docs/exactly-once.md begins with a glossary.
+# -- what tasks report, and what is decided ----------------------------------------------------
 
+# Ledgers outlive versions of this package: the names in a decision and in a lane, and bytes for an
+# inline pack beside an integer for a staged one, are part of what is stored.
 
-@dataclass(frozen=True, slots=True)
-class InlinePack:
-    """Packed rows that are sent in the task's commit message and stored inline in the decision."""
-
-    packed: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class StagedPack:
-    """Packed rows that are stored in the ledger's stream, at this sequence."""
-
-    sequence: int
-
-
-Pack: TypeAlias = InlinePack | StagedPack
+Pack: TypeAlias = bytes | int
+"""Packed rows, which the task's commit message and the decision carry inline; or the sequence at
+which the ledger's stream has them."""
 
 
 @dataclass(frozen=True)
@@ -80,26 +67,24 @@ class Piece:
     """The same for the same rows in any order (`stage`); 0: not computed."""
 
 
-@dataclass(frozen=True)
-class LanePlan:
+class LanePlan(msgspec.Struct, frozen=True):
     """The rows of one lane of a batch, in order."""
 
     previous: int
     """Sequence of the lane's last marker before this batch; 0 for none."""
     rows: int
-    packs: list[Pack]
+    packs: list[Pack] = msgspec.field(name="pieces")
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What a batch consists of. Never changes once it is stored."""
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a batch consists of. Never changes once it is stored (MessagePack)."""
 
     batch: int
     lanes: list[LanePlan]
     name: str = ""
     """The key of the writer's name (`name_key`) if it is in the ledger; empty: it may not be."""
     digest: int = 0
-    """The sum of those of the pieces."""
+    """The sum of those of the pieces. Older ledgers have neither names nor digests."""
 
     @property
     def rows(self) -> int:
@@ -107,73 +92,22 @@ class Decision:
         return sum(lane.rows for lane in self.lanes)
 
 
-# -- as it is stored -----------------------------------------------------------------------------
-
-# Ledgers outlive versions of this package: the names here, and bytes for an inline pack beside an
-# integer for a staged one, are part of what is stored.
-
-
-class _StoredLane(msgspec.Struct):
-    previous: int
-    rows: int
-    pieces: list[bytes | int]
-
-
-class _StoredDecision(msgspec.Struct, omit_defaults=True):
-    batch: int
-    lanes: list[_StoredLane]
-    name: str = ""  # older ledgers have neither names nor digests
-    digest: int = 0
-
-
-def encode_decision(decision: Decision) -> bytes:
-    """The message in the ledger (MessagePack)."""
-    lanes = [
-        _StoredLane(lane.previous, lane.rows, [_stored(one) for one in lane.packs])
-        for lane in decision.lanes
-    ]
-    return msgspec.msgpack.encode(
-        _StoredDecision(decision.batch, lanes, decision.name, decision.digest)
-    )
-
-
 def decode_decision(data: bytes) -> Decision:
     """From the message in the ledger. Raises DocumentError for anything else."""
-    stored = decode_msgpack(data, _StoredDecision, "decision")
-    return Decision(
-        stored.batch,
-        [
-            LanePlan(lane.previous, lane.rows, [_pack(one) for one in lane.pieces])
-            for lane in stored.lanes
-        ],
-        stored.name,
-        stored.digest,
-    )
+    return decode_msgpack(data, Decision, "decision")
 
 
-def _stored(pack: Pack) -> bytes | int:
-    return pack.packed if isinstance(pack, InlinePack) else pack.sequence
+# -- the ledger ----------------------------------------------------------------------------------
 
-
-def _pack(stored: bytes | int) -> Pack:
-    return StagedPack(stored) if isinstance(stored, int) else InlinePack(stored)
-
-
-# -------------------------------------------------------------------------------------------------
-# The ledger of an exactly-once writer: its decisions and staged rows, in a stream of their own.
-#
 # The stream of a target T is named T_SPARK and holds, for each writer (a streaming query, or the
 # transaction of a batch write):
 #
-#     _spark.T.ledger.<writer>           the last Decision; written by compare-and-set, never
-#     changed
+#     _spark.T.ledger.<writer>           the last Decision, written by compare-and-set
 #     _spark.T.ledger.name.<digest>      which writer has a name; see docs/exactly-once.md
 #     _spark.T.stage.<writer>.<piece>    the staged packs of one piece
 #
-# docs/exactly-once.md has the glossary and the proof. Everything is read from the stream's leader,
-# and from one that is proven to lead before it ends in an error (`Leaders.proven`). A publish
-# whose ack was lost is resolved by reading.
-
+# Everything is read from the stream's leader, and from one that is proven to lead before it ends in
+# an error. A publish whose ack was lost is resolved by reading.
 
 _ROOM_IN_PAYLOAD = 4096
 _STAGED_BYTES = 768 * 1024
@@ -195,7 +129,7 @@ def name_key(name: str) -> str:
 
 
 class Ledger:
-    """The ledger of one writer to one target.
+    """The decisions and staged rows of one writer to one target.
 
     Every method asks the server, for `timeout` seconds also over new links, and then raises as
     `Leaders.ask`.
@@ -251,7 +185,7 @@ class Ledger:
         Raises WrongLastSequenceError if `after` is not the last one.
         """
         subject = self._decisions(self._writer)
-        return self._publish(subject, encode_decision(decision), after, rollup=True)
+        return self._publish(subject, msgspec.msgpack.encode(decision), after, rollup=True)
 
     def _decisions(self, writer: str) -> str:
         return f"_spark.{self._target}.ledger.{writer}"
@@ -288,23 +222,23 @@ class Ledger:
         count = last = 0
         for messages in in_packs(rows, self._pack_bytes()):
             last = self._publish(subject, pack(messages), last)
-            packs.append(StagedPack(last))
+            packs.append(last)
             count += len(messages)
         return Piece(count, packs)
 
-    def stage_pack(self, inline: InlinePack) -> StagedPack:
-        """Store one pack unchanged. Raises APIError if the stream refuses it."""
-        return StagedPack(self._publish(self._new_subject(), inline.packed, 0))
+    def stage_pack(self, packed: bytes) -> int:
+        """Store one pack unchanged; its sequence. Raises APIError if the stream refuses it."""
+        return self._publish(self._new_subject(), packed, 0)
 
     def rows_of(self, one: Pack) -> list[EncodedMessage]:
         """The rows of a pack. Raises LedgerError for a staged pack that is gone."""
-        if isinstance(one, InlinePack):
-            return unpack(one.packed)
-        stored = self.leaders.message(self.stream, seq=one.sequence)
+        if isinstance(one, bytes):
+            return unpack(one)
+        stored = self.leaders.message(self.stream, seq=one)
         if stored is None:
             raise LedgerError(
-                f"The staged rows at sequence {one.sequence} of stream {self.stream!r} are gone, "
-                "so the decided batch cannot be finished."
+                f"The staged rows at sequence {one} of stream {self.stream!r} are gone, so the "
+                "decided batch cannot be finished."
             )
         return unpack(stored.data)
 
@@ -335,7 +269,7 @@ class Ledger:
                 names = {"stream": self.stream}
                 return int(js_api.parse_document("Publishing", frame.payload, names)["seq"])
             except WrongLastSequenceError:
-                stored = proven(
+                stored = linearizable_read(
                     api, [self.stream], lambda api: api.message(self.stream, last_by_subj=subject)
                 )
                 if stored is not None and stored.data == data and stored.seq > expected:
@@ -345,15 +279,10 @@ class Ledger:
         return self.leaders.ask(once)
 
 
-# -------------------------------------------------------------------------------------------------
-# Atomic batches (ADR-50), stored as a whole and without a gap, or not at all: bytes only.
-#
-# `batch_copier` sends them, and decides what a missing answer means.
+# -- atomic batches (ADR-50): stored as a whole and without a gap, or not at all -----------------
 
-
-MOST_MESSAGES = 1000
+_MOST_MESSAGES = 1000
 """The server's default limit for one batch."""
-
 _EMPTY = b"NATS/1.0\r\n\r\n"
 
 
@@ -370,30 +299,17 @@ class BatchAck(msgspec.Struct, frozen=True):
         return self.seq - self.count + 1
 
 
-def new_batch_id() -> str:
-    """A unique name for a batch."""
-    return secrets.token_urlsafe(12)
-
-
 def encode_batch(batch_id: str, messages: Sequence[EncodedMessage], reply: str) -> bytes:
     """The frames of a batch, to be sent in one go. The ack comes to `reply`."""
     encoded, last = batch_id.encode(), len(messages)
-    frames: list[bytes] = []
+    encoded_frames: list[bytes] = []
     for number, (subject, block, payload) in enumerate(messages, 1):
-        commit = COMMIT if number == last else STAGED
+        commit, target = STAGED, subject
+        if number == last:
+            commit, target = COMMIT, b"%b %b" % (subject, reply.encode())
         full = (_EMPTY if block is None else block)[:-2] + MARKS % (encoded, number, commit)
-        frames.append(
-            b"HPUB %b%b %d %d\r\n%b%b\r\n"
-            % (
-                subject,
-                b" %b" % reply.encode() if number == last else b"",
-                len(full),
-                len(full) + len(payload),
-                full,
-                payload,
-            )
-        )
-    return b"".join(frames)
+        encoded_frames.append(frames.message(target, full, payload))
+    return b"".join(encoded_frames)
 
 
 def parse_batch_ack(payload: bytes, stream: str) -> BatchAck:
@@ -402,22 +318,20 @@ def parse_batch_ack(payload: bytes, stream: str) -> BatchAck:
     return convert_document(answer, BatchAck, "ack of a batch")
 
 
-# -------------------------------------------------------------------------------------------------
-# Copies a decided batch into its target stream, every row exactly once.
-#
-# docs/exactly-once.md has the glossary and the proof. The rows of a lane are copied in chunks,
-# each of them one atomic batch: a marker, the rows, an end mark. The marker has to replace exactly
-# the marker before it (compare-and-set on its subject), so of all writers that ever try, one
-# stores each chunk. The marker comes first because a single server that dies while it applies an
-# atomic batch leaves the beginning of it: a marker and some of its rows, which can be counted. The
-# rest then follows in a chunk that also expects nothing to have been stored since the counting.
+# -- copying a decided batch into its target, every row exactly once -----------------------------
+
+# The rows of a lane are copied in chunks, each of them one atomic batch: a marker, the rows, an end
+# mark. The marker has to replace exactly the marker before it (compare-and-set on its subject), so
+# of all writers that ever try, one stores each chunk. The marker comes first because a single
+# server that dies while it applies an atomic batch leaves the beginning of it: a marker and some of
+# its rows, which can be counted. The rest then follows in a chunk that also expects nothing to have
+# been stored since the counting.
 #
 # After a refusal, or without an answer because a leader has stopped, the marker is read. If it is
 # an outdated one, the compare-and-set refuses the next write; any other conclusion from it needs a
-# proven leader (`Leaders.proven`).
+# proven leader (`Leaders.linearizable_reads`).
 
-
-_CHUNK_ROWS = MOST_MESSAGES - 2  # without the marker and the end mark
+_CHUNK_ROWS = _MOST_MESSAGES - 2  # without the marker and the end mark
 _CHUNK_BYTES = 8 * 1024 * 1024
 _OPEN = frozenset({WRONG_LAST_SEQUENCE, BATCH_INCOMPLETE, TOO_MANY_BATCHES})
 """Refusals that leave open whether a chunk is stored, besides the transient ones."""
@@ -487,16 +401,13 @@ class BatchCopier:
 
         Raises LedgerError for an unreadable marker, and as `Leaders.message`.
         """
-        known = known or {}
-        with self._leaders.proven():  # recorded in a decision, which never changes
-            return [
-                known[lane]
-                if lane in known
-                else 0
-                if (found := self._marker(self._marker_subject(lane))) is None
-                else found[0]
-                for lane in range(lanes)
-            ]
+        markers = dict(known or {})
+        with self._leaders.linearizable_reads():  # recorded in a decision, which never changes
+            for lane in range(lanes):
+                if lane not in markers:
+                    found = self._marker(self._marker_subject(lane))
+                    markers[lane] = 0 if found is None else found[0]
+        return [markers[lane] for lane in range(lanes)]
 
     def check_stored(self, decision: Decision) -> dict[int, int]:
         """Sequences of the batch's last markers, by lane.
@@ -626,7 +537,7 @@ class BatchCopier:
                 f"Only {lane.offset} of {lane.plan.rows} rows of {lane.subject!r} are in batch "
                 f"{decision.batch}: the staged rows are not those of the decision."
             )
-        batch_id = new_batch_id()
+        batch_id = secrets.token_urlsafe(12)
         self._chunks += 1
         link = self._connected()
         reply = f"{self._inbox}{self._chunks}"
@@ -739,9 +650,9 @@ class BatchCopier:
         if end is not None and end.data == batch_id.encode():
             lane.offset = marker.offset + marker.rows
             return
-        if not self._leaders.only_proven:
+        if not self._leaders.reads_are_linearizable:
             # Rows that an outdated answer does not count would be written again.
-            with self._leaders.proven():
+            with self._leaders.linearizable_reads():
                 self._locate(lane, decision)
             return
         # Before counting, so that the condition also covers what is stored in the meantime.
@@ -766,6 +677,8 @@ def _batch_id(block: bytes) -> str:
         return ""
 
 
+# -- what Spark's tasks and its driver call ------------------------------------------------------
+
 logger = logging.getLogger("jetspark.bulk")
 
 _INLINE_BYTES = 16 * 1024
@@ -778,8 +691,6 @@ def stage(ledger: Ledger, rows: Iterable[EncodedMessage], *, digest: bool = Fals
     `digest`: `commit` refuses other rows than those that an earlier attempt has decided. Raises as
     `Ledger.stage`.
     """
-    if not digest:
-        return _stage(ledger, iter(rows))
     found = 0
 
     def seen() -> Iterator[EncodedMessage]:
@@ -789,7 +700,7 @@ def stage(ledger: Ledger, rows: Iterable[EncodedMessage], *, digest: bool = Fals
             found += crc32(payload, crc32(block or b"", crc32(subject)))
             yield subject, block, payload
 
-    piece = _stage(ledger, seen())
+    piece = _stage(ledger, seen() if digest else iter(rows))
     return replace(piece, digest=found)
 
 
@@ -801,7 +712,7 @@ def _stage(ledger: Ledger, rows: Iterator[EncodedMessage]) -> Piece:
         size += size_of(row) + PACKING_BYTES
         if size > _INLINE_BYTES:
             return ledger.stage(chain(head, rows))
-    return Piece(len(head), [InlinePack(pack(head))]) if head else Piece()
+    return Piece(len(head), [pack(head)]) if head else Piece()
 
 
 class ExactlyOnceWriter:
@@ -847,15 +758,13 @@ class ExactlyOnceWriter:
 
         An early check without changes; `commit` decides. Raises as `Leaders.ask`.
         """
-        try:
+        with suppress(StreamNotFoundError):
             found = None if self._name is None else self.ledger.named(self._name)
             if found is None or found[1] == self._writer:
                 return
-            with self.ledger.leaders.proven():
+            with self.ledger.leaders.linearizable_reads():
                 if self.ledger.last_decision() is None:
                     self._check_wrote_nothing(found[1])
-        except StreamNotFoundError:
-            return
 
     def register_name(self) -> None:
         """Record the name of a writer that continues, unless the ledger has it.
@@ -865,13 +774,10 @@ class ExactlyOnceWriter:
         """
         if self._name is None:
             return
-        try:
-            if self.ledger.named(self._name) is not None or self.ledger.last_decision() is None:
-                return
-        except StreamNotFoundError:
-            return
-        with suppress(WrongLastSequenceError):  # another writer has taken it in the meantime
-            self.ledger.take_name(self._name, 0)
+        # WrongLastSequenceError: another writer has taken it in the meantime.
+        with suppress(StreamNotFoundError, WrongLastSequenceError):
+            if self.ledger.named(self._name) is None and self.ledger.last_decision() is not None:
+                self.ledger.take_name(self._name, 0)
 
     def commit(
         self, batch: int, pieces: Sequence[Piece], *, lanes: int = 1, adopt: bool = False
@@ -887,7 +793,7 @@ class ExactlyOnceWriter:
             self._commit(batch, pieces, lanes, adopt)
         except (LedgerError, WrongLastSequenceError) as error:
             logger.info("Trying again, with leaders that are proven to lead: %s", error)
-            with self.ledger.leaders.proven():
+            with self.ledger.leaders.linearizable_reads():
                 self._commit(batch, pieces, lanes, adopt)
 
     def _commit(self, batch: int, pieces: Sequence[Piece], lanes: int, adopt: bool) -> None:
@@ -932,7 +838,7 @@ class ExactlyOnceWriter:
 
     def _check_wrote_nothing(self, other: str) -> None:
         """Raises LedgerError when another writer has decided a batch with rows, or a later one."""
-        with self.ledger.leaders.proven():
+        with self.ledger.leaders.linearizable_reads():
             last = self.ledger.last_decision(other)
         if last is None or (last[1].batch == 0 and last[1].rows == 0):
             return
@@ -997,22 +903,17 @@ class ExactlyOnceWriter:
         `markers`: last markers that are known, by lane.
         """
         pieces = [piece for piece in pieces if piece.rows]
-        inline = sum(
-            len(one.packed)
-            for piece in pieces
-            for one in piece.packs
-            if isinstance(one, InlinePack)
-        )
+        every = [one for piece in pieces for one in piece.packs]
+        inline = sum(len(one) for one in every if isinstance(one, bytes))
         by_lane = [pieces[number::lanes] for number in range(min(lanes, len(pieces)))]
         plans = []
         previous = self._copier.last_markers(len(by_lane), markers)
         for marker, of_lane in zip(previous, by_lane, strict=True):
             packs = [one for piece in of_lane for one in piece.packs]
             if inline > _DECISION_BYTES:
-                packs = [self._staged(one) for one in packs]
+                packs = [
+                    self.ledger.stage_pack(one) if isinstance(one, bytes) else one for one in packs
+                ]
             plans.append(LanePlan(marker, sum(piece.rows for piece in of_lane), packs))
         name = "" if self._name is None else name_key(self._name)
         return Decision(batch, plans, name, sum(piece.digest for piece in pieces))
-
-    def _staged(self, one: Pack) -> Pack:
-        return self.ledger.stage_pack(one) if isinstance(one, InlinePack) else one

@@ -1,4 +1,13 @@
-"""Questions to the leaders of streams, repeated over a new link when one is lost."""
+"""Questions to the leaders of streams, repeated over a new link when one is lost, and proofs.
+
+An answer of a leader that was replaced without noticing is outdated. That does no harm if the rest
+is read later, or if a compare-and-set follows. But only a leader's answer can show that a stream
+ends here, that its head has moved, that nothing is left, or that a marker is gone.
+`confirmed_facts` and `linearizable_read` repeat a question until it is proven that the leader leads
+(`leader_terms`). With one replica that takes no time. With more it takes until the next heartbeat,
+at most about 1.4 seconds, or 2.4 when something was stored just before; and no time within the
+lease that a proof gives on the same link.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeVar
 
-from jetspark.bulk import links
+from jetspark.bulk.leader_terms import observation_of
+from jetspark.bulk.links import pool
 from jetspark.bulk.retry import NOT_FOUND_SECONDS, Retry, attempt
-from jetspark.bulk.stream_api import StoredMessage, StreamAPI, StreamFacts, facts_of, look_of
+from jetspark.bulk.stream_api import StoredMessage, StreamAPI, StreamFacts, facts_of
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     APIError,
@@ -23,15 +33,6 @@ from jetspark.wire import js_api
 from jetspark.wire.documents import encode_document
 
 T = TypeVar("T")
-
-_answered: set[ConnectOptions] = set()
-"""Servers that have answered this process before."""
-
-
-def expect(options: ConnectOptions) -> None:
-    """For a process that works for a running query: these servers are not new to it, so one that
-    cannot be reached is restarting, and not a wrong address."""
-    _answered.add(options)
 
 
 class Leaders:
@@ -50,14 +51,14 @@ class Leaders:
         `at_once_if_new`: servers that have never answered this process get one attempt only, unless
         they accept a link and then lose it, or are silent. So a wrong address, or a server that was
         not started, is an error at once, while a running query survives the restart of a server
-        (see `expect`).
+        (see `LinkPool.known`).
         """
         self._options = options
         self._within = within
         self._timeout = timeout
         self._at_once_if_new = at_once_if_new
-        self.only_proven = False
-        """Whether messages are read from proven leaders only; see `proven`."""
+        self.reads_are_linearizable = False
+        """Whether messages are read from proven leaders only; see `linearizable_reads`."""
 
     def ask(self, question: Callable[[StreamAPI], T]) -> T:
         """The answer to a question, which must be idempotent.
@@ -65,11 +66,11 @@ class Leaders:
         Raises what the question raises, and JetsparkError of the link (ConnectionFailure,
         RequestTimeoutError, ProtocolError) that persist.
         """
-        once_only = self._at_once_if_new and self._options not in _answered
+        once_only = self._at_once_if_new and self._options not in pool.known
         retry = Retry(0.0 if once_only else self._within)
 
         def once() -> T:
-            with links.borrowed(self._options) as link:
+            with pool.link(self._options) as link:
                 try:
                     return question(StreamAPI(link, self._timeout))
                 except (ConnectionFailure, RequestTimeoutError):
@@ -78,21 +79,21 @@ class Leaders:
                     raise
 
         answer = attempt(once, retry)
-        _answered.add(self._options)
+        pool.known.add(self._options)
         return answer
 
     @contextmanager
-    def proven(self) -> Iterator[None]:
+    def linearizable_reads(self) -> Iterator[None]:
         """In the block, messages are read from proven leaders, so everything acknowledged is seen.
 
         Outside of it they may come from a leader that was replaced. That is enough where a
         compare-and-set follows, and to find a message, but not to find that there is none.
         """
-        before, self.only_proven = self.only_proven, True
+        before, self.reads_are_linearizable = self.reads_are_linearizable, True
         try:
             yield
         finally:
-            self.only_proven = before
+            self.reads_are_linearizable = before
 
     def message(self, stream: str, **which: int | str) -> StoredMessage | None:
         """A message by `seq`, `last_by_subj` or `next_by_subj`; None when there is none.
@@ -103,34 +104,25 @@ class Leaders:
         def question(api: StreamAPI) -> StoredMessage | None:
             return api.message(stream, **which)
 
-        if self.only_proven:
-            return self.ask(lambda api: proven(api, [stream], question))
+        if self.reads_are_linearizable:
+            return self.ask(lambda api: linearizable_read(api, [stream], question))
         return self.ask(question)
 
     def last_sequence(self, stream: str) -> int:
         """The last sequence of a stream, from a proven leader. Raises as `message`."""
-        return self.ask(lambda api: leading(api, [stream])[stream].last_seq)
+        return self.ask(lambda api: confirmed_facts(api, [stream])[stream].last_seq)
 
 
-# -------------------------------------------------------------------------------------------------
-# Answers that include everything that the stream had acknowledged when the question was asked.
-#
-# An outdated answer does no harm if the rest is read later, or if a compare-and-set follows. But
-# only a leader's answer can show that a stream ends here, that its head has moved, that nothing is
-# left, or that a marker is gone. `leading` and `proven` repeat a question until it is proven that
-# the leader leads (`leadership`). With one replica that takes no time. With more it takes until
-# the next heartbeat, at most about 1.4 seconds, or 2.4 when something was stored just before; and
-# no time within the lease that a proof gives on the same link.
+# -- proofs --------------------------------------------------------------------------------------
 
-
-_LOOK_EVERY = 0.05
+_ASK_EVERY = 0.05
 _WITHIN = 6.0
 """Seconds without a proof until it fails; the caller may try another link."""
 _RIVALS_WITHIN = 0.15
 """Seconds within which a running replica outside the quorum also confirms the leader."""
 
 
-def leading(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamFacts]:
+def confirmed_facts(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamFacts]:
     """Facts of streams, by name, from leaders that still led after the call.
 
     Raises RequestTimeoutError when a leader cannot be proven, and as `StreamAPI.stream`.
@@ -138,12 +130,14 @@ def leading(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamFacts]:
     return _prove(api, list(streams))[0]
 
 
-def proven(api: StreamAPI, streams: Iterable[str], question: Callable[[StreamAPI], T]) -> T:
+def linearizable_read(
+    api: StreamAPI, streams: Iterable[str], question: Callable[[StreamAPI], T]
+) -> T:
     """An answer that includes all that the leaders of `streams` acknowledged before this call.
 
     `question` asks about these streams, and must be idempotent. While a replica is silent, it may
     be a suspended former leader: then two answers with a proof in between have to be equal. Raises
-    as `leading`, and what the question raises.
+    as `confirmed_facts`, and what the question raises.
     """
     names = list(streams)
     _, unrivalled = _prove(api, names)
@@ -164,6 +158,7 @@ def proven(api: StreamAPI, streams: Iterable[str], question: Callable[[StreamAPI
 def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bool]:
     """Facts by proven leaders, and whether none of them can have a rival."""
     begun = time.monotonic()
+    terms = api.link.leader_terms
     facts: dict[str, StreamFacts] = {}
     led: float | None = None
     left = names
@@ -172,11 +167,11 @@ def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bo
         for error in missing.values():
             raise error
         facts |= found
-        left = [name for name in left if not api.tenure(name).unrivalled_since(begun)]
+        left = [name for name in left if not terms[name].unrivalled_since(begun)]
         now = time.monotonic()
         if not left:
             return facts, True
-        unproven = [name for name in left if not api.tenure(name).led_since(begun)]
+        unproven = [name for name in left if not terms[name].led_since(begun)]
         if not unproven:
             led = now if led is None else led
             if now > led + _RIVALS_WITHIN:
@@ -186,21 +181,18 @@ def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bo
                 f"{_these(unproven)} on {api.link.server}: the leader has not heard from a "
                 f"quorum of replicas for {_WITHIN:g} s, so another may lead."
             )
-        time.sleep(_LOOK_EVERY)
+        time.sleep(_ASK_EVERY)
 
 
 def _these(names: list[str]) -> str:
     return f"Stream{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
-# -------------------------------------------------------------------------------------------------
-# The facts and messages of many streams: asked together over one link, not one after the other.
-#
-# The questions are those of `StreamAPI.stream`, one for each stream, so each is answered by the
-# stream's own leader and counts for its proof (`leadership`). STREAM.LIST would take fewer
-# requests, but in a cluster one server collects the answers, leaves out what comes late, and names
-# no leader.
+# -- many streams --------------------------------------------------------------------------------
 
+# They are asked together over one link, not one after the other. Each is answered by the stream's
+# own leader, and counts for its proof. STREAM.LIST would take fewer requests, but in a cluster one
+# server collects the answers, leaves out what comes late, and names no leader.
 
 _SILENCE_SECONDS = 1.0
 """Seconds without any answer after which the missing ones are asked for one by one."""
@@ -239,7 +231,7 @@ def _asked_together(api: StreamAPI, names: list[str]) -> dict[str, StreamFacts]:
             answer = js_api.parse_answer(call, frame.payload, {"stream": name})
         except APIError:
             continue
-        api.tenure(name).add(look_of(answer, sent, time.monotonic()))
+        link.leader_terms[name].add(observation_of(answer, sent, time.monotonic()))
         found[name] = facts_of(name, answer, link.info.server_id)
     return found
 

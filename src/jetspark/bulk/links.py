@@ -13,11 +13,12 @@ import secrets
 import socket
 import ssl
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from jetspark.bulk.leader_terms import LeaderTerm
 from jetspark.connection.handshake import (
     Receive,
     Send,
@@ -265,6 +266,7 @@ def open_websocket(
 _RECEIVE_BYTES = 256 << 10
 _REQUEST_SID = 1
 _AT_ONCE = 64  # requests without an answer; a server takes some thousands before it drops them
+_TRUSTED_SECONDS = 5.0  # a link that was idle for longer is checked with a PING before it is used
 
 
 def connect(options: ConnectOptions) -> BlockingLink:
@@ -306,6 +308,8 @@ class BlockingLink:
         self._requests = 0
         self._pongs = 0
         self.closed = False
+        self.leader_terms: defaultdict[str, LeaderTerm] = defaultdict(LeaderTerm)
+        """What the answers over this link have shown about the leaders of streams, by stream."""
         self._socket = dial(options, server)
         try:
             self.info: ServerInfo = self._shake_hands(options, server)
@@ -593,54 +597,52 @@ class BlockingLink:
         self.close()
 
 
-# -------------------------------------------------------------------------------------------------
-# The process's pool of idle links, since one Python worker reads many partitions.
+class LinkPool:
+    """The idle links of a process, since one Python worker reads many partitions.
 
-
-_TRUSTED_SECONDS = 5.0
-"""Seconds; a link that was idle for longer is checked with a PING before it is used."""
-
-_idle: dict[ConnectOptions, list[tuple[BlockingLink, float]]] = {}
-
-# A forked child must not use its parent's sockets; this closes only its own copies of them.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_idle.clear)
-
-
-@contextmanager
-def borrowed(options: ConnectOptions) -> Iterator[BlockingLink]:
-    """A link for the block. Raises as `connect`.
-
-    It returns to the pool unless the block raises, or is in a generator that is closed early.
+    A forked child must not use its parent's sockets: it begins with an empty pool, which closes
+    only its own copies of them.
     """
-    link = _borrow(options)
-    try:
-        yield link
-    except BaseException:  # also GeneratorExit, after a LIMIT: messages may be in flight
-        link.close()
-        raise
-    _give_back(options, link)
 
+    def __init__(self) -> None:
+        self.idle: dict[ConnectOptions, list[tuple[BlockingLink, float]]] = {}
+        """With the time since when, `time.monotonic()`."""
+        self.known: set[ConnectOptions] = set()
+        """Servers that have answered this process, or work for a query that it takes part in: one
+        that cannot be reached is restarting, and not a wrong address."""
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.idle.clear)
 
-def _borrow(options: ConnectOptions) -> BlockingLink:
-    """An idle link that still answers, or a new one."""
-    kept = _idle.get(options, [])
-    while kept:
-        link, since = kept.pop()
-        if time.monotonic() - since < _TRUSTED_SECONDS or link.check():
-            return link
-    return connect(options)
+    @contextmanager
+    def link(self, options: ConnectOptions) -> Iterator[BlockingLink]:
+        """A link for the block, an idle one that still answers or a new one. Raises as `connect`.
 
-
-def _give_back(options: ConnectOptions, link: BlockingLink) -> None:
-    """Keep a link with no messages in flight."""
-    if not link.closed:
-        _idle.setdefault(options, []).append((link, time.monotonic()))
-
-
-def close_idle() -> None:
-    """Close all idle links of this process."""
-    while _idle:
-        _, kept = _idle.popitem()
-        for link, _since in kept:
+        It returns to the pool unless the block raises, or is in a generator that is closed early.
+        """
+        link = self._idle_one(options) or connect(options)
+        try:
+            yield link
+        except BaseException:  # also GeneratorExit, after a LIMIT: messages may be in flight
             link.close()
+            raise
+        if not link.closed:
+            self.idle.setdefault(options, []).append((link, time.monotonic()))
+
+    def _idle_one(self, options: ConnectOptions) -> BlockingLink | None:
+        kept = self.idle.get(options, [])
+        while kept:
+            link, since = kept.pop()
+            if time.monotonic() - since < _TRUSTED_SECONDS or link.check():
+                return link
+        return None
+
+    def close(self) -> None:
+        """Close all idle links."""
+        while self.idle:
+            _, kept = self.idle.popitem()
+            for link, _since in kept:
+                link.close()
+
+
+pool = LinkPool()
+"""Of this process."""

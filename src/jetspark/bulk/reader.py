@@ -3,13 +3,13 @@
 An ephemeral pull consumer delivers the messages, and its consumer sequences prove that none is
 missing in between. After a gap, silence, a lost link or a lost consumer, a new consumer continues
 after the last message in order. The range is complete once a sequence at or after its end has been
-delivered, or a leader that is proven to lead (`proof`) has answered that nothing is left before the
-end. An empty answer or "pending 0" does not prove that, since a lagging replica answers the same.
+delivered, or a leader that is proven to lead (`leaders`) has answered that nothing is left before
+the end. An empty answer or "pending 0" does not prove that: a lagging replica answers the same.
 The stream's creation time and first sequence are checked before and after, so that a recreated
 stream, and messages removed by limits, are always detected.
 
-A range may also be read through a snapshot of its stream (`backfill`), with the same proofs: the
-snapshot has everything up to the stream's last sequence, and its rows move the same position.
+A range may also be read through a snapshot of its stream (`backfill`), or by direct gets
+(`direct`), with the same proofs: their rows move the same position.
 
 Nothing is acknowledged, and nothing is left on the server. The same range gives the same rows as
 long as the stream keeps them.
@@ -32,7 +32,7 @@ from jetspark.bulk import links
 from jetspark.bulk.arrow import COLUMNS, WITH_PAYLOAD, SubjectChoice, batches, reading_all_is_faster
 from jetspark.bulk.backfill import snapshot_steps
 from jetspark.bulk.direct import DirectBatches
-from jetspark.bulk.leaders import leading, proven
+from jetspark.bulk.leaders import confirmed_facts, linearizable_read
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import Loss, ReadLimits, SequenceRange, left_out
 from jetspark.bulk.retry import CUT_OFF_SECONDS, Retry, stop_reading
@@ -71,7 +71,7 @@ from jetspark.wire.status import CONTROL, NO_RESPONDERS, status_of
 # Limits and purges remove a stream's oldest messages, also while they are read. What is removed
 # behind the reader is no loss. Where it has delivered every sequence, that is plain. A gap,
 # though, may be a message that was deleted or filtered out, or one that was removed before its
-# turn. So while there are gaps, the head is looked at now and then: it only moves forward, and if
+# turn. So while there are gaps, the head is checked now and then: it only moves forward, and if
 # it has not reached the first gap by now, nothing that the reader has passed was removed before
 # its turn.
 #
@@ -81,13 +81,12 @@ from jetspark.wire.status import CONTROL, NO_RESPONDERS, status_of
 # In a stream with `max_msgs_per_subject` the head moves on without a loss, as newer messages
 # replace older ones. There something has to prove a loss: `not_replaced`.
 
-
 logger = logging.getLogger("jetspark.bulk")
 
 _REPLACES_ALL = re.compile(rb"\r\nNats-Rollup: *all\r\n", re.IGNORECASE)
-_FIRST_LOOK, _LOOK_EVERY = 1.0, 1.0
+_CHECK_EVERY = 1.0
 _SHARE = 20
-"""One part of the time at most goes to looking."""
+"""One part of the time at most goes to checking the head."""
 
 
 class Head:
@@ -99,7 +98,7 @@ class Head:
         self._begun = not wanted.from_earliest
         self._moves = False
         self._exempt = False
-        self._look_at = time.monotonic() + _FIRST_LOOK
+        self._check_at = time.monotonic() + _CHECK_EVERY
         self.passed = wanted.start
         """Each message before this sequence was delivered, or was not stored when its turn came."""
 
@@ -134,7 +133,9 @@ class Head:
             if witness is None or witness.seq >= facts.first_seq:
                 return ""
             subject = witness.subject
-            if not proven(api, [name], lambda api: api.message(name, last_by_subj=subject)):
+            if not linearizable_read(
+                api, [name], lambda api: api.message(name, last_by_subj=subject)
+            ):
                 return self._testified(facts, witness, position)
         return ""
 
@@ -157,7 +158,7 @@ class Head:
             return
         if not self._begun:
             self._begun = self._exempt = True
-            self._look_at = 0.0
+            self._check_at = 0.0
             self.passed = position = rows.sequences(had)[0]
         if self.passed != position:
             return
@@ -170,41 +171,39 @@ class Head:
             self.passed += 1
 
     def watch(self, position: int) -> None:
-        """Look at it, if that is due. `position`: of the reader."""
+        """Check it, if that is due. `position`: of the reader."""
         began = time.monotonic()
-        if not self._moves or self.passed >= position or began < self._look_at:
+        if not self._moves or self.passed >= position or began < self._check_at:
             return
-        with suppress(JetsparkError):  # then the next look, or the range's end, decides
-            if self._has_not_come_to(self.passed):
+        with suppress(JetsparkError):  # then the next check, or the range's end, decides
+            if self._has_not_reached(self.passed):
                 self.passed = position
         now = time.monotonic()
-        self._look_at = now + max(_LOOK_EVERY, _SHARE * (now - began))
+        self._check_at = now + max(_CHECK_EVERY, _SHARE * (now - began))
 
-    def _has_not_come_to(self, passed: int) -> bool:
+    def _has_not_reached(self, passed: int) -> bool:
         name = self._wanted.stream
-        with links.borrowed(self._options) as link:
+        with links.pool.link(self._options) as link:
             api = StreamAPI(link)
             facts = api.stream(name)
             if facts.copies > 1:  # a former leader's head is an old one
-                facts = leading(api, [name])[name]
+                facts = confirmed_facts(api, [name])[name]
         if facts.created != self._wanted.created:
             return False
         # The first rows may have come while the head went on: where there are other reasons for
         # gaps, the range has only begun behind them.
-        exempt, self._exempt = self._exempt and self._has_other_gaps(facts), False
+        has_other_gaps = bool(self._wanted.subjects) or facts.deleted > 0
+        exempt, self._exempt = self._exempt and has_other_gaps, False
         return exempt or facts.first_seq <= passed
-
-    def _has_other_gaps(self, facts: StreamFacts) -> bool:
-        return bool(self._wanted.subjects) or facts.deleted > 0
 
 
 # -------------------------------------------------------------------------------------------------
-# Overlapping pull requests on one consumer: the next one is sent before the last one ends.
+# Reading from one consumer with overlapping pull requests: the next one is sent before the last
+# one ends.
 #
 # The server serves waiting requests in turn, so only the total number of undelivered messages is
 # tracked, not each request. The status of a request that ends early has the number of messages
 # that were not delivered (ADR-13).
-
 
 _EXPIRES_SECONDS = 30.0
 _HEADROOM = 64 * 1024
@@ -214,7 +213,9 @@ class OverlappingPull:
     """Keeps two requests in flight. After an error the caller creates another consumer."""
 
     def __init__(self, link: BlockingLink, stream: str, consumer: str, limits: ReadLimits) -> None:
+        self.decoder = DeliveryDecoder(stream, consumer)
         self._link = link
+        self._statuses: list[MessageFrame] = []
         self._subject = js_api.subject_of(
             link.api_prefix, js_api.MSG_NEXT, {"stream": stream, "consumer": consumer}
         )
@@ -225,16 +226,16 @@ class OverlappingPull:
         self._heartbeat = limits.heartbeat
         self._inbox = link.new_inbox()
         self._sid = link.subscribe(self._inbox)
-        self.owed = 0
+        self._owed = 0
         """Messages that were requested and are neither received nor given up."""
 
     def top_up(self, wanted: int) -> None:
         """Request more unless `wanted` messages are outstanding already; two requests at most."""
         requests = b""
-        while self.owed <= self._batch and self.owed < wanted:
-            count = min(self._batch, wanted - self.owed)
+        while self._owed <= self._batch and self._owed < wanted:
+            count = min(self._batch, wanted - self._owed)
             requests += self._request(count)
-            self.owed += count
+            self._owed += count
         if requests:
             self._link.send(requests)
 
@@ -247,24 +248,50 @@ class OverlappingPull:
         )
         return frames.pub(self._subject, request.encode(), self._inbox)
 
-    def received(self, count: int) -> None:
-        """Count received messages."""
-        self.owed = max(0, self.owed - count)
+    def take(self, rows: Deliveries) -> int:
+        """Append what comes next; the number of messages. After an error none were appended.
 
-    def on_other(self, frame: MessageFrame, consumer_sequence: int) -> None:
-        """Handle a frame that is not a delivery. `consumer_sequence`: the last one received.
+        Raises MissedHeartbeatError, TryAnotherLinkError (messages are missing in between), and as
+        `BlockingLink.deliveries`. Call `check` when the messages are accounted for.
+        """
+        had, seen = len(rows), self.decoder.consumer_sequence
+        silence = 2 * self._heartbeat
+        try:
+            self._statuses = self._link.deliveries(self.decoder, rows, time.monotonic() + silence)
+            new = len(rows) - had
+            if new and self.decoder.consumer_sequence != seen + new:
+                raise TryAnotherLinkError(
+                    f"deliveries {seen + 1} to {self.decoder.consumer_sequence} came with gaps"
+                )
+        except RequestTimeoutError:
+            raise MissedHeartbeatError(
+                f"nothing from {self._link.server} for {silence:g} s"
+            ) from None
+        except BaseException:
+            rows.truncate(had)
+            raise
+        self._owed = max(0, self._owed - new)
+        return new
+
+    def check(self) -> None:
+        """Handle the statuses that came with the messages.
 
         Raises ConsumerDeletedError, TryAnotherLinkError (the server has sent more than arrived),
         NoRespondersError: create a new consumer; ConsumerIsPushError, PullError: give up.
         """
+        for frame in self._statuses:
+            self._on_status(frame)
+
+    def _on_status(self, frame: MessageFrame) -> None:
         status = status_of(frame.headers) if frame.sid == self._sid else None
         if status is None:
             return
         if status.code == CONTROL:
             sent = number_in(frame.headers, LAST_CONSUMER)
-            if sent is not None and sent > consumer_sequence:
+            if sent is not None and sent > self.decoder.consumer_sequence:
                 raise TryAnotherLinkError(
-                    f"The server has sent {sent} messages, {consumer_sequence} arrived."
+                    f"The server has sent {sent} messages, {self.decoder.consumer_sequence} "
+                    "arrived."
                 )
             return
         end = pull_end(status)
@@ -285,17 +312,20 @@ class OverlappingPull:
             self._expires = min(self._expires, limit.expires or self._expires)
             self._heartbeat = min(self._heartbeat, self._expires / 2)
         left = number_in(frame.headers, PENDING_MESSAGES)
-        self.owed = 0 if left is None else max(0, self.owed - left)
+        self._owed = 0 if left is None else max(0, self._owed - left)
 
     def stop(self) -> None:
         """Unsubscribe; the link's next reader drops the messages in flight."""
         self._link.unsubscribe(self._sid)
 
 
-_INACTIVE_SECONDS = 30.0
+# -- ranges --------------------------------------------------------------------------------------
+
+INACTIVE_SECONDS = 30.0
+"""Without a pull for so long, the server removes the consumer."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0
 _SNAPSHOTS = 3  # each sends the stream from its start; what is left then comes by a consumer
-_TELL_SECONDS = 10.0
+_LOG_EVERY = 10.0
 
 
 def read_range(
@@ -341,7 +371,7 @@ class _RangeReader:
         filters = wanted.snapshot and wanted.subjects
         self._choice = SubjectChoice(wanted.subjects) if filters else None
         self._last_stored = wanted.end - 1
-        self._inactive = _INACTIVE_SECONDS
+        self._inactive = INACTIVE_SECONDS
         self._snapshots = _SNAPSHOTS if wanted.snapshot else 0
         self._retry = Retry(limits.timeout, pause=_FIRST_PAUSE, longest_pause=_LONGEST_PAUSE)
 
@@ -369,7 +399,7 @@ class _RangeReader:
 
     def _read_with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
         """Continue over one link; True when the range is complete."""
-        with links.borrowed(self._options) as link:
+        with links.pool.link(self._options) as link:
             api = StreamAPI(link)
             if not self._still_there(api):
                 return True
@@ -391,13 +421,12 @@ class _RangeReader:
     ) -> Generator[pa.RecordBatch, None, bool]:
         """Pull until the end is reached or the consumer has no more messages."""
         consumer, pending = self._new_consumer(api)
-        decoder = DeliveryDecoder(self._name, consumer)
         pull = OverlappingPull(link, self._name, consumer, self._limits)
         silent_since = time.monotonic()
         while pending and self._next < self._end:
             pull.top_up(self._end - self._next)
-            if self._take(link, decoder, pull):
-                pending = decoder.pending
+            if self._take(pull):
+                pending = pull.decoder.pending
                 yield from self._flush_if_full()
                 silent_since = time.monotonic()
             elif link.receiving:
@@ -414,7 +443,7 @@ class _RangeReader:
         """Continue through a snapshot of the stream; True when it has the rest of the range."""
         wanted = replace(self._wanted, start=self._next, end=self._end)
         rows = self._rows
-        had, told = len(rows), time.monotonic()
+        had, logged = len(rows), time.monotonic()
         timeout = self._limits.timeout
         with closing(snapshot_steps(link, self._options, wanted, rows, timeout)) as steps:
             for seen in steps:
@@ -423,8 +452,8 @@ class _RangeReader:
                 self._retry.since = time.monotonic()
                 yield from self._flush_if_full()
                 had = len(rows)
-                if time.monotonic() > told + _TELL_SECONDS:
-                    told = time.monotonic()
+                if time.monotonic() > logged + _LOG_EVERY:
+                    logged = time.monotonic()
                     logger.info("%s: read up to sequence %d by a snapshot", self._name, seen)
         return self._next >= self._end
 
@@ -467,44 +496,19 @@ class _RangeReader:
         batches.stop()
         return self._next >= self._end or self._nothing_left(api)
 
-    def _take(self, link: BlockingLink, decoder: DeliveryDecoder, pull: OverlappingPull) -> int:
-        """Decode what was received; the number of messages, including those after the end."""
-        rows = self._rows
-        had = len(rows)
-        seen = decoder.consumer_sequence
-        deadline = time.monotonic() + 2 * self._limits.heartbeat
-        try:
-            others = link.deliveries(decoder, rows, deadline)
-        except RequestTimeoutError:
-            raise MissedHeartbeatError(
-                f"nothing from {link.server} for {2 * self._limits.heartbeat:g} s"
-            ) from None
-        except BaseException:
-            # The position has not moved, so these rows will be read again.
-            rows.truncate(had)
-            raise
-        new = len(rows) - had
+    def _take(self, pull: OverlappingPull) -> int:
+        """Move the position after what comes next; the number of messages."""
+        rows, had = self._rows, len(self._rows)
+        new = pull.take(rows)
         if new:
-            if decoder.consumer_sequence != seen + new:
-                rows.truncate(had)
-                raise TryAnotherLinkError(
-                    f"deliveries {seen + 1} to {decoder.consumer_sequence} came with gaps"
-                )
-            pull.received(new)
-            self._advance(had)
+            last = rows.last_sequence
+            if last >= self._end:
+                rows.truncate(had + bisect_left(rows.sequences(had), self._end))
+            self._head.delivered(rows, had, self._next)
+            self._next = min(last + 1, self._end)
             self._retry.since = time.monotonic()
-        for frame in others:
-            pull.on_other(frame, decoder.consumer_sequence)
+        pull.check()
         return new
-
-    def _advance(self, had: int) -> None:
-        """Move the position after the rows from index `had` on, and drop those after the end."""
-        rows = self._rows
-        last = rows.last_sequence
-        if last >= self._end:
-            rows.truncate(had + bisect_left(rows.sequences(had), self._end))
-        self._head.delivered(rows, had, self._next)
-        self._next = min(last + 1, self._end)
 
     # -- proofs ----------------------------------------------------------------------------
 
@@ -514,7 +518,7 @@ class _RangeReader:
         if found is not None:  # a server that has a sequence has all before it
             return found >= self._end
         name = self._name
-        found, behind = proven(
+        found, behind = linearizable_read(
             api, [name], lambda api: (self._next_stored(api), api.stream(name).last_seq + 1)
         )
         return (behind if found is None else found) >= self._end
@@ -532,7 +536,7 @@ class _RangeReader:
         try:
             facts = api.stream(self._name)
             if self._is_bad(facts) or (last and self._may_lack_its_head(facts)):
-                facts = leading(api, [self._name])[self._name]
+                facts = confirmed_facts(api, [self._name])[self._name]
         except StreamNotFoundError as error:
             return self._gone(api, error)
         if facts.created != self._wanted.created:
@@ -546,7 +550,7 @@ class _RangeReader:
             told = facts.another_than(self._wanted.created, advice)
             self._left_out(str(told), f"made {facts.created}")
             return False
-        self._inactive = min(_INACTIVE_SECONDS, facts.longest_inactive or _INACTIVE_SECONDS)
+        self._inactive = min(INACTIVE_SECONDS, facts.longest_inactive or INACTIVE_SECONDS)
         self._check_head(api, facts, last=last)
         self._head.seen(facts)
         self._last_stored = facts.last_seq

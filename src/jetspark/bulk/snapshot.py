@@ -8,7 +8,7 @@ read are skipped.
 A consumer of last messages selects them at its creation, and leaves out those that are replaced or
 removed before their delivery. When it delivers fewer than announced, the leader is asked for the
 subjects that exist, and for the last message of each that is missing. Only a leader that is proven
-to lead can answer that nothing is left (`proof`).
+to lead can answer that nothing is left (`leaders`).
 """
 
 from __future__ import annotations
@@ -22,25 +22,20 @@ import pyarrow as pa
 
 from jetspark.bulk import links
 from jetspark.bulk.arrow import WITH_PAYLOAD, to_batch
-from jetspark.bulk.leaders import leading, proven
+from jetspark.bulk.leaders import confirmed_facts, linearizable_read
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.reader import OverlappingPull
+from jetspark.bulk.reader import INACTIVE_SECONDS, OverlappingPull
 from jetspark.bulk.retry import Retry, stop_reading
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI, StreamFacts
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import (
-    DataLossError,
-    JetsparkError,
-    MissedHeartbeatError,
-)
+from jetspark.errors import DataLossError, JetsparkError, MissedHeartbeatError
 from jetspark.retries import TryAnotherLinkError
 from jetspark.timestamps import parse_isotime
-from jetspark.wire.kernel import Deliveries, DeliveryDecoder
+from jetspark.wire.kernel import Deliveries
 
 logger = logging.getLogger("jetspark.bulk")
 
-_INACTIVE_SECONDS = 30.0
 _CONSUMERS = 12
 """Attempts to create a consumer on the leader's server; the cluster chooses any replica."""
 
@@ -84,7 +79,7 @@ class _Snapshot:
 
     def _with_one_link(self) -> Generator[pa.RecordBatch, None, bool]:
         """Read with one consumer; True when every subject was read."""
-        with links.borrowed(self._options) as link:
+        with links.pool.link(self._options) as link:
             api = StreamAPI(link)
             facts = self._planned(api)
             last, skipped = yield from self._with_one_consumer(link, api, facts)
@@ -103,7 +98,7 @@ class _Snapshot:
         wanted = self._wanted
         facts = api.stream(wanted.stream)
         if facts.created != wanted.created or facts.last_seq + 1 < wanted.end:
-            facts = leading(api, [wanted.stream])[wanted.stream]
+            facts = confirmed_facts(api, [wanted.stream])[wanted.stream]
         if facts.created != wanted.created:
             raise facts.another_than(wanted.created)
         if facts.last_seq + 1 < wanted.end:
@@ -127,7 +122,7 @@ class _Snapshot:
                 consumer,
                 1,
                 self._wanted.subjects,
-                _INACTIVE_SECONDS,
+                INACTIVE_SECONDS,
                 headers_only=not WITH_PAYLOAD & set(self._columns),
                 last_per_subject=True,
             )
@@ -147,9 +142,10 @@ class _Snapshot:
         first, before = self._make_consumer(api, consumer, facts), facts.last_seq
         # Later messages were written in the meantime, possibly without end.
         enough = api.stream(stream).last_seq
-        decoder = DeliveryDecoder(stream, consumer)
-        decoder.pending = first
         pull = OverlappingPull(link, stream, consumer, self._limits)
+        decoder = pull.decoder
+        decoder.pending = first
+        silence = 2 * self._limits.heartbeat
         last = came = 0
         while decoder.pending and last <= enough:
             rows = Deliveries()
@@ -159,7 +155,11 @@ class _Snapshot:
                 and rows.size < self._limits.max_bytes
             ):
                 pull.top_up(decoder.pending)
-                self._take(link, decoder, pull, rows)
+                if pull.take(rows):
+                    self._retry.since = time.monotonic()
+                elif self._retry.idle > silence:
+                    raise MissedHeartbeatError(f"no message for {silence:g} s")
+                pull.check()
             last = rows.last_sequence
             came += sum(sequence <= before for sequence in rows.sequences())
             yield from self._unseen(rows)
@@ -178,13 +178,13 @@ class _Snapshot:
 
         found = rest(api)
         if found is None:  # a server that has a sequence has all before it
-            found = proven(api, [stream], rest)
+            found = linearizable_read(api, [stream], rest)
         return found is None or found >= end
 
     def _missing(self, api: StreamAPI) -> Deliveries:
         """The last message of each missing subject."""
         rows = Deliveries()
-        for message in proven(api, [self._wanted.stream], self._last_messages):
+        for message in linearizable_read(api, [self._wanted.stream], self._last_messages):
             rows.append(
                 message.subject.encode(),
                 message.seq,
@@ -203,23 +203,6 @@ class _Snapshot:
             if subject.encode() not in self._seen
             and (message := api.message(stream, last_by_subj=subject)) is not None
         ]
-
-    def _take(
-        self, link: BlockingLink, decoder: DeliveryDecoder, pull: OverlappingPull, rows: Deliveries
-    ) -> None:
-        had, seen = len(rows), decoder.consumer_sequence
-        silence = 2 * self._limits.heartbeat
-        others = link.deliveries(decoder, rows, time.monotonic() + silence)
-        new = len(rows) - had
-        if decoder.consumer_sequence != seen + new:
-            raise TryAnotherLinkError("deliveries came with gaps")
-        if new:
-            pull.received(new)
-            self._retry.since = time.monotonic()
-        elif self._retry.idle > silence:
-            raise MissedHeartbeatError(f"no message for {silence:g} s")
-        for frame in others:
-            pull.on_other(frame, decoder.consumer_sequence)
 
     def _unseen(self, rows: Deliveries) -> Generator[pa.RecordBatch, None, None]:
         """A batch of the rows whose subjects were not read before."""

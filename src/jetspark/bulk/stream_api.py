@@ -1,27 +1,27 @@
-"""The calls of the JetStream API that reading and writing need, over a blocking link.
+"""A stream's facts, and the calls of the JetStream API that reading and writing need.
 
-STREAM.INFO and STREAM.MSG.GET are answered by the stream's leader, or by a former leader that does
-not know yet that it was replaced; where that matters, use `proof`. A direct get may be answered by
-any replica.
+The calls go over a blocking link. STREAM.INFO and STREAM.MSG.GET are answered by the stream's
+leader, or by a former leader that does not know yet that it was replaced; where that matters, use
+`leaders`. A direct get may be answered by any replica.
 """
 
 from __future__ import annotations
 
 import base64
 import time
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
+from jetspark.bulk.leader_terms import copies_of, leader_of, observation_of
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.retry import NOT_FOUND_SECONDS, CallRetry, answer_waits
 from jetspark.err_codes import NOT_ENABLED
 from jetspark.errors import (
     APIError,
+    ConfigError,
     ConsumerNotFoundError,
-    JetsparkError,
     JetStreamNotEnabledError,
     MessageNotFoundError,
     NoRespondersError,
@@ -37,9 +37,6 @@ from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
 from jetspark.wire import js_api
 from jetspark.wire.documents import encode_document
 from jetspark.wire.js_api import SubjectPages
-
-# -------------------------------------------------------------------------------------------------
-# The facts of a stream that planning and checks need, from its STREAM.INFO.
 
 
 class LastMessage(NamedTuple):
@@ -148,23 +145,6 @@ class StreamFacts:
         return StreamRecreatedError(self.name, created, self.created, restored, advice)
 
 
-def leader_of(answer: Mapping[str, Any]) -> str:
-    """The leader that gave this answer about a stream or consumer; empty if it was not a leader.
-
-    A leader does not list itself among its replicas. A server that does has just been informed of
-    another leader.
-    """
-    cluster: Mapping[str, Any] = answer.get("cluster") or {}
-    name: str = cluster.get("leader") or ""
-    return "" if any(one["name"] == name for one in cluster.get("replicas") or ()) else name
-
-
-def copies_of(answer: Mapping[str, Any]) -> int:
-    """The number of a stream's replicas, or of configured ones, whichever is greater."""
-    others = (answer.get("cluster") or {}).get("replicas") or ()
-    return max(int(answer["config"].get("num_replicas", 1)), len(others) + 1)
-
-
 def facts_of(name: str, answer: Mapping[str, Any], asked: str = "") -> StreamFacts:
     """From an answer to STREAM.INFO. `asked`: the ID of the server."""
     config, state = answer["config"], answer["state"]
@@ -213,153 +193,6 @@ def _limits(config: dict[str, Any]) -> str:
     return ", ".join(found)
 
 
-# -------------------------------------------------------------------------------------------------
-# Decides from a server's answers for a stream whether it led the stream. No I/O.
-#
-# A leader that was suspended (a stopped process or machine, a stalled disk) is replaced without
-# noticing: when it resumes, it answers with its old state until another server informs it. But no
-# quorum of replicas can have accepted it as leader after that. So an answer is valid if
-#
-# - a later answer of the same leader shows contact since then with a quorum of replicas
-#   (*proven*),
-#   or
-# - each replica had such a contact so recently that none can have stood for election since
-#   (*leased*).
-#
-# Replicas answer their leader at least every two seconds (it sends a heartbeat each second, unless
-# something was stored within it), and stand for election after 4 seconds of silence or more. Only
-# durations are compared, the server's and those of our own clock, so clocks may be wrong or may be
-# changed. docs/exactly-once.md has the assumptions.
-
-
-GUARD_SECONDS = 0.2
-"""Seconds within which a running server has read everything that its replicas have sent.
-
-Replies that arrived while it was suspended are read when it resumes, and look new.
-"""
-LEASE_SECONDS = 3.0
-"""Seconds; less than the 4 seconds of silence after which a replica stands for election."""
-_KEPT_SECONDS = LEASE_SECONDS + 1.0
-_APART_SECONDS = 0.04
-"""Seconds; of answers closer together than this, only some are kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What one answer shows about its leader."""
-
-    sent: float
-    """When the question was sent and the answer came, `time.monotonic()`."""
-    received: float
-    leader: tuple[str, str, str] = ("", "", "")
-    """Name, start of its leadership, and Raft group; no name: no leader has answered."""
-    quorum: int = 1
-    """Replicas of a quorum, including the leader; 1: the leader is the only replica."""
-    heard: Mapping[str, float] = field(default_factory=dict)
-    """Seconds since the leader's last contact with each replica that it has had contact with."""
-    replicas: int = 1
-
-    @property
-    def alone(self) -> bool:
-        """Whether there is one replica, so that no other one can have been elected."""
-        return self.replicas == 1 and bool(self.leader[0])
-
-
-def look_of(answer: Mapping[str, Any], sent: float, received: float) -> Look:
-    """From an answer to STREAM.INFO."""
-    cluster: Mapping[str, Any] | None = answer.get("cluster")
-    count = copies_of(answer)
-    if cluster is None:
-        # Outside of a cluster; or in one that does not name the leader: proves nothing.
-        return Look(sent, received, ("-", "", "") if count == 1 else ("", "", ""), replicas=count)
-    return Look(
-        sent,
-        received,
-        (leader_of(answer), cluster.get("leader_since") or "", cluster.get("raft_group") or ""),
-        count // 2 + 1,
-        # 0: the leader never had contact with this replica.
-        {
-            str(one.get("peer") or one["name"]): one["active"] / NANOSECONDS
-            for one in cluster.get("replicas") or ()
-            if one.get("active", 0) > 0
-        },
-        count,
-    )
-
-
-class Tenure:
-    """The answers of one leader of one stream, oldest first; another leader begins a new one."""
-
-    def __init__(self) -> None:
-        self._looks: deque[Look] = deque()
-
-    def add(self, look: Look) -> None:
-        """Add the newest answer."""
-        looks = self._looks
-        if looks and looks[-1].leader != look.leader:
-            looks.clear()
-        if not look.leader[0]:
-            looks.clear()
-            return
-        if len(looks) > 1 and looks[-1].sent < looks[-2].sent + _APART_SECONDS:
-            looks.pop()
-        while looks and looks[0].sent < look.sent - _KEPT_SECONDS:
-            looks.popleft()
-        looks.append(look)
-
-    def led_since(self, begun: float) -> bool:
-        """Whether the newest answer includes all that any leader had acknowledged by then."""
-        if not self._looks or self._looks[-1].sent < begun:
-            return False
-        last = self._looks[-1]
-        return last.alone or any(
-            (one.sent >= begun and len(agreed) + 1 >= last.quorum)
-            or (self._everyone(agreed) and last.received <= one.sent + LEASE_SECONDS)
-            for one, agreed in self._contacts(begun)
-        )
-
-    def unrivalled_since(self, begun: float) -> bool:
-        """Whether all replicas have also confirmed it, so that none believes to be leader."""
-        if not self.led_since(begun):
-            return False
-        return self._looks[-1].alone or any(
-            self._everyone(agreed) for _, agreed in self._contacts(begun)
-        )
-
-    def _everyone(self, agreed: set[str]) -> bool:
-        return len(agreed) + 1 >= self._looks[-1].replicas
-
-    def _contacts(self, begun: float) -> Iterator[tuple[Look, set[str]]]:
-        """Each answer, newest first, with the replicas that have agreed with the leader since.
-
-        Back to `begun`, or to the beginning of the lease. The newest answer shows no contact of its
-        own, but that its leader still led after the contacts before, which may have been refusals.
-        """
-        looks = list(self._looks)
-        since = min(begun, looks[-1].received - LEASE_SECONDS)
-        for number in range(len(looks) - 2, -1, -1):
-            base = before = looks[number]
-            if base.sent < since:
-                return
-            agreed: set[str] = set()
-            stood_still = 0.0
-            for look in looks[number + 1 : -1]:
-                # It may have been suspended while it did not answer.
-                stood_still = max(stood_still, look.received - before.sent)
-                before = look
-                earliest = base.received + GUARD_SECONDS + stood_still
-                agreed |= {
-                    name
-                    for name, ago in look.heard.items()
-                    if look.sent - ago > earliest
-                    and base.heard.get(name, LEASE_SECONDS) < LEASE_SECONDS
-                }
-            yield base, agreed
-
-
-_tenures: WeakKeyDictionary[BlockingLink, dict[str, Tenure]] = WeakKeyDictionary()
-
-
 class Reader(NamedTuple):
     """A consumer to read from."""
 
@@ -390,8 +223,10 @@ class StreamAPI:
         self.link = link
         self._timeout = timeout
 
+    # -- streams ---------------------------------------------------------------------------
+
     def stream(self, name: str, *, not_found_for: float = NOT_FOUND_SECONDS) -> StreamFacts:
-        """The facts of a stream, which may be outdated; see `proof.leading`.
+        """The facts of a stream, which may be outdated; see `leaders.confirmed_facts`.
 
         `not_found_for`: seconds after which "not found" is final, in a cluster. Raises
         StreamNotFoundError, which suggests a stream with a similar name.
@@ -403,20 +238,31 @@ class StreamAPI:
         config: dict[str, Any] = self._info(name)["config"]
         return config
 
-    def tenure(self, name: str) -> Tenure:
-        """What the answers over this link have shown about the stream's leader."""
-        return _tenures.setdefault(self.link, {}).setdefault(name, Tenure())
-
     def _info(self, name: str, not_found_for: float = NOT_FOUND_SECONDS) -> dict[str, Any]:
         sent = time.monotonic()
         try:
-            answer = self._call(js_api.STREAM_INFO, None, {"stream": name}, not_found_for)
+            answer = self.call(js_api.STREAM_INFO, None, not_found_for, stream=name)
         except StreamNotFoundError as error:
             raise StreamNotFoundError(
                 error.code, error.err_code, error.description, self._not_found(name)
             ) from None
-        self.tenure(name).add(look_of(answer, sent, time.monotonic()))
+        self.link.leader_terms[name].add(observation_of(answer, sent, time.monotonic()))
         return answer
+
+    def _not_found(self, name: str) -> str:
+        near = None
+        try:
+            names = self.stream_names()
+            if STREAM_PREFIX + name in names:
+                return (
+                    f'Stream "{name}" not found on {self.link.server}; there is a bucket of that '
+                    "name: --bucket, or the option 'bucket'."
+                )
+            near = nearest_name(name, names)
+        except (PermissionsError, RequestTimeoutError):
+            pass  # no permission to list streams
+        hint = f' (did you mean "{near}"?)' if near else ""
+        return f'Stream "{name}" not found on {self.link.server}{hint}.'
 
     def update(self, config: dict[str, Any]) -> dict[str, Any]:
         """Update a stream; returns its new configuration."""
@@ -443,6 +289,8 @@ class StreamAPI:
                 break
         return names
 
+    # -- consumers -------------------------------------------------------------------------
+
     def create_reader(
         self,
         stream: str,
@@ -464,19 +312,18 @@ class StreamAPI:
             raise UnsupportedByServerError("Reading a range", "2.9", self.link.info.version)
         config: dict[str, Any] = {
             "name": name,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": start,
             "ack_policy": "none",
             "replay_policy": "instant",
             "inactive_threshold": round(inactive * NANOSECONDS),
             "mem_storage": True,
             "num_replicas": 1,
         }
-        if headers_only:
-            config["headers_only"] = True
         if last_per_subject:
             config["deliver_policy"] = "last_per_subject"
-            del config["opt_start_seq"]
+        else:
+            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": start}
+        if headers_only:
+            config["headers_only"] = True
         answer = self.create_consumer(stream, config, subjects)
         return Reader(int(answer.get("num_pending", 0)), leader_of(answer))
 
@@ -506,45 +353,19 @@ class StreamAPI:
     def consumer(
         self, stream: str, consumer: str, *, not_found_for: float = NOT_FOUND_SECONDS
     ) -> dict[str, Any] | None:
-        """The server's document of a consumer; None if there is none.
-
-        `not_found_for`: seconds after which that is final, in a cluster.
-        """
+        """The server's document of a consumer; None if there is none. `not_found_for`: as above."""
         try:
             names = {"stream": stream, "consumer": consumer}
-            return self._call(js_api.CONSUMER_INFO, None, names, not_found_for)
+            return self.call(js_api.CONSUMER_INFO, None, not_found_for, **names)
         except ConsumerNotFoundError:
             return None
 
     def delete_reader(self, stream: str, name: str) -> None:
         """Delete the consumer, if it exists."""
-        try:
-            names = {"stream": stream, "consumer": name}
-            self._call(js_api.CONSUMER_DELETE, None, names, not_found_for=0.0)
-        except (ConsumerNotFoundError, StreamNotFoundError):
-            pass
+        with suppress(ConsumerNotFoundError, StreamNotFoundError):
+            self.call(js_api.CONSUMER_DELETE, None, 0.0, stream=stream, consumer=name)
 
-    def next_sequence(self, stream: str, at_least: int, subjects: Sequence[str]) -> int | None:
-        """The first stored sequence >= `at_least`, under one of the subjects if given; or None."""
-        found: list[int] = []
-        for subject in subjects or (">",):
-            try:
-                answer = self.call(
-                    js_api.MSG_GET, {"seq": at_least, "next_by_subj": subject}, stream=stream
-                )
-            except MessageNotFoundError:
-                continue
-            found.append(answer["message"]["seq"])
-        return min(found, default=None)
-
-    def purge(self, stream: str, before: int, subjects: Sequence[str] = ()) -> None:
-        """Remove the messages before a sequence, under one of the subjects if given.
-
-        None is before sequence 1, with which servers before 2.14 remove all.
-        """
-        for subject in (subjects or (None,)) if before > 1 else ():
-            what = {"seq": before} | ({} if subject is None else {"filter": subject})
-            self.call(js_api.STREAM_PURGE, what, stream=stream)
+    # -- messages --------------------------------------------------------------------------
 
     def message(self, stream: str, **which: int | str) -> StoredMessage | None:
         """A message by `seq`, `last_by_subj` or `next_by_subj`; None if there is none."""
@@ -560,14 +381,12 @@ class StreamAPI:
             message["time"],
         )
 
-    def subjects(self, stream: str, subject: str) -> set[str]:
-        """The subjects under a filter that have messages."""
-        pages = SubjectPages()
-        complete = False
-        while not complete:
-            request = {"subjects_filter": subject, "offset": pages.offset}
-            complete = pages.add(self.call(js_api.STREAM_INFO, request, stream=stream))
-        return set(pages.found)
+    def next_sequence(self, stream: str, at_least: int, subjects: Sequence[str]) -> int | None:
+        """The first stored sequence >= `at_least`, under one of the subjects if given; or None."""
+        found = (
+            self.message(stream, seq=at_least, next_by_subj=subject) for subject in subjects or ">"
+        )
+        return min((one.seq for one in found if one is not None), default=None)
 
     def sequence_at(self, stream: str, ns: int) -> int | None:
         """The first stored sequence of time `ns` (nanoseconds) or later; None if all are older.
@@ -580,37 +399,34 @@ class StreamAPI:
         found: int | None = None
         while low < high:
             middle = (low + high) // 2
-            message = self._message(stream, middle)
+            message = self.message(stream, seq=middle, next_by_subj=">")
             if message is None:
                 high = middle  # nothing is stored from here on
-            elif message[1] >= ns:
-                found, high = message[0], middle
+            elif parse_isotime(message.time) >= ns:
+                found, high = message.seq, middle
             else:
-                low = message[0] + 1
+                low = message.seq + 1
         return found
 
-    def _message(self, stream: str, at_least: int) -> tuple[int, int] | None:
-        """Sequence and time of the first message stored at or after a sequence."""
-        try:
-            request = {"seq": at_least, "next_by_subj": ">"}
-            answer = self.call(js_api.MSG_GET, request, stream=stream)
-        except MessageNotFoundError:
-            return None
-        return answer["message"]["seq"], parse_isotime(answer["message"]["time"])
+    def subjects(self, stream: str, subject: str) -> set[str]:
+        """The subjects under a filter that have messages."""
+        pages = SubjectPages()
+        complete = False
+        while not complete:
+            request = {"subjects_filter": subject, "offset": pages.offset}
+            complete = pages.add(self.call(js_api.STREAM_INFO, request, stream=stream))
+        return set(pages.found)
 
-    def _not_found(self, name: str) -> str:
-        try:
-            names = self.stream_names()
-            if STREAM_PREFIX + name in names:
-                return (
-                    f'Stream "{name}" not found on {self.link.server}; there is a bucket of that '
-                    "name: --bucket, or the option 'bucket'."
-                )
-            near = nearest_name(name, names)
-        except (PermissionsError, RequestTimeoutError):
-            near = None  # no permission to list streams
-        hint = f' (did you mean "{near}"?)' if near else ""
-        return f'Stream "{name}" not found on {self.link.server}{hint}.'
+    def purge(self, stream: str, before: int, subjects: Sequence[str] = ()) -> None:
+        """Remove the messages before a sequence, under one of the subjects if given.
+
+        None is before sequence 1, with which servers before 2.14 remove all.
+        """
+        for subject in (subjects or (None,)) if before > 1 else ():
+            what = {"seq": before} | ({} if subject is None else {"filter": subject})
+            self.call(js_api.STREAM_PURGE, what, stream=stream)
+
+    # -- calls -----------------------------------------------------------------------------
 
     @property
     def of_one_server(self) -> bool:
@@ -622,34 +438,36 @@ class StreamAPI:
         self,
         call: js_api.Call,
         request: dict[str, Any] | None,
+        not_found_for: float = NOT_FOUND_SECONDS,
+        /,
         **names: str,
     ) -> dict[str, Any]:
         """One API call, which must be idempotent; returns its answer.
+
+        `not_found_for`: seconds after which "not found" is final, in a cluster.
 
         Raises the typed error of the answer (an APIError) if it persists, JetStreamNotEnabledError
         when JetStream has no responders, RequestTimeoutError, JetStreamError for an unreadable
         answer, BadNameError, and as `BlockingLink.request`.
         """
-        return self._call(call, request, names)
-
-    def _call(
-        self,
-        call: js_api.Call,
-        request: dict[str, Any] | None,
-        names: dict[str, str],
-        not_found_for: float = NOT_FOUND_SECONDS,
-    ) -> dict[str, Any]:
-        """`not_found_for`: seconds after which "not found" is final, in a cluster."""
-        if self.of_one_server:
-            not_found_for = 0.0
-        retry = CallRetry(self._timeout, not_found_for=not_found_for)
+        link = self.link
+        retry = CallRetry(self._timeout, not_found_for=0.0 if self.of_one_server else not_found_for)
         payload = b"" if request is None else encode_document(request)
         while True:
             try:
                 return self._answer(call, payload, names, retry.deadline)
-            except (APIError, NoRespondersError) as error:
+            except NoRespondersError as error:
                 if not retry.again(error):
-                    raise _explain(error, self.link) from None
+                    raise JetStreamNotEnabledError(
+                        503,
+                        NOT_ENABLED,
+                        "JetStream not enabled",
+                        f"JetStream does not answer on {link.server} under {link.api_prefix}: "
+                        "is it enabled there (nats-server -js), and for this account?",
+                    ) from None
+            except APIError as error:
+                if not retry.again(error):
+                    raise
 
     def _answer(
         self, call: js_api.Call, payload: bytes, names: dict[str, str], deadline: float
@@ -667,13 +485,56 @@ class StreamAPI:
         )
 
 
-def _explain(error: APIError | NoRespondersError, link: BlockingLink) -> JetsparkError:
-    if isinstance(error, NoRespondersError):
-        return JetStreamNotEnabledError(
-            503,
-            NOT_ENABLED,
-            "JetStream not enabled",
-            f"JetStream does not answer on {link.server} under {link.api_prefix}: "
-            "is it enabled there (nats-server -js), and for this account?",
-        )
-    return error
+class StandingConsumer:
+    """A durable consumer that marks a query's position, and from which no message is read.
+
+    CONSUMER.RESET moves it (nats-server 2.14); for an older server, which refuses acks of messages
+    that were never delivered, it is deleted and recreated. Its description distinguishes it from
+    another consumer of the same name, which is not touched. Every method raises as
+    `StreamAPI.call`.
+    """
+
+    def __init__(
+        self, api: StreamAPI, stream: str, name: str, *, option: str, description: str
+    ) -> None:
+        """`option`: the user's option that gave the name."""
+        self._api, self._stream, self._name = api, stream, name
+        self._option, self._description = option, description
+
+    def position(self) -> int | None:
+        """The sequence that it would deliver next; None if there is no such consumer.
+
+        Raises ConfigError for a consumer of this name that was not created for this purpose.
+        """
+        info = self._api.consumer(self._stream, self._name)
+        if info is None:
+            return None
+        if info["config"].get("description") != self._description:
+            raise ConfigError(
+                f"The consumer {self._name!r} of stream {self._stream!r} has another purpose: give "
+                f"another name in the option {self._option!r}."
+            )
+        return int(info["delivered"]["stream_seq"]) + 1
+
+    def make(self, sequence: int | None = None, subjects: Sequence[str] = ()) -> None:
+        """Create it, to deliver from a sequence on; None: from the beginning of the stream."""
+        config: dict[str, Any] = {
+            "name": self._name,
+            "durable_name": self._name,
+            "description": self._description,
+            "ack_policy": "explicit",
+            "deliver_policy": "all",
+            "replay_policy": "instant",
+        }
+        if sequence is not None:
+            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": sequence}
+        self._api.create_consumer(self._stream, config, subjects)
+
+    def reset(self, sequence: int) -> None:
+        """Move it to a sequence. Call `position` before: without a consumer this times out."""
+        names = {"stream": self._stream, "consumer": self._name}
+        self._api.call(js_api.CONSUMER_RESET, {"seq": sequence}, **names)
+
+    def delete(self) -> None:
+        """Delete it, if it exists."""
+        self._api.delete_reader(self._stream, self._name)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.bulk.leaders import proven
+from jetspark.bulk.leaders import linearizable_read
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_files, wrote_as
@@ -114,7 +114,7 @@ def _rows(table: Table, bucket: str) -> pa.Table:
 
 def _keys(api: StreamAPI, stream: str) -> list[str]:
     """The keys that have a value or a marker."""
-    subjects = proven(api, [stream], lambda api: api.subjects(stream, ">"))
+    subjects = linearizable_read(api, [stream], lambda api: api.subjects(stream, ">"))
     return [subject.split(".", 2)[-1] for subject in subjects]  # a mirror's are of its origin
 
 

@@ -32,10 +32,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from jetspark.bulk.leaders import proven
+from jetspark.bulk.leaders import linearizable_read
 from jetspark.bulk.ranges import Loss, left_out
-from jetspark.bulk.standing_consumer import StandingConsumer
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.bulk.stream_api import StandingConsumer, StreamAPI, StreamFacts
 from jetspark.err_codes import (
     CONSUMER_EXISTS,
     CONSUMER_NAME_IN_USE,
@@ -125,7 +124,7 @@ def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, s
     def first(api: StreamAPI) -> int | None:
         return api.next_sequence(stream, 1, options.subjects)
 
-    waiting = proven(api, [stream], first)
+    waiting = linearizable_read(api, [stream], first)
     if waiting is not None and waiting < start:
         few = len(options.subjects) < 2
         chosen = (

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from jetspark.bulk.arrow import JsonFields
-from jetspark.bulk.leaders import Leaders, leading, proven, streams_of
+from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read, streams_of
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.retry import NOT_FOUND_SECONDS
@@ -50,7 +50,7 @@ def check_subjects(
     try:
         _check(options, api, facts)
     except ConfigError:  # perhaps in the answer of a leader that was replaced
-        proven(api, facts, lambda api: _check(options, api, leading(api, facts)))
+        linearizable_read(api, facts, lambda api: _check(options, api, confirmed_facts(api, facts)))
 
 
 def _check(options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]) -> None:
@@ -147,7 +147,7 @@ def _facts(
         raise error if options.bucket is None else _no_bucket(options.bucket, api)
     while sure:
         try:
-            facts = leading(api, facts)
+            facts = confirmed_facts(api, facts)
             break
         except StreamNotFoundError:
             # Deleted since, like those that had been missing before.
@@ -264,7 +264,7 @@ def resolve_positions(
         }
 
     by_time = [stream for stream, one in wanted.items() if isinstance(one, AtTime)]
-    return leaders(options).ask(lambda api: proven(api, by_time, question))
+    return leaders(options).ask(lambda api: linearizable_read(api, by_time, question))
 
 
 def begin(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str, StreamOffset]:

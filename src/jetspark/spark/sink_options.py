@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, ledger_stream, marker_subjects
-from jetspark.bulk.leaders import Leaders, proven
+from jetspark.bulk.leaders import Leaders, linearizable_read
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
@@ -234,7 +234,7 @@ def _suitable(options: SinkOptions, api: StreamAPI) -> dict[str, Any]:
     config = api.config(name)
     if not _is_suitable(options, config):
         # A leader that was replaced may not know of a change.
-        config = proven(api, [name], lambda api: api.config(name))
+        config = linearizable_read(api, [name], lambda api: api.config(name))
     _check(options, config)
     if options.guarantee is Guarantee.EXACTLY_ONCE:
         server = api.link.info

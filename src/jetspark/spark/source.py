@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from jetspark.bulk.backup import Backup, Part, open_backup
-from jetspark.bulk.leaders import expect
+from jetspark.bulk.links import pool
 from jetspark.bulk.ranges import Loss, left_out
 from jetspark.errors import ConfigError, DataLossError
 from jetspark.spark import planning
@@ -235,7 +235,8 @@ class JetStreamDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> JetStreamStreamWriter:
         """The streaming writer. Raises ConfigError and as `prepare`, before a row is written."""
         options = parse_sink_options(self.options).for_streaming()
-        expect(options.connection)  # Spark asks anew, in another process, for each batch and commit
+        # Spark asks anew, in another process, for each batch and commit.
+        pool.known.add(options.connection)
         return JetStreamStreamWriter(options, _checked(options, schema, overwrite))
 
 

@@ -30,10 +30,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from jetspark.bulk import links
-from jetspark.bulk.leaders import expect
 from jetspark.bulk.ranges import Loss, left_out
-from jetspark.bulk.standing_consumer import StandingConsumer
-from jetspark.bulk.stream_api import StreamAPI, StreamFacts, Witness
+from jetspark.bulk.stream_api import StandingConsumer, StreamAPI, StreamFacts, Witness
 from jetspark.errors import (
     ConfigError,
     DataLossError,
@@ -97,7 +95,7 @@ class ProgressConsumer:
         if not new or time.monotonic() < self._not_before:
             return
         try:
-            with links.borrowed(self._options.connection) as link:
+            with links.pool.link(self._options.connection) as link:
                 api = StreamAPI(link, timeout=_CALL_SECONDS)
                 for stream, offset in new.items():
                     self._move(api, stream, offset.next)
@@ -138,7 +136,7 @@ class ProgressConsumer:
 
 
 @contextmanager
-def without_collecting() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """For a block, or as a decorator of a method that Spark calls in a trigger."""
     collects = gc.isenabled()
     gc.disable()
@@ -160,7 +158,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options.for_streaming()
-        expect(self._options.connection)
+        links.pool.known.add(self._options.connection)
         self._initial: dict[str, StreamOffset] | None = None
         self._targets: dict[str, int] | None = None
         self._asked: dict[str, StreamFacts] | None = None
@@ -201,14 +199,14 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     @without_traceback
-    @without_collecting()
+    @gc_paused()
     def prepareForTriggerAvailableNow(self) -> None:
         """Determine where this run ends. Raises as `streams_facts`."""
         facts = streams_facts(self._options, running=True, sure=True)
         self._targets = {name: planning.tail(one) for name, one in facts.items()}
 
     @without_traceback
-    @without_collecting()
+    @gc_paused()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; `start` itself, unchanged, when there is nothing to read.
 
@@ -278,7 +276,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         )
 
     @without_traceback
-    @without_collecting()
+    @gc_paused()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The same partitions for the same offsets, however often Spark asks.
 

@@ -1,0 +1,163 @@
+"""Decides from a server's STREAM.INFO answers whether it led the stream. No I/O.
+
+A leader that was suspended (a stopped process or machine, a stalled disk) is replaced without
+noticing: when it resumes, it answers with its old state until another server informs it. But no
+quorum of replicas can have accepted it as leader after that. So an answer is valid if
+
+- a later answer of the same leader shows contact since then with a quorum of replicas, or
+- each replica had such a contact so recently that none can have stood for election since (a lease).
+
+Replicas answer their leader at least every two seconds (it sends a heartbeat each second, unless
+something was stored within it), and stand for election after 4 seconds of silence or more. Only
+durations are compared, so clocks may be wrong or change. docs/exactly-once.md has the assumptions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jetspark.timestamps import NANOSECONDS
+
+GUARD_SECONDS = 0.2
+"""Seconds within which a running server has read everything that its replicas have sent.
+
+Replies that arrived while it was suspended are read when it resumes, and look new.
+"""
+LEASE_SECONDS = 3.0
+"""Seconds; less than the 4 seconds of silence after which a replica stands for election."""
+_KEPT_SECONDS = LEASE_SECONDS + 1.0
+_APART_SECONDS = 0.04
+"""Seconds; of answers closer together than this, only some are kept."""
+
+
+def leader_of(answer: Mapping[str, Any]) -> str:
+    """The leader that gave this answer about a stream or consumer; empty if it was not a leader.
+
+    A leader does not list itself among its replicas. A server that does has just been informed of
+    another leader.
+    """
+    cluster: Mapping[str, Any] = answer.get("cluster") or {}
+    name: str = cluster.get("leader") or ""
+    return "" if any(one["name"] == name for one in cluster.get("replicas") or ()) else name
+
+
+def copies_of(answer: Mapping[str, Any]) -> int:
+    """The number of a stream's replicas, or of configured ones, whichever is greater."""
+    others = (answer.get("cluster") or {}).get("replicas") or ()
+    return max(int(answer["config"].get("num_replicas", 1)), len(others) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderObservation:
+    """What one answer shows about its leader."""
+
+    sent: float
+    """When the question was sent and the answer came, `time.monotonic()`."""
+    received: float
+    leader: tuple[str, str, str] = ("", "", "")
+    """Name, start of its leadership, and Raft group; no name: no leader has answered."""
+    quorum: int = 1
+    """Replicas of a quorum, including the leader."""
+    heard: Mapping[str, float] = field(default_factory=dict)
+    """Seconds since the leader's last contact with each replica that it has had contact with."""
+    replicas: int = 1
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one replica, so that no other one can have been elected."""
+        return self.replicas == 1 and bool(self.leader[0])
+
+
+def observation_of(answer: Mapping[str, Any], sent: float, received: float) -> LeaderObservation:
+    """From an answer to STREAM.INFO."""
+    cluster: Mapping[str, Any] | None = answer.get("cluster")
+    count = copies_of(answer)
+    if cluster is None:
+        # Outside of a cluster; or in one that does not name the leader: proves nothing.
+        leader = ("-", "", "") if count == 1 else ("", "", "")
+        return LeaderObservation(sent, received, leader, replicas=count)
+    return LeaderObservation(
+        sent,
+        received,
+        (leader_of(answer), cluster.get("leader_since") or "", cluster.get("raft_group") or ""),
+        count // 2 + 1,
+        {
+            str(one.get("peer") or one["name"]): one["active"] / NANOSECONDS
+            for one in cluster.get("replicas") or ()
+            if one.get("active", 0) > 0  # 0: the leader never had contact with this replica
+        },
+        count,
+    )
+
+
+class LeaderTerm:
+    """The answers of one leader of one stream, oldest first; another leader begins a new term."""
+
+    def __init__(self) -> None:
+        self._seen: deque[LeaderObservation] = deque()
+
+    def add(self, newest: LeaderObservation) -> None:
+        """Add the newest answer."""
+        seen = self._seen
+        if seen and seen[-1].leader != newest.leader:
+            seen.clear()
+        if not newest.leader[0]:
+            seen.clear()
+            return
+        if len(seen) > 1 and seen[-1].sent < seen[-2].sent + _APART_SECONDS:
+            seen.pop()
+        while seen and seen[0].sent < newest.sent - _KEPT_SECONDS:
+            seen.popleft()
+        seen.append(newest)
+
+    def led_since(self, begun: float) -> bool:
+        """Whether the newest answer includes all that any leader had acknowledged by then."""
+        if not self._seen or self._seen[-1].sent < begun:
+            return False
+        last = self._seen[-1]
+        return last.alone or any(
+            (one.sent >= begun and len(agreed) + 1 >= last.quorum)
+            or (self._everyone(agreed) and last.received <= one.sent + LEASE_SECONDS)
+            for one, agreed in self._contacts(begun)
+        )
+
+    def unrivalled_since(self, begun: float) -> bool:
+        """Whether all replicas have also confirmed it, so that none believes to be leader."""
+        if not self.led_since(begun):
+            return False
+        return self._seen[-1].alone or any(
+            self._everyone(agreed) for _, agreed in self._contacts(begun)
+        )
+
+    def _everyone(self, agreed: set[str]) -> bool:
+        return len(agreed) + 1 >= self._seen[-1].replicas
+
+    def _contacts(self, begun: float) -> Iterator[tuple[LeaderObservation, set[str]]]:
+        """Each answer, newest first, with the replicas that have agreed with the leader since.
+
+        Back to `begun`, or to the beginning of the lease. The newest answer shows no contact of its
+        own, but that its leader still led after the contacts before, which may have been refusals.
+        """
+        seen = list(self._seen)
+        since = min(begun, seen[-1].received - LEASE_SECONDS)
+        for number in range(len(seen) - 2, -1, -1):
+            base = before = seen[number]
+            if base.sent < since:
+                return
+            agreed: set[str] = set()
+            stood_still = 0.0
+            for one in seen[number + 1 : -1]:
+                # It may have been suspended while it did not answer.
+                stood_still = max(stood_still, one.received - before.sent)
+                before = one
+                earliest = base.received + GUARD_SECONDS + stood_still
+                agreed |= {
+                    name
+                    for name, ago in one.heard.items()
+                    if one.sent - ago > earliest
+                    and base.heard.get(name, LEASE_SECONDS) < LEASE_SECONDS
+                }
+            yield base, agreed
