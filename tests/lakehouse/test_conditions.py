@@ -19,9 +19,9 @@ from tests.support.table_readers import by_duckdb, by_polars, newest_metadata
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_files
-from jetspark.lakehouse.conditions import parse
 from jetspark.lakehouse.formats import Format, make_table
-from jetspark.lakehouse.new_files import FileWriter
+from jetspark.lakehouse.new_files import write_files
+from jetspark.lakehouse.prune import parse
 from jetspark.lakehouse.table import Table, TableName
 
 SCHEMA = pa.schema(
@@ -77,14 +77,17 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """A file for every two rows."""
     name = TableName(path=str(tmp_path_factory.mktemp("conditions") / "t"))
     made = make_table(request.param, name, SCHEMA, ("part",))
-    files = []
-    for start in range(0, 24, 2):
-        writer = FileWriter(made.layout(10**8, "zstd"), made.storage, f"part-{start}")
-        writer.write(pa.RecordBatch.from_pylist(rows()[start : start + 2], schema=SCHEMA))
-        files += writer.close()
-    commit_files(made, files)
-    made.refresh()
+    add(made, rows(), 2)
     return made
+
+
+def add(table: Table, rows: list[dict[str, Any]], size: int) -> None:
+    """In files of so many rows."""
+    layout = table.layout(10**8, "zstd")
+    for start in range(0, len(rows), size):
+        batch = pa.RecordBatch.from_pylist(rows[start : start + size], schema=SCHEMA)
+        commit_files(table, write_files(layout, table.storage, f"part-{start}", [batch]))
+        table.refresh()
 
 
 def read(table: Table, prune: str | None) -> pa.Table:
@@ -201,11 +204,7 @@ def test_other_readers_filters_find_every_row(
         one | {"real number": one["id"] / 2, "price": one["price"] + 12345678} for one in rows()
     ]
     plain[0]["moment"] = datetime.max.replace(tzinfo=UTC)
-    for start in range(0, 24, 8):
-        writer = FileWriter(table.layout(10**8, "zstd"), table.storage, f"part-{start}")
-        writer.write(pa.RecordBatch.from_pylist(plain[start : start + 8], schema=SCHEMA))
-        commit_files(table, writer.close())
-        table.refresh()
+    add(table, plain, 8)
     end = datetime(9999, 1, 1, tzinfo=UTC)
     for name, value in (
         ("real number", 5.0), ("price", Decimal("12345680.00")), ("moment", end), ("text", "t3"),

@@ -21,7 +21,7 @@ from tests.support.table_readers import by_duckdb, column
 from jetspark.lakehouse.batches import commit_files
 from jetspark.lakehouse.delta import statistics
 from jetspark.lakehouse.formats import Format, make_table
-from jetspark.lakehouse.new_files import FileWriter, partition_value
+from jetspark.lakehouse.new_files import partition_value, write_files
 from jetspark.lakehouse.table import TableName
 
 INSTANT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -155,14 +155,8 @@ def test_a_row_of_the_year_1_hides_no_other_row(
 ) -> None:
     schema = pa.schema([("seq", pa.int64()), ("moment", pa.timestamp("us", "UTC"))])
     table = make_table(Format.DELTA, TableName(path=str(tmp_path / "t")), schema, partition_by)
-    writer = FileWriter(table.layout(10**8, "zstd"), table.storage, "part-0")
-    rows = [
-        {"seq": 1, "moment": ZERO},
-        {"seq": 2, "moment": INSTANT},
-        {"seq": 3, "moment": INSTANT},
-    ]
-    writer.write(pa.RecordBatch.from_pylist(rows, schema=schema))
-    commit_files(table, writer.close())
+    rows = pa.record_batch([[1, 2, 3], [ZERO, INSTANT, INSTANT]], schema=schema)
+    commit_files(table, write_files(table.layout(10**8, "zstd"), table.storage, "part-0", [rows]))
     where = "SELECT seq FROM t WHERE moment > '2000-01-01'"
     assert sorted(by_duckdb("delta", tmp_path / "t", where)) == [(2,), (3,)]
     old = [("moment", "<", datetime(2000, 1, 1, tzinfo=UTC))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse import new_files
-from jetspark.lakehouse.new_files import FileWriter, Layout
+from jetspark.lakehouse.new_files import Layout, write_files
 
 SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("day", pa.date32())])
 ROWS = st.lists(
@@ -71,10 +72,7 @@ def test_every_row_is_once_in_the_file_of_its_partition(
 ) -> None:
     storage = Memory()
     layout = Layout(SCHEMA, partition_by, keeps_partition_columns=keeps)
-    writer = FileWriter(layout, storage, "part-0")
-    for one in batches:
-        writer.write(batch(one))
-    files = writer.close()
+    files = write_files(layout, storage, "part-0", map(batch, batches))
     found: Counter[tuple[object, ...]] = Counter()
     for file in files:
         data = storage.files[file.path]
@@ -96,11 +94,12 @@ def test_a_file_ends_at_its_target_size_and_row_groups_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(new_files, "ROW_GROUP_ROWS", 1000)
-    storage = Memory()
-    writer = FileWriter(Layout(SCHEMA, target_bytes=20_000, compression="none"), storage, "part-0")
-    for start in range(0, 20_000, 500):
-        writer.write(batch([(start + one, str(start + one), one) for one in range(500)]))
-    files = writer.close()
+    layout = Layout(SCHEMA, target_bytes=20_000, compression="none")
+    batches = (
+        batch([(start + one, str(start + one), one) for one in range(500)])
+        for start in range(0, 20_000, 500)
+    )
+    files = write_files(layout, Memory(), "part-0", batches)
     assert len(files) > 3
     assert all(file.size < 60_000 for file in files)
     groups = [file.metadata.row_group(0).num_rows for file in files]
@@ -109,45 +108,41 @@ def test_a_file_ends_at_its_target_size_and_row_groups_before(
 
 def test_many_partitions_do_not_open_as_many_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(new_files, "OPEN_FILES", 3)
-    storage = Memory()
-    writer = FileWriter(Layout(SCHEMA, ("key",)), storage, "part-0")
-    for turn in range(2):
-        writer.write(batch([(turn, str(one), 0) for one in range(10)]))
-    files = writer.close()
+    batches = [batch([(turn, str(one), 0) for one in range(10)]) for turn in range(2)]
+    files = write_files(Layout(SCHEMA, ("key",)), Memory(), "part-0", batches)
     assert sum(file.rows for file in files) == 20
     assert {file.partition for file in files} == {(str(one),) for one in range(10)}
 
 
 def test_a_writer_that_is_given_up_removes_its_files() -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield batch([(1, "a", 0), (2, "b", 0)])
+        raise OSError("the stream is gone")
+
     storage = Memory()
-    writer = FileWriter(Layout(SCHEMA, ("key",), target_bytes=1), storage, "part-0")
-    writer.write(batch([(1, "a", 0), (2, "b", 0)]))
-    writer.discard()
+    with pytest.raises(OSError, match="the stream is gone"):
+        write_files(Layout(SCHEMA, ("key",), target_bytes=1), storage, "part-0", batches())
     assert storage.files == {}
 
 
 def test_rows_are_cast_and_columns_that_they_lack_are_null() -> None:
     storage = Memory()
     schema = pa.schema([("id", pa.int64()), ("more", pa.string())])
-    writer = FileWriter(Layout(schema), storage, "part-0")
-    writer.write(pa.record_batch({"id": pa.array([1, 2], pa.int32()), "x": ["y", "z"]}))
-    (file,) = writer.close()
+    rows = pa.record_batch({"id": pa.array([1, 2], pa.int32()), "x": ["y", "z"]})
+    (file,) = write_files(Layout(schema), storage, "part-0", [rows])
     table = pq.read_table(pa.BufferReader(storage.files[file.path]))
     assert table.to_pylist() == [{"id": 1, "more": None}, {"id": 2, "more": None}]
 
 
 def test_a_null_is_refused_where_the_table_takes_none() -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
-    writer = FileWriter(Layout(schema), Memory(), "part-0")
+    rows = pa.record_batch({"id": pa.array([1, None], pa.int64())})
     with pytest.raises(ConfigError, match="column id of the table must not be null"):
-        writer.write(pa.record_batch({"id": pa.array([1, None], pa.int64())}))
+        write_files(Layout(schema), Memory(), "part-0", [rows])
 
 
 def test_a_new_file_goes_from_a_worker_to_the_driver() -> None:
-    storage = Memory()
-    writer = FileWriter(Layout(SCHEMA, ("key",)), storage, "part-0")
-    writer.write(batch([(1, "a", 0)]))
-    (file,) = writer.close()
+    (file,) = write_files(Layout(SCHEMA, ("key",)), Memory(), "part-0", [batch([(1, "a", 0)])])
     assert pickle.loads(pickle.dumps(file)) == file
 
 
@@ -159,9 +154,7 @@ def test_bytes_that_are_not_utf8_are_replaced_at_any_depth() -> None:
     mapped = pa.MapArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["k", "l"]), text)
     rows = pa.RecordBatch.from_arrays([text, listed, mapped], ["text", "listed", "mapped"])
     memory = Memory()
-    writer = FileWriter(Layout(rows.schema), memory, "t")
-    writer.write(rows)
-    (file,) = writer.close()
+    (file,) = write_files(Layout(rows.schema), memory, "t", [rows])
     assert pq.read_table(memory.open(file.path)).to_pylist() == [
         {
             "text": "a\ufffd",
@@ -176,7 +169,7 @@ def test_bytes_that_are_not_utf8_are_replaced_at_any_depth() -> None:
 def test_a_value_too_long_for_a_folder_is_refused_with_its_column(value: str) -> None:
     layout = Layout(SCHEMA, ("key",))
     with pytest.raises(ConfigError, match=r"'key' has a value of .* too long .*left\(key, 20\)"):
-        FileWriter(layout, Memory(), "t").write(batch([(1, value, None)]))
+        write_files(layout, Memory(), "t", [batch([(1, value, None)])])
 
 
 def test_a_date_that_python_does_not_have_is_no_partition() -> None:
@@ -184,4 +177,4 @@ def test_a_date_that_python_does_not_have_is_no_partition() -> None:
     days = pa.array([10_000_000], pa.int32()).cast(pa.date32())
     rows = pa.RecordBatch.from_arrays([pa.array([1]), days], schema=schema)
     with pytest.raises(ConfigError, match="'day' has a value outside the years 1 to 9999"):
-        FileWriter(Layout(schema, ("day",)), Memory(), "t").write(rows)
+        write_files(Layout(schema, ("day",)), Memory(), "t", [rows])

@@ -29,7 +29,7 @@ from jetspark.lakehouse.formats import (
     open_table,
 )
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
-from jetspark.lakehouse.new_files import FileWriter, NewFile
+from jetspark.lakehouse.new_files import NewFile, write_files
 from jetspark.lakehouse.table import Table, TableName
 
 FORMATS = [Format.DELTA, Format.ICEBERG]
@@ -67,9 +67,7 @@ def rows(start: int, end: int) -> pa.RecordBatch:
 
 def written(table: Table, start: int, end: int) -> list[NewFile]:
     layout, storage = pickle.loads(pickle.dumps((table.layout(10**8, "zstd"), table.storage)))
-    writer = FileWriter(layout, storage, "part-0")
-    writer.write(rows(start, end))
-    return writer.close()
+    return write_files(layout, storage, "part-0", [rows(start, end)])
 
 
 @pytest.fixture
@@ -111,10 +109,10 @@ def test_other_readers_see_partitions_of_columns_with_unusual_names(
     schema = pa.schema([("n", pa.int64()), (column_name, pa.string())])
     table = place.make(schema, column_name)
     for start in (0, 2):
-        writer = FileWriter(table.layout(10**8, "zstd"), table.storage, "part-0")
         texts = ["J F/K=ü%", None]
-        writer.write(pa.record_batch([[start, start + 1], texts], schema=schema))
-        commit_files(table, writer.close())
+        batch = pa.record_batch([[start, start + 1], texts], schema=schema)
+        files = write_files(table.layout(10**8, "zstd"), table.storage, "part-0", [batch])
+        commit_files(table, files)
         table.refresh()
     quoted = f'"{column_name}"'
     for compacted in (False, True):

@@ -13,7 +13,7 @@ from tests.support.together import together
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_batch, last_batch
 from jetspark.lakehouse.formats import Format
-from jetspark.lakehouse.new_files import FileWriter, NewFile
+from jetspark.lakehouse.new_files import NewFile, write_files
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import Deletes, Upsert, remove, staged
 
@@ -42,12 +42,9 @@ def row(key: str, revision: int, operation: str = "PUT", region: str = "eu") -> 
 
 def written(table: Table, *tasks: list[dict[str, Any]]) -> list[NewFile]:
     """The files of some tasks."""
-    files: list[NewFile] = []
-    for number, rows in enumerate(tasks):
-        writer = FileWriter(staged(table.layout(10**8, "zstd")), table.storage, f"part-{number}")
-        writer.write(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
-        files += writer.close()
-    return files
+    layout = staged(table.layout(10**8, "zstd"))
+    batches = [pa.RecordBatch.from_pylist(rows, schema=SCHEMA) for rows in tasks]
+    return [file for one in batches for file in write_files(layout, table.storage, "part-0", [one])]
 
 
 def values(place: Place) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pyarrow as pa
 
-from jetspark.lakehouse.new_files import FileWriter, NewFile
+from jetspark.lakehouse.new_files import NewFile, write_files
 from jetspark.lakehouse.table import Table
 
 SCHEMA = pa.schema([("n", pa.int64()), ("kind", pa.string())])
@@ -14,10 +14,9 @@ SCHEMA = pa.schema([("n", pa.int64()), ("kind", pa.string())])
 
 def written(table: Table, start: int, end: int) -> list[NewFile]:
     """Files with these numbers, which nobody has committed."""
-    writer = FileWriter(table.layout(10**8, "zstd"), table.storage, "part-0")
-    numbers = range(start, end)
-    writer.write(pa.record_batch([list(numbers), [str(n % 2) for n in numbers]], schema=SCHEMA))
-    return writer.close()
+    kinds = [str(n % 2) for n in range(start, end)]
+    batch = pa.record_batch([list(range(start, end)), kinds], schema=SCHEMA)
+    return write_files(table.layout(10**8, "zstd"), table.storage, "part-0", [batch])
 
 
 def rows(table: Table) -> Counter[int]:

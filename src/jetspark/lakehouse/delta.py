@@ -37,12 +37,12 @@ from jetspark.lakehouse.maintenance import (
     provable,
     remove_all,
 )
-from jetspark.lakehouse.new_files import Layout, NewFile, partition_value
+from jetspark.lakehouse.new_files import Layout, NewFile, Storage, partition_value
 from jetspark.lakehouse.schemas import nullable, plain
 from jetspark.lakehouse.table import Changes, Numbers, Piece, Table, TableName, pieces_of
 
 if TYPE_CHECKING:
-    import pyarrow.dataset
+    import pyarrow.dataset  # imports pandas, which writers do not need
 
 # -------------------------------------------------------------------------------------------------
 # Statistics of a Parquet file as Delta's log keeps them, so that readers can skip the file.
@@ -245,8 +245,6 @@ class _Held(threading.Thread):
         self.join()
 
 
-# imports pandas, and writers need neither
-
 _DELETED = "jetspark_deleted"
 _KEPT_BY_WRITERS = ("delta.invariants", "delta.generationExpression", "delta.identity")
 """Metadata of columns that every writer has to enforce."""
@@ -275,22 +273,19 @@ _LOG_STAYS = PostCommitHookProperties(cleanup_expired_logs=False)
 
 
 @dataclass(frozen=True)
-class DeltaStorage:
+class DeltaStorage(Storage):
     """Files of a Delta table."""
 
     uri: str
     options: Mapping[str, str] = field(repr=False)
 
     def create(self, path: str) -> pa.NativeFile:
-        """A new file below the table's location."""
         return self._files().open_output_stream(path)
 
     def open(self, path: str) -> pa.NativeFile:
-        """A file below the table's location."""
         return self._files().open_input_file(path)
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
         self._files().delete_file(path)
 
     def _files(self) -> pyarrow.fs.FileSystem:
@@ -298,7 +293,7 @@ class DeltaStorage:
 
 
 @dataclass(frozen=True)
-class DeltaPiece:
+class DeltaPiece(Piece):
     """Some files of one version."""
 
     fragments: Sequence[pyarrow.dataset.ParquetFileFragment]
@@ -306,13 +301,16 @@ class DeltaPiece:
     columns: tuple[str, ...]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Their rows."""
         for one in self.fragments:
             yield from one.to_batches(schema=self.schema, columns=list(self.columns))
 
 
-class OpenDelta:
-    """A Delta table at one version."""
+class OpenDelta(Table):
+    """A Delta table at one version.
+
+    A layout is refused for features that deltalake enforces only in files that it has written
+    itself, a compaction for features that it does not keep when it writes files anew.
+    """
 
     def __init__(self, name: TableName, table: DeltaTable) -> None:
         self.name = name
@@ -350,27 +348,21 @@ class OpenDelta:
 
     @property
     def location(self) -> str:
-        """Folder or URI of its files."""
         return self._table.table_uri
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns."""
         return pa.schema(self._table.schema())
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The partition columns."""
         return tuple(self._table.metadata().partition_columns)
 
     @property
     def storage(self) -> DeltaStorage:
-        """Storage for new files."""
         return DeltaStorage(_path(self.name), self.name.properties)
 
     def layout(self, target_bytes: int, compression: str) -> Layout:
-        """Layout of new files. Raises ConfigError for table features that deltalake enforces only
-        in files that it has written itself."""
         configuration = self._table.metadata().configuration
         asked = [name for name in configuration if name.startswith("delta.constraints.")]
         if self._is_mapped():
@@ -395,7 +387,6 @@ class OpenDelta:
         )
 
     def at_version(self, version: int) -> OpenDelta:
-        """The table at an older version. Raises ConfigError if that version does not exist."""
         try:
             options = dict(self.name.properties)
             return OpenDelta(
@@ -406,11 +397,9 @@ class OpenDelta:
                 f"{self.name} has no version {version}; the newest is {self._table.version()}."
             ) from error
 
-    def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> list[Piece]:
-        """The pieces that tasks read. Raises ConfigError for an invalid condition, or a table
-        with features that deltalake does not read."""
+    def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> list[DeltaPiece]:
         try:
-            files = self._table.to_pyarrow_dataset(file_pruning_predicate=self._wanted(prune))
+            files = self._table.to_pyarrow_dataset(file_pruning_predicate=self._predicate(prune))
         except DeltaProtocolError as error:
             raise ConfigError(f"{self.name}: {error}") from error
         listed = pa.table(self._table.get_add_actions(flatten=True))
@@ -424,29 +413,25 @@ class OpenDelta:
             )
         ]
 
-    def _wanted(self, prune: str | None) -> str | None:
+    def _predicate(self, prune: str | None) -> str | None:
         if prune is None:
             return None
-        from jetspark.lakehouse.conditions import parse  # a parser of SQL takes time to import
+        from jetspark.lakehouse.prune import parse
 
         return to_sql(parse(prune, self.schema))
 
     @property
     def version(self) -> int:
-        """That of the log."""
         return self._table.version()
 
     @property
     def is_new(self) -> bool:
-        """Whether it has no files."""
         return not self._table.get_add_actions().num_rows
 
     def number(self, name: str) -> int | None:
-        """The number that the last commit set under this name; None if no commit has."""
         return self._table.transaction_version(name)
 
     def check_numbers_stay(self) -> None:
-        """Raises ConfigError for a table that forgets numbers after a time."""
         if _TRANSACTION_RETENTION in self._table.metadata().configuration:
             raise ConfigError(
                 f"{self.name} has {_TRANSACTION_RETENTION}, so it would forget which batches it "
@@ -455,8 +440,6 @@ class OpenDelta:
             )
 
     def was_set_back(self, version: int, name: str, number: int) -> bool:
-        """Whether a RESTORE since has undone the commit that set this number, which has made
-        `version` or a later one."""
         later = self.version - version
         return later > 0 and any(
             not self._had(one["operationParameters"], name, number)
@@ -479,32 +462,23 @@ class OpenDelta:
         return found is not None and found >= number
 
     def keep_versions(self, span: timedelta) -> None:
-        """Keep the log for this time. Raises CommitConflict, and TableError for a table that cannot
-        be written."""
         if self._table.metadata().configuration.get(_LOG_RETENTION) != _interval(span):
             with self._conflicts():
                 self._table.alter.set_table_properties({_LOG_RETENTION: _interval(span)})
             self.refresh()
 
     def refresh(self) -> None:
-        """Read the newest version."""
         self._table.update_incremental()
 
     def append(self, files: Sequence[NewFile], numbers: Numbers) -> None:
-        """Add the files. Raises CommitConflict if one of the numbers was set in the meantime, and
-        TableError for a table that cannot be written."""
         self._commit("append", files, numbers)
 
     def replace(self, files: Sequence[NewFile], numbers: Numbers) -> None:
-        """Replace all files of the table. Raises CommitConflict, and ConfigError for a table that
-        only takes rows added."""
         self._check_removal()
         with self._claim():
             self._commit("overwrite", files, numbers)
 
     def merge(self, changes: Changes, numbers: Numbers) -> None:
-        """As `Table.merge`. Raises CommitConflict, TableError for a table that cannot be written,
-        and ConfigError for one that only takes rows added."""
         self._check_removal()
         wanted = self._resolved(numbers)
         if changes.rows.num_rows:
@@ -531,13 +505,10 @@ class OpenDelta:
             self.append((), wanted)  # the library commits nothing where no row changes
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
-        """Add columns, which are null in existing rows. Raises CommitConflict, and TableError for a
-        table that cannot be written."""
         with self._conflicts():
             self._table.alter.add_columns([Field.from_arrow(nullable(one)) for one in columns])
 
     def facts(self) -> TableFacts:
-        """The newest version."""
         files = pa.table(self._table.get_add_actions(flatten=True))
         counts = files["num_records"].to_pylist() if files.num_rows else []
         known = None not in counts and "deletionVectors" not in self._features()
@@ -554,8 +525,6 @@ class OpenDelta:
         )
 
     def compact(self, target_bytes: int) -> Compaction:
-        """Merge small files. Raises CommitConflict if rows were removed in the meantime, and
-        ConfigError for a table whose features deltalake does not keep when it writes files anew."""
         self._check_features(_REWRITTEN, "compact it with Delta's own connector (OPTIMIZE)")
         with self._claim():
             before = self._table.version()
@@ -566,7 +535,6 @@ class OpenDelta:
         return Compaction(removed=found["numFilesRemoved"], added=found["numFilesAdded"])
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
-        """As `Maintained.vacuum`. Raises ConfigError also for a retention that is too short."""
         check_retention(retention)
         self._check_features(_VACUUMED, "vacuum it with Delta's own connector for Spark")
         if "delta.deletedFileRetentionDuration" in self._table.metadata().configuration:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -41,7 +43,8 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableResponse, DataScan, FileScanTask, Table, Transaction
+from pyiceberg.table import CommitTableResponse, DataScan, FileScanTask, Transaction
+from pyiceberg.table import Table as PyTable
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AddSchemaUpdate,
@@ -57,11 +60,9 @@ from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
 from jetspark.lakehouse.iceberg_folder import catalog_of
 from jetspark.lakehouse.iceberg_maintenance import (
-    compact,
     line_of,
     manifests_of,
     old_snapshots,
-    stage,
     vacuumed,
 )
 from jetspark.lakehouse.maintenance import (
@@ -69,11 +70,12 @@ from jetspark.lakehouse.maintenance import (
     TableFacts,
     Vacuum,
     check_retention,
+    groups_of,
     remove_all,
 )
-from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile
+from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage, write_files
 from jetspark.lakehouse.schemas import nullable, plain, small
-from jetspark.lakehouse.table import PLACE, Changes, Numbers, Piece, TableName, pieces_of
+from jetspark.lakehouse.table import PLACE, Changes, Numbers, Piece, Table, TableName, pieces_of
 
 # -------------------------------------------------------------------------------------------------
 # Conditions by which files are left out, in PyIceberg's form.
@@ -120,26 +122,24 @@ _OF_NEW_TABLES = {
 _NEWEST_WRITTEN = 2
 _EXPIRED_EVERY = 100
 """Commits from one removal of old snapshots to the next, and snapshots that it leaves at least."""
+_CONFLICT_SECONDS = 120.0
 _NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 
 @dataclass(frozen=True)
-class IcebergStorage:
+class IcebergStorage(Storage):
     """Files of an Iceberg table."""
 
     location: str
     properties: Mapping[str, str] = field(repr=False)
 
     def create(self, path: str) -> Any:
-        """A new file below the table's location."""
         return self._io().new_output(f"{self.location}/{path}").create()
 
     def open(self, path: str) -> Any:
-        """A file below the table's location."""
         return self._io().new_input(f"{self.location}/{path}").open()
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
         self._io().delete(f"{self.location}/{path}")
 
     def _io(self) -> Any:
@@ -147,7 +147,7 @@ class IcebergStorage:
 
 
 @dataclass(frozen=True)
-class IcebergPiece:
+class IcebergPiece(Piece):
     """Some files of one snapshot."""
 
     tasks: Sequence[FileScanTask]
@@ -156,16 +156,20 @@ class IcebergPiece:
     properties: Mapping[str, str] = field(repr=False)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Their rows."""
         io = load_file_io(dict(self.properties), self.metadata.location)
         scan = ArrowScan(self.metadata, io, self.columns, AlwaysTrue())
         return iter(scan.to_record_batches(self.tasks))
 
 
-class OpenIceberg:
-    """An Iceberg table at one version."""
+class OpenIceberg(Table):
+    """An Iceberg table at one version.
 
-    def __init__(self, name: TableName, table: Table, snapshot: int | None = None) -> None:
+    A layout is refused for partitions by a transform of a column, and for a version of the format
+    that PyIceberg does not write. CommitConflict: it is proven that the table does not have the
+    commit; TableError: it may have it later, or others commit without a break.
+    """
+
+    def __init__(self, name: TableName, table: PyTable, snapshot: int | None = None) -> None:
         self.name = name
         self._table = table
         self._snapshot = snapshot
@@ -209,12 +213,10 @@ class OpenIceberg:
 
     @property
     def location(self) -> str:
-        """Folder or URI of its files."""
         return self._table.location().rstrip("/")
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns."""
         schema = self._table.schema()
         if self._snapshot is not None:
             schema = self._table.scan(snapshot_id=self._snapshot).projection()
@@ -222,18 +224,14 @@ class OpenIceberg:
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The partition columns."""
         spec, schema = self._table.spec(), self._table.schema()
         return tuple(schema.find_column_name(one.source_id) or "" for one in spec.fields)
 
     @property
     def storage(self) -> IcebergStorage:
-        """Storage for new files."""
         return IcebergStorage(self.location, {**self._table.io.properties})
 
     def layout(self, target_bytes: int, compression: str) -> Layout:
-        """Layout of new files. Raises ConfigError for partitions by a transform of a column, and
-        for a version of the format that PyIceberg does not write."""
         if (format_ := self._table.metadata.format_version) > _NEWEST_WRITTEN:
             raise ConfigError(
                 f"{self.name} is in version {format_} of the Iceberg format, which PyIceberg does "
@@ -254,49 +252,44 @@ class OpenIceberg:
         )
 
     def at_version(self, version: int) -> OpenIceberg:
-        """The table at a snapshot. Raises ConfigError if that does not exist."""
         if self._table.snapshot_by_id(version) is None:
             raise ConfigError(f"{self.name} has no snapshot {version}.")
         return OpenIceberg(self.name, self._table, version)
 
-    def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> list[Piece]:
-        """The pieces that tasks read. Raises ConfigError for an invalid condition."""
+    def pieces(
+        self, columns: Sequence[str], prune: str | None, at_least: int
+    ) -> list[IcebergPiece]:
         scan = self._table.scan(selected_fields=tuple(columns), snapshot_id=self._snapshot)
-        tasks = _planned(scan, self._wanted(prune))
+        tasks = _planned(scan, self._predicate(prune))
         properties = dict(self._table.io.properties)
         return [
             IcebergPiece(group, self._table.metadata, scan.projection(), properties)
             for group in pieces_of(tasks, lambda one: one.file.file_size_in_bytes, at_least)
         ]
 
-    def _wanted(self, prune: str | None) -> BooleanExpression:
+    def _predicate(self, prune: str | None) -> BooleanExpression:
         if prune is None:
             return AlwaysTrue()
-        from jetspark.lakehouse.conditions import parse  # a parser of SQL takes time to import
+        from jetspark.lakehouse.prune import parse
 
         return to_iceberg(parse(prune, self.schema))
 
     @property
     def version(self) -> int:
-        """The newest snapshot."""
         return self._table.metadata.current_snapshot_id or 0
 
     @property
     def is_new(self) -> bool:
-        """Whether it has no snapshot."""
         return not self.version
 
     def number(self, name: str) -> int | None:
-        """The number that the last commit set under this name; None if no commit has."""
         found = self._table.properties.get(_NUMBER + name)
         return None if found is None else int(found)
 
     def check_numbers_stay(self) -> None:
-        """They do, being properties of the table."""
+        """Properties of the table stay."""
 
     def was_set_back(self, version: int, name: str, number: int) -> bool:
-        """Whether the snapshot `version` is none of those that have led to the present one; not if
-        it has expired."""
         made = self._table.metadata.snapshot_by_id(version)
         line = list(line_of(self._table.metadata))
         # Expiry cuts the line at a snapshot that is younger than this one.
@@ -307,7 +300,6 @@ class OpenIceberg:
         )
 
     def keep_versions(self, span: timedelta) -> None:
-        """Keep snapshots for this time. Raises CommitConflict."""
         kept = str(int(span.total_seconds() * 1000))
         if self._table.properties.get(_SNAPSHOT_AGE) != kept:
             making = self._transaction()
@@ -316,18 +308,15 @@ class OpenIceberg:
             self.refresh()
 
     def refresh(self) -> None:
-        """Read the newest version."""
         self._table = self._table.refresh()
 
     def append(self, files: Sequence[NewFile], numbers: Numbers) -> None:
-        """Add the files. Raises CommitConflict if another commit came first."""
         making = self._transaction()
         self._add(making, files, numbers)
         self._commit(making)
         self._expire_now_and_then()
 
     def replace(self, files: Sequence[NewFile], numbers: Numbers) -> None:
-        """Replace all files of the table. Raises CommitConflict."""
         making = self._transaction()
         if self._table.current_snapshot() is not None:
             making.delete(AlwaysTrue())
@@ -336,7 +325,6 @@ class OpenIceberg:
         self._expire_now_and_then()
 
     def merge(self, changes: Changes, numbers: Numbers) -> None:
-        """As `Table.merge`. Raises CommitConflict."""
         making = self._transaction()
         files = FileWriter(self.layout(_MERGED_BYTES, "zstd"), self.storage, "merged")
         try:
@@ -391,14 +379,12 @@ class OpenIceberg:
         return reading.to_table([task])
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
-        """Add columns, which are null in existing rows. Raises CommitConflict."""
         making = self._transaction()
         with making.update_schema() as change:
             change.union_by_name(pa.schema([nullable(_widened(one)) for one in columns]))
         self._commit(making)
 
     def facts(self) -> TableFacts:
-        """The newest version."""
         scan = self._table.scan()
         tasks = list(scan.plan_files())
         files = [one.file for one in tasks]
@@ -416,25 +402,59 @@ class OpenIceberg:
         )
 
     def compact(self, target_bytes: int) -> Compaction:
-        """Merge small files. Raises TableError if others commit without a break."""
+        removed = added = 0
+        for group in self._small_files(target_bytes):
+            scan = ArrowScan(
+                self._table.metadata, self._table.io, self._table.schema(), AlwaysTrue()
+            )
+            batches = scan.to_record_batches(group)
+            layout = self.layout(target_bytes, "zstd")
+            new = write_files(layout, self.storage, "compacted", batches)
+            if self._replace_files({task.file.file_path for task in group}, new):
+                removed += len(group)
+                added += len(new)
+        return Compaction(removed, added)
 
-        def commit(making: Transaction) -> None:
+    def _small_files(self, target_bytes: int) -> Iterator[list[FileScanTask]]:
+        """Those of each partition in groups. Files with rows that were deleted by another program
+        are left as they are."""
+        by_partition: dict[Any, list[FileScanTask]] = defaultdict(list)
+        spec = self._table.metadata.default_spec_id
+        for task in self._table.scan().plan_files():
+            if not task.delete_files and task.file.spec_id == spec:
+                by_partition[task.file.partition].append(task)
+        for tasks in by_partition.values():
+            sizes = [task.file.file_size_in_bytes for task in tasks]
+            yield from groups_of(tasks, sizes, target_bytes)
+
+    def _replace_files(self, old: set[str], new: Sequence[NewFile]) -> bool:
+        """Commit files in place of others; False if these were replaced, or rows of them deleted.
+
+        Raises TableError if others commit without a break.
+        """
+        deadline = time.monotonic() + _CONFLICT_SECONDS
+        while True:
+            live = {
+                one.file.file_path: one.file
+                for one in self._table.scan().plan_files()
+                if not one.delete_files
+            }
+            if not old <= live.keys():
+                return False
+            making = self._transaction()
+            _stage(making, [live[path] for path in old], list(map(self._data_file, new)))
             try:
                 self._commit(making)
+                return True
+            except CommitConflict:
+                if time.monotonic() >= deadline:
+                    raise TableError(
+                        "Other writers committed without a break: compact the table later."
+                    ) from None
             finally:
                 self.refresh()
 
-        return compact(
-            lambda: self._table,
-            self._transaction,
-            self._data_file,
-            commit,
-            self.layout(target_bytes, "zstd"),
-            self.storage,
-        )
-
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
-        """As `Maintained.vacuum`. Raises ConfigError also for a retention that is too short."""
         check_retention(retention)
         table = self._table
         if table.properties.get("gc.enabled", "true").casefold() == "false":
@@ -496,7 +516,7 @@ class OpenIceberg:
             changed |= {"snapshots": snapshots, "snapshot_log": []}
         once = metadata.model_copy(update=changed)
         table = self._table
-        return Table(
+        return PyTable(
             table.name(), once, table.metadata_location, table.io,
             _Asking(self.name, table.catalog), table.config,
         ).transaction()  # fmt: skip
@@ -508,7 +528,7 @@ class OpenIceberg:
         numbers: Numbers,
         old: Sequence[DataFile] = (),
     ) -> None:
-        stage(making, old, list(map(self._data_file, files)))
+        _stage(making, old, list(map(self._data_file, files)))
         made = making.table_metadata.current_snapshot_id
         found = {name: made if value is None else value for name, value in numbers.items()}
         making.set_properties({_NUMBER + name: str(value) for name, value in found.items()})
@@ -551,6 +571,17 @@ class OpenIceberg:
         )
 
 
+def _stage(making: Transaction, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
+    """Replace files by others, in one snapshot."""
+    snapshot = making.update_snapshot()
+    # Also without files: a commit that only sets properties would not notice another one.
+    with snapshot.overwrite() if old else snapshot.merge_append() as changing:
+        for one in old:
+            changing.delete_data_file(one)
+        for one in new:
+            changing.append_data_file(one)
+
+
 class _Expiring(ExpireSnapshots):
     """Removes snapshots from the metadata."""
 
@@ -575,7 +606,7 @@ class _Asking(NoopCatalog):
 
     def commit_table(
         self,
-        table: Table,
+        table: PyTable,
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> CommitTableResponse:

@@ -1,84 +1,24 @@
-"""Compaction and vacuum of Iceberg tables, for which pyiceberg has only the primitives."""
+"""Which snapshots, files and manifests of an Iceberg table nobody needs any more."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-import time
-from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise, takewhile
-from typing import Any
 
 import pyarrow.fs
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO
-from pyiceberg.manifest import DataFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
-from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.lakehouse.maintenance import Compaction, Vacuum, groups_of, provable
-from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
+from jetspark.errors import ConfigError, TableError
+from jetspark.lakehouse.maintenance import Vacuum, provable
 
-_CONFLICT_SECONDS = 120.0
 _SCHEME = re.compile(r"^[a-z0-9+.-]+:(?://)?(?=.)")
-
-
-def compact(
-    table: Callable[[], Table],
-    transaction: Callable[[], Transaction],
-    data_file: Callable[[NewFile], DataFile],
-    commit: Callable[[Transaction], None],
-    layout: Layout,
-    storage: Storage,
-) -> Compaction:
-    """Merge the small files of each partition. After `commit` has raised CommitConflict, `table`
-    and `transaction` return the newest version.
-
-    Files with rows that were deleted by another program are left as they are.
-    """
-    removed = added = 0
-    for group in _groups(table(), layout.target_bytes):
-        new = _rewritten(table(), group, layout, storage)
-        old = {task.file.file_path for task in group}
-        deadline = time.monotonic() + _CONFLICT_SECONDS
-        while True:
-            live = {
-                one.file.file_path: one
-                for one in table().scan().plan_files()
-                if not one.delete_files
-            }
-            if not old <= live.keys():
-                break  # they were replaced, or rows were deleted: discard the new files
-            making = transaction()
-            stage(making, [live[path].file for path in old], list(map(data_file, new)))
-            try:
-                commit(making)
-            except CommitConflict:
-                if time.monotonic() >= deadline:
-                    raise TableError(
-                        "Other writers committed without a break: compact the table later."
-                    ) from None
-                continue
-            removed += len(old)
-            added += len(new)
-            break
-    return Compaction(removed, added)
-
-
-def stage(making: Transaction, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
-    """Replace files by others, in one snapshot."""
-    snapshot = making.update_snapshot()
-    # Also without files: a commit that only sets properties would not notice another one.
-    with snapshot.overwrite() if old else snapshot.merge_append() as changing:
-        for one in old:
-            changing.delete_data_file(one)
-        for one in new:
-            changing.append_data_file(one)
 
 
 def old_snapshots(table: Table, before: datetime) -> list[int]:
@@ -191,30 +131,6 @@ def _check_alone(table: Table, files: Iterable[str]) -> None:
                 "file is whose is not known. Nothing was removed. If that table is not used any "
                 "more, remove this file and those like it."
             )
-
-
-def _groups(table: Table, target: int) -> Iterator[list[FileScanTask]]:
-    by_partition: dict[Any, list[FileScanTask]] = defaultdict(list)
-    spec = table.metadata.default_spec_id
-    for task in table.scan().plan_files():
-        if not task.delete_files and task.file.spec_id == spec:
-            by_partition[task.file.partition].append(task)
-    for tasks in by_partition.values():
-        yield from groups_of(tasks, [task.file.file_size_in_bytes for task in tasks], target)
-
-
-def _rewritten(
-    table: Table, tasks: Sequence[FileScanTask], layout: Layout, storage: Storage
-) -> list[NewFile]:
-    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
-    writer = FileWriter(layout, storage, "compacted")
-    try:
-        for batch in scan.to_record_batches(tasks):
-            writer.write(batch)
-        return writer.close()
-    except BaseException:
-        writer.discard()
-        raise
 
 
 def _files(table: Table) -> Iterator[tuple[str, datetime]]:

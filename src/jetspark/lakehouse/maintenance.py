@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -64,24 +64,6 @@ class Vacuum:
     removed: Sequence[str]
     kept: Sequence[str]
     """What is not proven to be this table's; a folder with another table ends with a slash."""
-
-
-class Maintained(Protocol):
-    """Maintenance that both formats support."""
-
-    def facts(self) -> TableFacts:
-        """The newest version."""
-        ...
-
-    def compact(self, target_bytes: int) -> Compaction:
-        """Merge small files into files of about this size."""
-        ...
-
-    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
-        """Remove the files that no version younger than the retention refers to, and expire older
-        versions. `dry_run`: only returns the paths. Raises ConfigError for a table with features
-        that make it unknown which files it needs."""
-        ...
 
 
 def provable(unnamed: Sequence[str], once: Container[str], around: Iterable[str]) -> Vacuum:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -155,15 +155,12 @@ class Storage(Protocol):
 
     def create(self, path: str) -> Any:
         """A new file below the table's location, as a binary stream."""
-        ...
 
     def open(self, path: str) -> Any:
         """A file below the table's location, as a binary stream that can be positioned."""
-        ...
 
     def remove(self, path: str) -> None:
         """Remove a file that is no longer needed."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -200,6 +197,20 @@ class NewFile:
     def metadata(self) -> pq.FileMetaData:
         """The footer, read."""
         return pq.read_metadata(pa.BufferReader(self.footer))
+
+
+def write_files(
+    layout: Layout, storage: Storage, name: str, batches: Iterable[pa.RecordBatch]
+) -> list[NewFile]:
+    """Write the batches into new files; an error leaves none. Raises as `FileWriter.write`."""
+    writer = FileWriter(layout, storage, name)
+    try:
+        for batch in batches:
+            writer.write(batch)
+        return writer.close()
+    except BaseException:
+        writer.discard()
+        raise
 
 
 class FileWriter:

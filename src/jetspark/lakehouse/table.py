@@ -15,12 +15,8 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.lakehouse.maintenance import Maintained
+from jetspark.lakehouse.maintenance import Compaction, TableFacts, Vacuum
 from jetspark.lakehouse.new_files import Layout, NewFile, Storage
-
-# -------------------------------------------------------------------------------------------------
-# What a batch of upserts does to a table: a row for each key, to be merged. Pure.
-
 
 PLACE = "jetspark_place"
 """Of a row among others; a column that no table has."""
@@ -28,7 +24,7 @@ PLACE = "jetspark_place"
 
 @dataclass(frozen=True)
 class Changes:
-    """The last row of each key."""
+    """What a batch of upserts does to a table: the last row of each key, to be merged."""
 
     rows: pa.Table
     deleted: pa.ChunkedArray
@@ -43,8 +39,8 @@ class Changes:
         return list(dict.fromkeys((*self.keys, *order)))
 
     def among(self, there: pa.Table, *more: str) -> pa.Table:
-        """The rows of a table that have one of these keys, with these columns in the types that
-        they have here; `more`: further ones."""
+        """The rows of a table that have one of these keys: the columns `columns`, in the types that
+        they have here, and `more`."""
         kinds = pa.schema([self.rows.field(name) for name in self.columns])
         kinds = pa.schema([*kinds, *(there.field(name) for name in more)])
         keys = list(self.keys)
@@ -56,12 +52,10 @@ class Changes:
 
     def not_before(self, there: pa.Table) -> Changes:
         """Without those that are older than the rows with their keys in the table."""
-        if self.sequence_by is None or not there.num_rows:
+        if self.sequence_by is None or self.sequence_by in self.keys or not there.num_rows:
             return self
         own = self.rows.select(self.columns)
         own = own.append_column(PLACE, pa.array(range(own.num_rows)))
-        if self.sequence_by in self.keys:
-            return self
         newest = there.group_by(list(self.keys)).aggregate([(self.sequence_by, "max")])
         both = own.join(newest, list(self.keys))
         newer = pc.greater_equal(both[self.sequence_by], both[f"{self.sequence_by}_max"])
@@ -93,98 +87,105 @@ Numbers = Mapping[str, int | None]
 that is younger than what it read."""
 
 
-class Table(Maintained, Protocol):
-    """A table at one version."""
+class Piece(Protocol):
+    """Some files of one version of a table; sent to executors, so it must be picklable."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Their rows."""
+
+
+class Table(Protocol):
+    """A table at one version; what a format does in another way, its class says.
+
+    Calls that change the table raise CommitConflict if another commit came first, and TableError
+    for a table that cannot be written.
+    """
 
     name: TableName
 
     @property
     def location(self) -> str:
         """Folder or URI of its files."""
-        ...
 
     @property
     def schema(self) -> pa.Schema:
         """Its columns."""
-        ...
 
     @property
     def version(self) -> int:
-        """Another one after every commit that changes rows."""
-        ...
+        """Another one after every commit that changes rows: that of the log (Delta), the id of the
+        newest snapshot (Iceberg)."""
 
     @property
     def is_new(self) -> bool:
         """Whether it has no files yet."""
-        ...
 
     @property
     def partition_by(self) -> tuple[str, ...]:
         """The partition columns."""
-        ...
+
+    @property
+    def storage(self) -> Storage:
+        """Storage for new files."""
 
     def layout(self, target_bytes: int, compression: str) -> Layout:
         """Layout of new files.
 
         Raises ConfigError for a table with features that would not be enforced in new files.
         """
-        ...
 
-    @property
-    def storage(self) -> Storage:
-        """Storage for new files."""
-        ...
+    def refresh(self) -> None:
+        """Read the newest version."""
+
+    # -- reading ---------------------------------------------------------------------------
 
     def at_version(self, version: int) -> Table:
         """The table at a version (Delta) or snapshot id (Iceberg). Raises ConfigError if that does
         not exist."""
-        ...
 
-    def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> list[Piece]:
+    def pieces(self, columns: Sequence[str], prune: str | None, at_least: int) -> Sequence[Piece]:
         """The pieces that tasks read. `prune`: skips files in which no row can meet this condition;
         it does not filter rows. Raises ConfigError for an invalid condition."""
-        ...
+
+    def facts(self) -> TableFacts:
+        """The newest version."""
+
+    # -- numbers ---------------------------------------------------------------------------
 
     def number(self, name: str) -> int | None:
         """The number that the last commit set under this name; None if no commit has."""
-        ...
 
     def check_numbers_stay(self) -> None:
         """Raises ConfigError for a table that forgets numbers after a time."""
-        ...
 
     def was_set_back(self, version: int, name: str, number: int) -> bool:
         """Whether the table was set back to a version before the commit that set this number, which
         has made `version` or a later one: by a restore (Delta), by a rollback (Iceberg)."""
-        ...
 
-    def keep_versions(self, span: timedelta) -> None:
-        """Keep older versions for about this time, from the next one on. Raises CommitConflict."""
-        ...
-
-    def refresh(self) -> None:
-        """Read the newest version."""
-        ...
+    # -- changes ---------------------------------------------------------------------------
 
     def append(self, files: Sequence[NewFile], numbers: Numbers) -> None:
-        """Add the files. Raises CommitConflict if another commit may have set a number."""
-        ...
+        """Add the files. CommitConflict: another commit may have set one of the numbers."""
 
     def replace(self, files: Sequence[NewFile], numbers: Numbers) -> None:
-        """Replace all files of the table. Raises CommitConflict."""
-        ...
+        """Replace all files of the table. Raises ConfigError for one that only takes rows added."""
 
     def merge(self, changes: Changes, numbers: Numbers) -> None:
-        """Replace the rows with the same keys, unless they are newer. Raises CommitConflict."""
-        ...
+        """Replace the rows with the same keys, unless they are newer. Raises as `replace`."""
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
-        """Add columns, which are null in existing rows. Raises CommitConflict."""
-        ...
+        """Add columns, which are null in existing rows."""
 
+    def keep_versions(self, span: timedelta) -> None:
+        """Keep older versions for about this time, from the next one on."""
 
-# -------------------------------------------------------------------------------------------------
-# The files of a table to read, planned by its library and divided into pieces for tasks.
+    def compact(self, target_bytes: int) -> Compaction:
+        """Merge small files into files of about this size."""
+
+    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
+        """Remove the files that no version younger than the retention refers to, and expire older
+        versions. `dry_run`: only returns the paths. Raises ConfigError for a retention that is too
+        short, and for a table with features that make it unknown which files it needs."""
 
 
 PIECE_BYTES = 128 * 1024 * 1024
@@ -192,14 +193,6 @@ PIECE_BYTES = 128 * 1024 * 1024
 FILE_COST = 4 * 1024 * 1024
 """Added to the size of each file for the time to open it, in bytes."""
 _T = TypeVar("_T")
-
-
-class Piece(Protocol):
-    """Some files of one version of a table; sent to executors, so it must be picklable."""
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Their rows."""
-        ...
 
 
 def pieces_of(

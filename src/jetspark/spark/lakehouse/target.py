@@ -36,7 +36,7 @@ from jetspark.lakehouse.batches import (
     replaced,
 )
 from jetspark.lakehouse.formats import find_table, is_gone, make_table, not_gone, open_table
-from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
+from jetspark.lakehouse.new_files import Layout, NewFile, Storage, write_files
 from jetspark.lakehouse.schemas import Differences, check_names, check_partitions, differences
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import remove, staged
@@ -82,14 +82,8 @@ class _Sink:
             raise gone(self._options.name, 0)
         context = TaskContext.get()
         part = context.partitionId() if context is not None else 0
-        files = FileWriter(self._target.layout, self._target.storage, f"part-{part:05}")
-        try:
-            for batch in batches:
-                files.write(batch)
-            return Written(writer, files.close())
-        except BaseException:
-            files.discard()
-            raise
+        layout, storage = self._target.layout, self._target.storage
+        return Written(writer, write_files(layout, storage, f"part-{part:05}", batches))
 
     @contextmanager
     def _changing(self, table: Table, files: Sequence[NewFile]) -> Iterator[Change]:
