@@ -319,7 +319,7 @@ def test_a_snapshot_of_another_stream_than_the_leaders_is_not_read(
         asked.append(about)
         return StoredMessage(1, b"", b"", "s", "2026-01-01T00:00:00Z")
 
-    monkeypatch.setattr(backfill, "proven", another)
+    monkeypatch.setattr(backfill, "linearizable_read", another)
     name = unique("ANOTHER")
     url = nats_cluster.urls[0]
     with Admin(url) as admin:

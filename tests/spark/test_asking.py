@@ -70,7 +70,7 @@ def test_a_stream_of_a_pattern_may_go_while_its_leader_is_proven(
                 admin.call(f"STREAM.DELETE.{going.pop()}")
             return confirmed_facts(api, names)
 
-        monkeypatch.setattr(reading, "leading", proof)
+        monkeypatch.setattr(reading, "confirmed_facts", proof)
         assert list(streams_facts(options, running=True, sure=True)) == ["N0", "N1", "N3"]
         named = parse_options({"servers": nats_server.url, "streams": "N0,N1"})
         going.append("N1")
