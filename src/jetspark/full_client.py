@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Unpack
 
 from jetspark.client.callbacks import ErrorCallback, EventCallback
-from jetspark.client.hooks import Hooks, check_hooks
+from jetspark.client.hooks import Hooks
 from jetspark.connection.options import ConnectionOptions, ConnectOptions, make_options
 from jetspark.dead_letters.dead_letters import DeadLetterCalls
 from jetspark.groups.group import GroupCalls
@@ -128,8 +128,6 @@ def connect(
     `Client.connect`.
     """
     made: ConnectOptions = make_options(servers, **options)
-    if hooks is not None:
-        check_hooks(hooks)
     return Connecting(
         lambda: Client(
             made, hooks=hooks, event_callback=event_callback, error_callback=error_callback

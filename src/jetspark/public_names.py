@@ -3,8 +3,8 @@
 from jetspark.client.client import Statistics
 from jetspark.client.hooks import Acknowledgement, Hooks
 from jetspark.client.messages import Message, PreparedMessage
-from jetspark.client.requests import Listener, Replies
-from jetspark.client.subscription import Subscription
+from jetspark.client.requests import Replies
+from jetspark.client.subscription import Listener, Subscription
 from jetspark.connection.events import (
     Closed,
     Connected,

@@ -109,10 +109,9 @@ WITHOUT_TWIN: dict[tuple[type, str], str] = {
     (full_client.Client, "adopt"): "for what is made by the client",
     (full_client.Client, "loop"): "the loop is nobody's business",
     (full_client.Client, "listen"): "its handler runs inside the read loop",
-    (full_client.Client, "publish_replying"): "the replies come to listen",
     (full_client.Client, "publishing"): "for what is built on the client",
     (full_client.Client, "requests"): "for what is built on the client",
-    (full_client.Client, "hooking"): "for what is built on the client",
+    (full_client.Client, "hooks"): "for what is built on the client",
     (full_client.Client, "require_open"): "for what is built on the client",
     (full_client.Client, "check_loop"): "the loop is nobody's business",
     (JetStream, "api"): "for what is built on JetStream",
@@ -271,6 +270,8 @@ def compared() -> list[Any]:
     for one, twin in TWINS.items():
         ours = surface(twin)
         for name, value in surface(one).items():
+            if name == "__aexit__":
+                continue  # its arguments are Python's
             other = ours.get(RENAMED.get(name, name))
             if any(
                 all(map(is_one, (value, other))) for is_one in (inspect.isfunction, is_property)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.client.conftest import Connect
 
-from jetspark.client.requests import NumberedPublishes
+from jetspark.client.publishing import NumberedPublishes
 from jetspark.errors import BadSubjectError, MaxPayloadError
 from jetspark.server import NatsServer
 

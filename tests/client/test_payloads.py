@@ -18,7 +18,7 @@ from tests.client.conftest import Connect
 
 import jetspark
 from jetspark import ConnectionStatus, Headers, JetsparkError, blocking
-from jetspark.client.requests import NumberedPublishes
+from jetspark.client.publishing import NumberedPublishes
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import BadHeaderError, BadPayloadError, BadSubjectError, MaxPayloadError
 from jetspark.payloads import payload_bytes
@@ -111,7 +111,6 @@ async def core_calls(nc: jetspark.Client, subject: str) -> dict[str, Callable[[A
         "publish with headers": lambda data: nc.publish(subject, data, headers={"a": "b"}),
         "publish_nowait": lambda data: nc.publish_nowait(subject, data, reply="re.ply"),
         "publish_msg": lambda data: nc.publish_msg(jetspark.PreparedMessage(subject, data)),
-        "publish_replying": lambda data: nc.publish_replying(subject, data, b"re.ply"),
         "numbered": lambda data: numbered.send(7, subject, data),
         "request": lambda data: _in_vain(nc.request(subject, data, timeout=0.05)),
         "request_msg": lambda data: _in_vain(

@@ -201,7 +201,7 @@ async def test_a_line_that_no_server_takes_is_refused_before_it_is_sent(
         lambda: nc.publish_nowait(longest + "a"),
         lambda: nc.publish_nowait(longest[:2000], reply=longest[:2100]),
         lambda: nc.publish_nowait(longest[:-10], reply="reply.subject"),
-        lambda: nc.publish_replying(longest, b"", b"reply"),
+        lambda: nc.publishing.send_replying(longest, b"", b"reply"),
         lambda: nc.subscribe(longest + "a"),
         lambda: nc.subscribe(longest[:2000], queue=longest[:2100]),
     ):

@@ -13,11 +13,9 @@ import pytest
 
 import jetspark
 from jetspark import Acknowledgement, Hooks, Message, PreparedMessage, blocking
-from jetspark.client.hooks import check_hooks
 from jetspark.client.messages import MessageView
 from jetspark.connection.events import ConnectionEvent
 from jetspark.errors import (
-    ConfigError,
     JetsparkError,
     KeyExistsError,
     NoRespondersError,
@@ -518,37 +516,6 @@ async def test_headers_of_a_hook_that_cannot_be_sent_are_left_out(
         reply = await nc.request(a, b"1", headers={"k": "v"}, timeout=20)
         assert (reply.data, reply.headers) == (b"1", None)
         assert "headers of a hook" in str(nc.last_error)
-
-
-async def test_wrong_hooks_are_refused_before_any_io() -> None:
-    class Async(Hooks):
-        async def deliver(self, message: MessageView, *, handled: bool) -> None:  # type: ignore[override]
-            pass
-
-    wrong: list[Any] = [Journal, object(), print, Async()]
-    for one in wrong:
-        for connect in (jetspark.connect, blocking.connect):
-            with pytest.raises(ConfigError, match="hook"):
-                connect("nats://127.0.0.1:1", hooks=one)
-
-
-def test_a_misspelt_hook_is_refused_and_other_names_are_not() -> None:
-    class Misspelt(Hooks):
-        def publsh(self, message: PreparedMessage) -> None:
-            """Never called."""
-
-    class Own(Hooks):
-        published = delivered = 0
-
-        def requests(self) -> int:
-            return 1
-
-        def acked(self) -> int:
-            return 2
-
-    with pytest.raises(ConfigError, match="no hook 'publsh'; did you mean 'publish'"):
-        check_hooks(Misspelt())
-    check_hooks(Own())
 
 
 async def test_without_hooks_nothing_of_them_is_in_the_way(shared_server: NatsServer) -> None:

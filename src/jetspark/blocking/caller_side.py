@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, Wait
 from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.client.client import plain_request, seconds_of
-from jetspark.client.hooks import NO_HOOKS, Hooking
 from jetspark.client.messages import Message
 from jetspark.client.requests import Answer, RequestMux, no_reply
 from jetspark.errors import JetsparkError
@@ -55,8 +54,8 @@ class CallerSide:
         self.inner = inner
         self.buffer = buffer
         self.publishing = inner.publishing.into(buffer)
-        self.hooking: Hooking = NO_HOOKS
-        """Set for hooks: messages go to callers' threads, and are told there."""
+        self.hooks = inner.hooks
+        """Replaced for hooks: they are called in the callers' threads."""
 
     @property
     def server_info(self) -> ServerInfo | None:

@@ -27,7 +27,7 @@ from jetspark.blocking.publish_buffer import PublishBuffer
 from jetspark.blocking.worker import Worker, check_callback, in_callback_of
 from jetspark.client.client import DRAIN_TIMEOUT, Statistics, in_its_own_callback
 from jetspark.client.client import Client as AsyncClient
-from jetspark.client.hooks import Hooked, Hooks, check_hooks
+from jetspark.client.hooks import HookRunner, Hooks
 from jetspark.client.messages import Sendable, parts_of
 from jetspark.connection.events import Closed, ConnectionEvent, ConnectionStatus
 from jetspark.connection.transports import Dial
@@ -56,19 +56,21 @@ class Client(GeneratedClient, Leaving):
         self._error_callback = error_callback
         self._thread.call(self._make_in_loop, dial)
         if hooks is not None:
-            self._hook(check_hooks(hooks))
+            self._hook(hooks)
 
     def _hook(self, hooks: Hooks) -> None:
-        """Messages are told where they are sent, and in callers' threads where they go."""
+        """Call them where messages are sent, and in the callers' threads that get messages."""
 
-        def hooked(*, quiet: bool) -> Hooked:
-            return Hooked(hooks, self._caller.report, self.options.api_prefix, quiet=quiet)
+        def runner(*, quiet: bool) -> HookRunner:
+            return HookRunner(hooks, self._caller.report, self.options.api_prefix, quiet=quiet)
 
-        in_loop, here = hooked(quiet=True), hooked(quiet=False)
-        self._inner.hooking, self._caller.hooking = in_loop, here
+        self._inner.hooks, self._caller.hooks = in_loop, here = (
+            runner(quiet=True),
+            runner(quiet=False),
+        )
         self._inner.publishing.hook(in_loop)
         self._caller.publishing.hook(here)
-        self._event_callback = here.telling(self._event_callback)
+        self._event_callback = here.event_callback(self._event_callback)
 
     def _make_in_loop(self, dial: Dial | None) -> None:
         self._inner = AsyncClient(

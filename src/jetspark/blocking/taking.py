@@ -80,10 +80,10 @@ class Taking(Leaving, Generic[MessageT]):
         self._thread = client.thread
         self._what = what
         self._make = make
-        self._callback = None if callback is None else client.hooking.callback(callback)
+        self._callback = None if callback is None else client.hooks.callback(callback)
         self._turn = threading.Lock()
         self._worker = Worker(name, client.inner)
-        self._taken = client.hooking.queue(client, callback)
+        self._taken = client.hooks.queue(client, callback)
         """Not returned to the user yet."""
 
         def begin_in_loop() -> None:

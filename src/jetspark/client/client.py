@@ -21,16 +21,21 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from types import TracebackType
 from typing import Final, Self, TypeVar
 from weakref import ref
 
 from jetspark.client.callbacks import ErrorCallback, EventCallback, EventStream, Notices
-from jetspark.client.hooks import NO_HOOKS, Hooked, Hooking, Hooks, check_hooks
+from jetspark.client.hooks import HookRunner, Hooks
 from jetspark.client.messages import Message, Sendable, parts_of
 from jetspark.client.publishing import Publishing
-from jetspark.client.requests import Listener, Replies, RequestMux, new_inbox, no_reply
-from jetspark.client.subscription import FrameReader, MessageCallback, Reading, Subscription
+from jetspark.client.requests import Replies, RequestMux, new_inbox, no_reply
+from jetspark.client.subscription import (
+    FrameReader,
+    Listener,
+    MessageCallback,
+    MessageSource,
+    Subscription,
+)
 from jetspark.client.tasks import move_on_after
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
@@ -86,22 +91,21 @@ class Client:
         self.options = options or ConnectOptions()
         self.loop = asyncio.get_running_loop()
         self._pid = os.getpid()
-        self.hooking: Hooking = NO_HOOKS
+        self.hooks = HookRunner(hooks, self.report, self.options.api_prefix)
         if hooks is not None:
-            hooked = Hooked(check_hooks(hooks), self.report, self.options.api_prefix)
-            self.hooking, event_callback = hooked, hooked.telling(event_callback)
+            event_callback = self.hooks.event_callback(event_callback)
         self._notices = Notices(self.loop, event_callback, error_callback)
         self._link = Supervisor(
             self.options, on_event=self._notices.event, on_error=self._notices.error, dial=dial
         )
         self.publishing = Publishing(self._link, self.options, self._link.outbox)
         if hooks is not None:
-            self.publishing.hook(hooked)
+            self.publishing.hook(self.hooks)
         self.requests = RequestMux(
             self.loop, self._link, self.publishing, self.options.inbox_prefix
         )
-        self._subscriptions: set[Reading] = set()
-        self._iterated: dict[ref[Reading], Callable[[], None]] = {}
+        self._subscriptions: set[MessageSource] = set()
+        self._iterated: dict[ref[MessageSource], Callable[[], None]] = {}
         """Those that end when nothing refers to them, and what ends them."""
         self._draining: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None  # of the first drain
@@ -285,7 +289,7 @@ class Client:
         self._check_ending()
         timeout = seconds_of(timeout, self.options)
         caller = asyncio.current_task()
-        calling = [sub.left_by(caller) for sub in self._readings()]
+        calling = [sub.left_by(caller) for sub in self._sources()]
         if not any(calling):
             await self._drain(timeout)
         elif self._draining is None:
@@ -322,7 +326,7 @@ class Client:
             drained.set_result(None)
 
     async def _drain_all(self, timeout: float) -> None:
-        draining: dict[asyncio.Task[None], Reading] = {}
+        draining: dict[asyncio.Task[None], MessageSource] = {}
         try:
             async with move_on_after(timeout):
                 if self._link.outbox.size:
@@ -330,7 +334,7 @@ class Client:
                 if self.status is not ConnectionStatus.CONNECTED:
                     raise ConnectionClosedError("The link was lost before the client was drained.")
                 self._link.begin_drain()
-                for sub in self._readings():
+                for sub in self._sources():
                     draining[self.loop.create_task(sub.drain(timeout))] = sub
                 for result in await asyncio.gather(*draining, return_exceptions=True):
                     if isinstance(result, BaseException):
@@ -359,7 +363,7 @@ class Client:
             await self._link.close()
         finally:
             # Without an await in between: it completes even when it is cancelled here.
-            ended = [sub.abandon() for sub in self._readings()]
+            ended = [sub.abandon() for sub in self._sources()]
         if ending := {task for task in ended if task is not None}:
             await asyncio.wait(ending)
 
@@ -367,12 +371,7 @@ class Client:
         await self.connect()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     # -- publishing and requesting ----------------------------------------------------------------
@@ -420,19 +419,6 @@ class Client:
         self.check_loop()
         self.publishing.send(subject, payload, reply, headers)
 
-    def publish_replying(
-        self,
-        subject: str,
-        payload: Payload,
-        reply: bytes,
-        headers: HeadersLike | bytes | None = None,
-    ) -> None:
-        """`publish_nowait` with a reply subject that is encoded, and not checked.
-
-        `headers` may be encoded, too. Raises as publish_nowait.
-        """
-        self.publishing.send_replying(subject, payload, reply, headers)
-
     async def request(
         self,
         subject: str,
@@ -448,11 +434,11 @@ class Client:
         refuses the subject or the inbox, BadTimeoutError, and what publish_nowait
         raises. Cancelling it leaves nothing behind; it goes on over a reconnect.
         """
-        hooked = self.publishing.hooked
-        if hooked is None:
+        if self.publishing.hooked is None:
             return await plain_request(self, subject, payload, timeout, headers)
-        ask = partial(plain_request, self, subject, payload, timeout)
-        return await hooked.asked(subject, payload, headers, ask)
+        return await request_and_read(
+            self, subject, payload, _as_it_is, timeout=timeout, headers=headers
+        )
 
     async def ask(
         self,
@@ -466,11 +452,9 @@ class Client:
 
         For what may be done twice. Raises as `request`.
         """
-        hooked = self.publishing.hooked
-        if hooked is None:
-            return await plain_request(self, subject, payload, timeout, headers, again=True)
-        ask = partial(plain_request, self, subject, payload, timeout, again=True)
-        return await hooked.asked(subject, payload, headers, ask)
+        return await request_and_read(
+            self, subject, payload, _as_it_is, timeout=timeout, headers=headers, again=True
+        )
 
     async def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
         """`request` with a PreparedMessage, or a received one; its `reply` is not used.
@@ -541,19 +525,18 @@ class Client:
         deadline = self.loop.time() + timeout
         first = again = True
         while first and again:
-            with self.requests.gathering(subject, deadline, max_msgs, stall, question=question) as (
-                gathering,
-                reply,
-            ):
-                self.publishing.send_asking(subject, payload, reply, headers)
-                while (frame := await gathering.next()) is not None:
+            with self.requests.reply_queue(
+                subject, deadline, max_msgs, stall, question=question
+            ) as (replies, inbox):
+                self.publishing.send(subject, payload, inbox.decode(), headers)
+                while (frame := await replies.next()) is not None:
                     self.requests.check_responders(frame, subject)
                     message = self._message(frame)
                     if is_sentinel(message):
                         return
                     first = False
                     yield message
-                again = gathering.was_cut
+                again = replies.was_cut
         if first:
             raise no_reply(subject, timeout)
 
@@ -634,7 +617,7 @@ class Client:
         return Listener(self._link, route)
 
     def adopt(
-        self, reading: Reading, end: Callable[[], None] | None = None
+        self, source: MessageSource, end: Callable[[], None] | None = None
     ) -> Callable[[], object]:
         """Drain it in `drain` and abandon it in `close`, until the returned function is called.
 
@@ -642,24 +625,24 @@ class Client:
         event loop. That must not refer to it either.
         """
         if end is None:
-            self._subscriptions.add(reading)
-            return partial(self._subscriptions.discard, reading)
-        weak = ref(reading, self._on_unreferenced)
+            self._subscriptions.add(source)
+            return partial(self._subscriptions.discard, source)
+        weak = ref(source, self._on_unreferenced)
         self._iterated[weak] = end
         return partial(self._forget, weak)
 
-    def _on_unreferenced(self, weak: ref[Reading]) -> None:
+    def _on_unreferenced(self, weak: ref[MessageSource]) -> None:
         # The garbage collector may call this anywhere: in another thread, or in a forked child,
         # where the loop is the parent's.
         if (end := self._forget(weak)) is not None and os.getpid() == self._pid:
             with suppress(RuntimeError):  # the loop is closed, so the link is, too
                 self.loop.call_soon_threadsafe(end)
 
-    def _forget(self, weak: ref[Reading]) -> Callable[[], None] | None:
+    def _forget(self, weak: ref[MessageSource]) -> Callable[[], None] | None:
         return self._iterated.pop(weak, None)
 
-    def _readings(self) -> list[Reading]:
-        alive = [reading for weak in tuple(self._iterated) if (reading := weak()) is not None]
+    def _sources(self) -> list[MessageSource]:
+        alive = [source for weak in tuple(self._iterated) if (source := weak()) is not None]
         return [*self._subscriptions, *alive]
 
     def check_loop(self) -> None:
@@ -692,7 +675,7 @@ async def plain_request(
     *,
     again: bool = False,
 ) -> Message:
-    """`Client.request`, or `ask` (`again`), of which the hook was told."""
+    """`Client.request`, or `ask` (`again`), without hooks."""
     client.check_loop()
     requests, outbox = client.requests, client.publishing.outbox
     if outbox.crowded:
@@ -727,16 +710,16 @@ def _is_none(message: Message) -> bool:
     return False
 
 
+def _as_it_is(message: Message) -> Message:
+    return message
+
+
 def in_its_own_callback() -> ConfigError:
     """For a callback that calls `barrier`."""
     return ConfigError(
         "A callback cannot wait for a barrier, which waits for it: call barrier in another task "
         "or thread."
     )
-
-
-# -------------------------------------------------------------------------------------------------
-# A request whose reply is read inside of its hook, which so is told of an error in it.
 
 
 T = TypeVar("T")
@@ -750,13 +733,17 @@ async def request_and_read(
     *,
     timeout: Seconds | None,
     headers: HeadersLike | None,
+    again: bool = False,
 ) -> T:
-    """What `read` makes of the reply of `Client.request`; raises as both."""
+    """What `read` makes of the reply of `Client.request`; raises as both.
+
+    It reads inside the hook, which so gets its errors. `again`: as `Client.ask`.
+    """
 
     async def ask(sent: HeadersLike | None) -> T:
-        return read(await plain_request(client, subject, payload, timeout, sent))
+        return read(await plain_request(client, subject, payload, timeout, sent, again=again))
 
     hooked = client.publishing.hooked
     if hooked is None:
         return await ask(headers)
-    return await hooked.asked(subject, payload, headers, ask)
+    return await hooked.request(subject, payload, headers, ask)

@@ -1,16 +1,16 @@
-"""Publishing: a message is checked, encoded and put into an outbox.
+"""Publishing: check and encode a message, and put it into an outbox.
 
 Contract: nothing here waits or needs an event loop, so `Publishing` serves any thread that may use
 its outbox. The asyncio client has one over the connection's outbox; each blocking client has
-another one over its publish buffer. A message that is refused raises, and nothing of it is kept.
+another over its publish buffer. Nothing is kept of a message that is refused.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
-from jetspark.client.hooks import Hooked
+from jetspark.client.hooks import HookRunner
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.server_errors import COMMON_LINE, check_headers, check_line
 from jetspark.connection.supervisor import Supervisor
@@ -20,7 +20,7 @@ from jetspark.subjects import check_publish_subject
 from jetspark.wire import frames
 from jetspark.wire.headers import Headers, HeadersLike, encode_headers
 
-_SUBJECTS_REMEMBERED = 4096
+_SUBJECTS_KEPT: Final = 4096
 
 
 class FrameOutbox(Protocol):
@@ -43,8 +43,8 @@ class Publishing:
 
     def __init__(self, link: Supervisor, options: ConnectOptions, outbox: FrameOutbox) -> None:
         self.outbox = outbox
-        self.hooked: Hooked | None = None
-        """Is told of what users send; also by publishers, batches and requests."""
+        self.hooked: HookRunner | None = None
+        """Called for what users send; also by publishers, batches and requests."""
         self._plain = self
         self.link = link
         self._options = options
@@ -54,15 +54,10 @@ class Publishing:
         """One for the same connection with another outbox, without hooks."""
         return Publishing(self.link, self._options, outbox)
 
-    def hook(self, hooked: Hooked) -> None:
-        """Tell it of what is sent from now on."""
+    def hook(self, runner: HookRunner) -> None:
+        """Call these hooks for what is sent from now on."""
         self._plain = self.into(self.outbox)
-        self.hooked = hooked
-
-    @property
-    def max_payload(self) -> int:
-        """Maximum size of a message in bytes, including headers."""
-        return self.link.max_payload
+        self.hooked = runner
 
     def send(
         self, subject: str, payload: Payload, reply: str | None, headers: HeadersLike | None
@@ -96,38 +91,18 @@ class Publishing:
         reply: bytes,
         headers: HeadersLike | bytes | None = None,
     ) -> None:
-        """`send` with a reply subject that is encoded and known to be valid.
+        """`send` without hooks, with a reply subject that is encoded and known to be valid.
 
         `headers` may be encoded, too. Raises as `send`.
         """
         block = headers if isinstance(headers, bytes) else self._block(headers)
         self.outbox.put(self._frame(subject, payload, reply, block))
 
-    def send_asking(
-        self, subject: str, payload: Payload, reply: bytes, headers: HeadersLike | None
-    ) -> None:
-        """`send_replying` for a user's request, whose headers are never encoded already."""
-
-        def put(headers: HeadersLike | None) -> None:
-            self.outbox.put(self.frame_replying(subject, payload, reply, headers))
-
-        if self.hooked is None:
-            put(headers)
-        else:
-            self.hooked.send(subject, payload, reply.decode(), headers, put)
-
     def frame_replying(
-        self,
-        subject: str,
-        payload: Payload,
-        reply: bytes,
-        headers: HeadersLike | None = None,
+        self, subject: str, payload: Payload, reply: bytes, headers: HeadersLike | None
     ) -> bytes:
         """The frame of a request whose reply subject is known to be valid. Raises as `send`."""
         return self._frame(subject, payload, reply, self._block(headers))
-
-    def _block(self, headers: HeadersLike | None) -> bytes:
-        return b"" if headers is None else self.encode_headers(headers)
 
     def _frame(self, subject: str, payload: Payload, reply: bytes, block: bytes) -> bytes:
         if type(payload) is not bytes:
@@ -139,6 +114,9 @@ class Publishing:
         if size > self.link.max_payload:
             raise MaxPayloadError(size, self.link.max_payload)
         return frames.replying(encoded, reply, block, payload)
+
+    def _block(self, headers: HeadersLike | None) -> bytes:
+        return b"" if headers is None else self.encode_headers(headers)
 
     def answer(self, reply: bytes, payload: Payload, headers: HeadersLike | None) -> None:
         """`send` to the reply subject of a received message, as it came. Raises as `send`."""
@@ -160,7 +138,7 @@ class Publishing:
         check_publish_subject(subject, strict=self._options.check_subjects)
         encoded = subject.encode()
         self.check_line(subject, encoded)
-        if len(self._subjects) >= _SUBJECTS_REMEMBERED:
+        if len(self._subjects) >= _SUBJECTS_KEPT:
             self._subjects.clear()
         self._subjects[subject] = encoded
         return encoded
@@ -173,3 +151,47 @@ class Publishing:
         """The header block. Raises BadHeaderError, HeadersNotSupportedError."""
         check_headers(self.link.info)
         return encode_headers(headers if isinstance(headers, Headers) else Headers(headers))
+
+
+class NumberedPublishes:
+    """`send_replying` for millions of messages whose reply subjects are `<head><number><tail>`.
+
+    Keeps the beginning of the frames for each subject, so that a frame needs one formatting
+    operation. `head` ends with a dot; `tail` is empty or begins with a dot, and contains no %.
+    """
+
+    __slots__ = ("_heads", "_link", "_outbox", "_plain", "_publishing", "_reply", "_with_headers")
+
+    def __init__(self, publishing: Publishing, head: bytes, tail: bytes = b"") -> None:
+        self._publishing = publishing
+        self._link = publishing.link
+        self._outbox = publishing.outbox
+        self._reply = head
+        self._plain = b"PUB %%b%%d%b %%d\r\n%%b\r\n" % tail
+        self._with_headers = b"HPUB %%b%%d%b %%d %%d\r\n%%b%%b\r\n" % tail
+        self._heads: dict[str, bytes] = {}
+
+    def send(
+        self, number: int, subject: str, payload: Payload, headers: HeadersLike | None = None
+    ) -> None:
+        """One message, with this turn of the loop. Raises as `Publishing.send`."""
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
+        head = self._heads.get(subject) or self._head(subject)
+        block = b"" if headers is None else self._publishing.encode_headers(headers)
+        size = len(block) + len(payload)
+        if size > self._link.max_payload:
+            raise MaxPayloadError(size, self._link.max_payload)
+        if headers is None:
+            frame = self._plain % (head, number, size, payload)
+        else:
+            frame = self._with_headers % (head, number, len(block), size, block, payload)
+        self._outbox.put(frame)
+
+    def _head(self, subject: str) -> bytes:
+        head = b"%b %b" % (self._publishing.encode_subject(subject), self._reply)
+        self._publishing.check_line(subject, head)
+        if len(self._heads) >= _SUBJECTS_KEPT:
+            self._heads.clear()
+        self._heads[subject] = head
+        return head

@@ -1,17 +1,20 @@
 """Requests over one shared inbox.
 
-Contract: one wildcard subscription for all requests of a connection, made at the first one, which
-may be while draining, since callbacks still run then and may send requests. A request is an entry
-in a table from its publish to its reply, timeout, cancellation or the connection's end, whichever
-comes first; each of them removes the entry, and a reply without an entry is dropped. A reconnect
-does not change the table: the inbox is subscribed again before anything else is sent, so a reply
-may still come. A request that ends before there was a link to send it is not sent later.
+Contract: one wildcard subscription for all requests of a connection, made at the first one; also
+while draining, when callbacks still run and may send requests. A request is an entry in a table
+from its publish to its reply, timeout, cancellation or the connection's end, whichever comes
+first; each of them removes the entry, and a reply without an entry is dropped. A reconnect does
+not change the table: the inbox is subscribed again before anything else is sent, so a reply may
+still come. A request that ends before there was a link to send it is not sent later.
 
-`ask_here` is for another thread than the loop's; it needs no lock, since it only adds entries, and
-whoever looks at all of them looks at a copy.
+`ask_here` is for another thread than the loop's. It needs no lock, since it only adds entries, and
+all loops over the entries use a copy.
 
-One timer serves all requests. It is set for the earliest deadline, so a request that is answered in
-time starts none. A timeout is at most `_TICK` late.
+One timer serves all requests: it is set for the earliest deadline, so that a request which is
+answered in time starts none. A timeout is at most `_TICK` late.
+
+A request for many replies (ADR-47) has a `ReplyQueue`. Its end is determined when a reply arrives,
+not when it is taken, so a slow reader gets the same replies as a fast one.
 """
 
 from __future__ import annotations
@@ -24,8 +27,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import contextmanager
 from copy import copy
-from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from jetspark.client.messages import Message
 from jetspark.client.publishing import Publishing
@@ -34,117 +36,21 @@ from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import (
     ConnectionClosedError,
     JetsparkError,
-    MaxPayloadError,
     NoRespondersError,
     RequestTimeoutError,
 )
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payloads import Payload
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
-# -------------------------------------------------------------------------------------------------
-# Reply subjects that cannot be guessed.
+_TICK: Final = 0.005
+"""Minimum seconds between two checks of the deadlines, so that many timeouts need few checks."""
 
 
 def new_inbox(prefix: str) -> str:
     """A fresh subject below `prefix`, 128 random bits."""
     return f"{prefix}.{secrets.token_urlsafe(16)}"
-
-
-# -------------------------------------------------------------------------------------------------
-# Publishes whose reply subjects differ in a number: `<head><number><tail>`.
-#
-# Contract: as `Publishing.send_replying`, for millions of messages to few subjects. The beginning
-# of the frames is kept for each subject, so that a frame needs one formatting operation.
-
-
-_SUBJECTS_REMEMBERED: Final = 4096
-
-
-class NumberedPublishes:
-    """`head` ends with a dot; `tail` is empty or begins with a dot, and contains no %."""
-
-    __slots__ = ("_heads", "_link", "_outbox", "_plain", "_publishing", "_reply", "_with_headers")
-
-    def __init__(self, publishing: Publishing, head: bytes, tail: bytes = b"") -> None:
-        self._publishing = publishing
-        self._link = publishing.link
-        self._outbox = publishing.outbox
-        self._reply = head
-        self._plain = b"PUB %%b%%d%b %%d\r\n%%b\r\n" % tail
-        self._with_headers = b"HPUB %%b%%d%b %%d %%d\r\n%%b%%b\r\n" % tail
-        self._heads: dict[str, bytes] = {}
-
-    def send(
-        self, number: int, subject: str, payload: Payload, headers: HeadersLike | None = None
-    ) -> None:
-        """One message, with this turn of the loop. Raises as `Client.publish_nowait`."""
-        if type(payload) is not bytes:
-            payload = payload_bytes(payload)
-        head = self._heads.get(subject) or self._head(subject)
-        block = b"" if headers is None else self._publishing.encode_headers(headers)
-        size = len(block) + len(payload)
-        if size > self._link.max_payload:
-            raise MaxPayloadError(size, self._link.max_payload)
-        if headers is None:
-            frame = self._plain % (head, number, size, payload)
-        else:
-            frame = self._with_headers % (head, number, len(block), size, block, payload)
-        self._outbox.put(frame)
-
-    def _head(self, subject: str) -> bytes:
-        head = b"%b %b" % (self._publishing.encode_subject(subject), self._reply)
-        self._publishing.check_line(subject, head)
-        if len(self._heads) >= _SUBJECTS_REMEMBERED:
-            self._heads.clear()
-        self._heads[subject] = head
-        return head
-
-
-# -------------------------------------------------------------------------------------------------
-# The low-level subscription: raw frames, straight from the read loop.
-
-
-class Listener:
-    """Returned by `Client.listen`. There is no queue and no limit: the handler must keep up."""
-
-    __slots__ = ("_link", "_route")
-
-    def __init__(self, link: Supervisor, route: Route) -> None:
-        link.add_route(route)
-        self._link = link
-        self._route = route
-
-    @property
-    def subject(self) -> str:
-        """The subject, with its wildcards."""
-        return self._route.subject
-
-    @property
-    def received(self) -> int:
-        """Messages so far."""
-        return self._route.received
-
-    @property
-    def active(self) -> bool:
-        """Whether more messages may arrive."""
-        return self._route in self._link.routes
-
-    def close(self) -> None:
-        """Unsubscribe; `on_end` is not called. May be called again."""
-        self._link.routes.remove(self._route)
-
-    def stop(self) -> None:
-        """Unsubscribe at the server; messages in flight still arrive, until `close`."""
-        self._link.routes.stop(self._route)
-
-    def __repr__(self) -> str:
-        return f"Listener({self.subject!r}, received={self.received})"
-
-
-_TICK: Final = 0.005
-"""Minimum seconds between two checks of the deadlines, so that many timeouts need few checks."""
 
 
 class Answer(Protocol):
@@ -160,9 +66,13 @@ class Answer(Protocol):
         """Fail: there will be no reply."""
 
 
-_Request: TypeAlias = tuple[Answer, float, str, float, bytes | None]
-"""(answer, deadline, subject, timeout, frame to send again): a bare tuple, since every request
-creates one."""
+class _Request(NamedTuple):
+    answer: Answer
+    deadline: float
+    subject: str
+    timeout: float
+    again: bytes | None
+    """The frame to send once more after a lost link."""
 
 
 class RequestMux:
@@ -184,18 +94,18 @@ class RequestMux:
         self._route: Route | None = None
         # By reply subject.
         self._open: dict[bytes, _Request] = {}
-        self._gathering: dict[bytes, Gathering] = {}
-        self._left: set[bytes] = set()
-        """Nobody waits for their replies any more; they may not have been sent yet."""
+        self._queues: dict[bytes, ReplyQueue] = {}
+        self._abandoned: set[bytes] = set()
+        """Requests without a caller, which may not have been sent yet."""
         self._numbers = itertools.count(1)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
 
     def __len__(self) -> int:
         """Number of requests that wait for a reply."""
-        return len(self._open) + len(self._gathering)
+        return len(self._open) + len(self._queues)
 
-    def _reply(self) -> bytes:
+    def _new_reply(self) -> bytes:
         """The reply subject of a new request; subscribed on return."""
         if self._route is None:
             route = Route(
@@ -207,9 +117,9 @@ class RequestMux:
             )
             self._link.add_route(route, while_draining=True)
             self._route = route
-        return self._next()
+        return self._next_reply()
 
-    def _next(self) -> bytes:
+    def _next_reply(self) -> bytes:
         return b"%b%x" % (self._prefix, next(self._numbers))
 
     def ask(
@@ -230,14 +140,14 @@ class RequestMux:
         ConnectionLostError or JetsparkError (no permission to subscribe to the inbox). Raises what
         `Publishing.send` raises.
         """
-        reply = self._reply()
+        reply = self._new_reply()
         deadline = self._loop.time() + timeout
         frame = self._publishing.frame_replying(subject, payload, reply, headers)
-        self._open[reply] = (answer, deadline, subject, timeout, frame if again else None)
+        self._open[reply] = _Request(answer, deadline, subject, timeout, frame if again else None)
         if deadline < self._timer_at:
             self._set_timer(deadline)
         try:
-            if len(self._open) + len(self._gathering) == 1:
+            if len(self) == 1:
                 # A single request is written at once, and does not wait for others.
                 self._outbox.put_now(frame)
             else:
@@ -257,18 +167,18 @@ class RequestMux:
         headers: HeadersLike | None,
         timeout: float,
     ) -> bytes | None:
-        """`ask` in any thread, which looks at the clock itself; None if something is on its way.
+        """`ask` in any thread, which checks the deadline itself; None if another request is open.
 
         `publishing` is that thread's, `put` its way around the loop. Raises what `Publishing.send`
         raises.
         """
-        if self._route is None or self._open or self._gathering:
+        if self._route is None or self._open or self._queues:
             return None
-        reply = self._next()
+        reply = self._next_reply()
         frame = publishing.frame_replying(subject, payload, reply, headers)
-        # Whoever takes the entry out ends the request: the reply, the end of the route, or this.
+        # Whoever removes the entry ends the request: the reply, the end of the route, or this.
         table = self._open
-        table[reply] = (answer, self._loop.time() + timeout, subject, timeout, None)
+        table[reply] = _Request(answer, self._loop.time() + timeout, subject, timeout, None)
         try:
             sent = put(frame)
         except BaseException:  # of a signal's handler
@@ -277,44 +187,44 @@ class RequestMux:
         if not sent and table.pop(reply, None) is not None:
             return None
         if self._open is not table and table.pop(reply, None) is not None:
-            answer.set_exception(_own(None, subject, sent=True))
+            answer.set_exception(_for_caller(None, subject, sent=True))
         return reply
 
     def close(self, reply: bytes) -> None:
         """Remove a request whose caller no longer waits; does nothing if it was answered."""
-        if self._open.pop(reply, None) is not None and self._outbox.size:
-            self._leave(reply)
+        if self._open.pop(reply, None) is not None:
+            self._withdraw_soon(reply)
 
-    def _leave(self, reply: bytes) -> None:
-        """Withdraw a request soon, together with others."""
-        if not self._left:
+    def _withdraw_soon(self, reply: bytes) -> None:
+        if not self._outbox.size:
+            return
+        if not self._abandoned:
             self._loop.call_later(_TICK, self._withdraw)
-        self._left.add(reply)
+        self._abandoned.add(reply)
 
     def _withdraw(self) -> None:
-        self._outbox.withdraw(self._left)
-        self._left.clear()
+        self._outbox.withdraw(self._abandoned)
+        self._abandoned.clear()
 
     @contextmanager
-    def gathering(
+    def reply_queue(
         self,
         subject: str,
         deadline: float,
-        max_msgs: int,
-        stall: float | None,
+        max_msgs: int = 0,
+        stall: float | None = None,
         *,
         question: bool = False,
-    ) -> Iterator[tuple[Gathering, bytes]]:
+    ) -> Iterator[tuple[ReplyQueue, bytes]]:
         """An entry for many replies, and the reply subject to publish with."""
-        reply = self._reply()
-        gathering = Gathering(self._loop, subject, deadline, max_msgs, stall, question=question)
-        self._gathering[reply] = gathering
+        reply = self._new_reply()
+        queue = ReplyQueue(self._loop, subject, deadline, max_msgs, stall, question=question)
+        self._queues[reply] = queue
         try:
-            yield gathering, reply
+            yield queue, reply
         finally:
-            self._gathering.pop(reply, None)
-            if self._outbox.size:
-                self._leave(reply)
+            self._queues.pop(reply, None)
+            self._withdraw_soon(reply)
 
     @staticmethod
     def check_responders(frame: MessageFrame, subject: str) -> None:
@@ -325,30 +235,31 @@ class RequestMux:
             if status is not None and status.code == NO_RESPONDERS:
                 raise NoRespondersError(subject)
 
+    # -- called by the route -------------------------------------------------------------------
+
     def _on_frame(self, frame: MessageFrame) -> None:
         reply = frame.subject
-        request = self._open.pop(reply, None)
-        if request is not None:
-            answer = request[0]
-            if not answer.done():
-                answer.set_result(frame)
-        elif (gathering := self._gathering.get(reply)) is not None:
-            gathering.push(frame)
+        if (request := self._open.pop(reply, None)) is not None:
+            if not request.answer.done():
+                request.answer.set_result(frame)
+        elif (queue := self._queues.get(reply)) is not None:
+            queue.push(frame)
 
     def _on_end(self, error: JetsparkError | None) -> None:
         self._route = None
         waiting, self._open = self._open, {}
         unsent = self._outbox.never_sent
         for reply in waiting.copy():
-            if (request := waiting.pop(reply, None)) is not None and not request[0].done():
-                request[0].set_exception(_own(error, request[2], sent=reply not in unsent))
-        for reply, gathering in self._gathering.items():
-            gathering.fail(_own(error, gathering.subject, sent=reply not in unsent))
+            if (request := waiting.pop(reply, None)) is not None and not request.answer.done():
+                sent = reply not in unsent
+                request.answer.set_exception(_for_caller(error, request.subject, sent=sent))
+        for reply, queue in self._queues.items():
+            queue.fail(_for_caller(error, queue.subject, sent=reply not in unsent))
 
     def _on_disconnect(self) -> None:
-        for gathering in self._gathering.values():
-            gathering.cut()
-        again = {reply: one[4] for reply, one in self._open.copy().items() if one[4] is not None}
+        for queue in self._queues.values():
+            queue.cut()
+        again = {reply: one.again for reply, one in self._open.copy().items() if one.again}
         unsent = self._outbox.withdraw(again)  # each once; those that have their place first
         for reply in sorted(again, key=lambda reply: reply not in unsent):
             try:
@@ -357,41 +268,42 @@ class RequestMux:
                 return  # it is full, or this is the end of the connection
 
     def _on_refused(self, name: str, error: JetsparkError) -> None:
-        """Fail requests that were refused, by their subject or by the inbox."""
+        """Fail requests whose subject or reply subject was refused."""
         # Copies: a callback may send another request.
-        for reply, (answer, _, subject, *_) in self._open.copy().items():
-            if name not in (subject, reply.decode()) or self._open.pop(reply, None) is None:
+        for reply, request in self._open.copy().items():
+            if name not in (request.subject, reply.decode()) or not self._open.pop(reply, None):
                 continue
-            if not answer.done():
-                answer.set_exception(copy(error))
-        for reply, gathering in list(self._gathering.items()):
-            if name in (gathering.subject, reply.decode()):
-                gathering.fail(copy(error))
+            if not request.answer.done():
+                request.answer.set_exception(copy(error))
+        for reply, queue in list(self._queues.items()):
+            if name in (queue.subject, reply.decode()):
+                queue.fail(copy(error))
 
-    # -- time ------------------------------------------------------------------------------------
+    # -- deadlines -----------------------------------------------------------------------------
 
     def _set_timer(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._look_at_the_clock)
+        self._timer = self._loop.call_at(when, self._check_deadlines)
         self._timer_at = when
 
-    def _look_at_the_clock(self) -> None:
+    def _check_deadlines(self) -> None:
         self._timer = None
         self._timer_at = math.inf
         now = self._loop.time()
-        late = {reply: one for reply, one in self._open.copy().items() if one[1] <= now}
+        late = {reply: one for reply, one in self._open.copy().items() if one.deadline <= now}
         unsent = self._outbox.withdraw(late) if late else ()
-        for reply, (answer, _, subject, timeout, _) in late.items():
-            if self._open.pop(reply, None) is not None and not answer.done():
-                answer.set_exception(no_reply(subject, timeout, sent=reply not in unsent))
+        for reply, request in late.items():
+            if self._open.pop(reply, None) is not None and not request.answer.done():
+                sent = reply not in unsent
+                request.answer.set_exception(no_reply(request.subject, request.timeout, sent=sent))
         if others := self._open.copy():
-            earliest = min(request[1] for request in others.values())
+            earliest = min(request.deadline for request in others.values())
             self._set_timer(max(earliest, now + _TICK))
 
 
 def no_reply(subject: str, timeout: float, *, sent: bool = True) -> RequestTimeoutError:
-    """The error for a request whose time is over."""
+    """The error of a request after its timeout."""
     if sent:
         return RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
     error = RequestTimeoutError(
@@ -402,7 +314,7 @@ def no_reply(subject: str, timeout: float, *, sent: bool = True) -> RequestTimeo
     return error
 
 
-def _own(error: JetsparkError | None, subject: str, *, sent: bool) -> JetsparkError:
+def _for_caller(error: JetsparkError | None, subject: str, *, sent: bool) -> JetsparkError:
     """A copy for one caller: an instance raised in many tasks would mix their tracebacks."""
     if error is None or isinstance(error, ConnectionClosedError):
         own = ConnectionClosedError() if error is None else type(error)()
@@ -416,37 +328,12 @@ def _own(error: JetsparkError | None, subject: str, *, sent: bool) -> JetsparkEr
     return other
 
 
-# -------------------------------------------------------------------------------------------------
-# One request, many replies (ADR-47).
-#
-# Contract: nothing is sent before the first reply is requested. The end is determined when a reply
-# arrives, not when it is taken, so a slow reader gets the same replies as a fast one. The entry in
-# the request table is removed at the end, on an error, a cancellation, or when the iterator is
-# closed; leaving an `async for` early closes it.
+class ReplyQueue:
+    """The replies to one request, filled by the read loop.
 
-
-class Gathering:
-    """The entry of one such request in the request table; fed by the read loop.
-
-    It ends after `max_msgs` frames (0: no such limit), at `deadline` (of the loop's clock), when
-    no frame has come for `stall` seconds after the last one (None: no such limit), by `cut` if it
-    is a `question`, or by `fail`.
+    It ends after `max_msgs` frames (0: no limit), at `deadline` (of the loop's clock), `stall`
+    seconds after the last frame (None: no limit), at `cut` if it is a `question`, or at `fail`.
     """
-
-    __slots__ = (
-        "_end",
-        "_ended",
-        "_error",
-        "_frames",
-        "_left",
-        "_loop",
-        "_stall",
-        "_total",
-        "_waiter",
-        "question",
-        "subject",
-        "was_cut",
-    )
 
     def __init__(
         self,
@@ -460,9 +347,9 @@ class Gathering:
     ) -> None:
         self._loop = loop
         self.subject = subject
-        self.question = question
+        self._question = question
         self.was_cut = False
-        self._total = self._end = deadline
+        self._deadline = self._end = deadline
         self._left = max_msgs
         self._stall = stall
         self._frames: deque[MessageFrame] = deque()
@@ -477,7 +364,7 @@ class Gathering:
             return
         self._frames.append(frame)
         if self._stall is not None:
-            self._end = min(self._total, now + self._stall)
+            self._end = min(self._deadline, now + self._stall)
         if self._left:
             self._left -= 1
             self._ended = not self._left
@@ -485,7 +372,7 @@ class Gathering:
 
     def cut(self) -> None:
         """The link was lost: replies to a question do not come over the next one."""
-        if self.question and not self._ended:
+        if self._question and not self._ended:
             self._ended = self.was_cut = True
             self._wake()
 
@@ -519,7 +406,8 @@ class Gathering:
 class Replies:
     """What `Client.request_many` returns: iterate it, or await it for the list of all. Once.
 
-    `async with` ends the request when the block is left; so does `aclose`.
+    Nothing is sent before the first reply is requested. `async with` ends the request with its
+    block; so do `aclose`, and leaving an `async for` early.
     """
 
     __slots__ = ("_replies",)
@@ -543,10 +431,5 @@ class Replies:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()

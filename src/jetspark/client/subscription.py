@@ -5,7 +5,7 @@ Contract
 - The iterator form has no task. The callback form has one, for the life of the subscription, and
   calls one message after the other; what a callback raises is reported and the next one comes.
 - At a pending limit new messages are dropped, counted in `dropped`, and reported by one
-  SlowConsumerError (log, last_error, error callback) an episode (`drops`).
+  SlowConsumerError (log, last_error, error callback) an episode.
 - The iterator ends after `max_msgs`, `unsubscribe` and `drain`, and when the connection is closed
   on purpose; when it was lost for good, or the server refused the subscription, the iterator
   raises, after what was queued. Leaving a loop over it does not end it, for the messages that come
@@ -19,12 +19,11 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 from weakref import WeakMethod
 
 from jetspark.client.callbacks import Barriers, Callback, check_no_callback
-from jetspark.client.hooks import Hooking
+from jetspark.client.hooks import HookRunner
 from jetspark.client.messages import Message, Sender
 from jetspark.client.tasks import background, move_on_after
 from jetspark.connection.outbox import Waiters
@@ -42,12 +41,9 @@ from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole
 from jetspark.wire.events import MessageFrame
 
-# -------------------------------------------------------------------------------------------------
-# Protocols of a source of messages and of its client, as each uses the other.
 
-
-class Reading(Protocol):
-    """A source of messages, which ends with the client."""
+class MessageSource(Protocol):
+    """Something that the client drains and closes."""
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         """Stop the deliveries, and receive all messages in flight."""
@@ -62,20 +58,16 @@ class Reading(Protocol):
         """
 
 
-class ReadingClient(Sender, Protocol):
-    """What a source of messages needs of its client."""
+class ReaderClient(Sender, Protocol):
+    """The client, as sources of messages see it."""
 
     loop: asyncio.AbstractEventLoop
-    hooking: Hooking
+    hooks: HookRunner
 
     def adopt(
-        self, reading: Reading, end: Callable[[], None] | None = None
+        self, source: MessageSource, end: Callable[[], None] | None = None
     ) -> Callable[[], object]:
-        """Drain it in `drain` and abandon it in `close`, until the returned function is called.
-
-        With `end` it is not kept alive: when nothing else refers to it, `end` is called in the
-        event loop. That must not refer to it either.
-        """
+        """See `Client.adopt`."""
 
     def check_loop(self) -> None:
         """Raises ConfigError in another event loop or thread than the client's."""
@@ -84,45 +76,44 @@ class ReadingClient(Sender, Protocol):
         """Return when the server has processed everything sent before."""
 
 
-# -------------------------------------------------------------------------------------------------
-# Messages dropped at a pending limit, and when to report it.
+class Listener:
+    """Returned by `Client.listen`. There is no queue and no limit: the handler must keep up."""
+
+    __slots__ = ("_link", "_route")
+
+    def __init__(self, link: Supervisor, route: Route) -> None:
+        link.add_route(route)
+        self._link = link
+        self._route = route
+
+    @property
+    def subject(self) -> str:
+        """The subject, with its wildcards."""
+        return self._route.subject
+
+    @property
+    def received(self) -> int:
+        """Messages so far."""
+        return self._route.received
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return self._route in self._link.routes
+
+    def close(self) -> None:
+        """Unsubscribe; `on_end` is not called. May be called again."""
+        self._link.routes.remove(self._route)
+
+    def stop(self) -> None:
+        """Unsubscribe at the server; messages in flight still arrive, until `close`."""
+        self._link.routes.stop(self._route)
+
+    def __repr__(self) -> str:
+        return f"Listener({self.subject!r}, received={self.received})"
 
 
-class Drops:
-    """Drops are reported once an episode, which ends when a whole queue was accepted since."""
-
-    __slots__ = ("_accepted", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._accepted: int | None = None
-
-    def add(self, accepted: int, queued: int) -> bool:
-        """Count one more drop; returns whether to report it.
-
-        `accepted`: messages accepted so far; `queued`: messages in the queue. A slow reader makes
-        room for one message at a time: that is one episode. When the queue was emptied and is full
-        again, a new one begins.
-        """
-        self.count += 1
-        last, self._accepted = self._accepted, accepted
-        return last is None or accepted - last >= max(queued, 1)
-
-
-# -------------------------------------------------------------------------------------------------
-# How what is read ends: with its `async with` block, its last loop, or its last reference.
-#
-# Contract
-# - Every reader ends with its `async with` block, and when nothing refers to it any more: the
-#   client
-#   keeps one that has no callback by a weak reference (`Client.adopt`), and what the read loop and
-#   timers call is either a part that does not know the reader, or `weakly`. A task that waits for
-#   an
-#   item refers to it.
-# - What takes messages out of JetStream ends also when the last `async for` over it is left,
-#   unless
-#   it was entered (`LeavingLoop`): a pull that goes on would use up deliveries that nobody
-#   handles.
+# -- how what is read ends ---------------------------------------------------------------------
 
 
 def cancelled(task: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
@@ -151,11 +142,16 @@ def loop_was_left() -> BadSubscriptionError:
     )
 
 
-class Leaving:
-    """Ends with its `async with` block, whatever was raised.
+def closed_on_purpose(error: JetsparkError | None) -> bool:
+    """Whether the connection was closed by its owner, and not lost."""
+    return isinstance(error, ConnectionClosedError) and error.__cause__ is None
 
-    One whose loops count (`_loop_begins`, `_loop_ends`) ends also when the last loop over it is
-    left, unless it was entered: several tasks may loop.
+
+class Scoped:
+    """Ends with its `async with` block.
+
+    One that counts its loops (`_loop_begins`, `_loop_ends`) ends also with the last loop over it,
+    unless it was entered: a pull that goes on would use up deliveries that nobody handles.
     """
 
     _entered = False
@@ -182,49 +178,28 @@ class Leaving:
         self._entered = True
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._leave()
 
 
-# -------------------------------------------------------------------------------------------------
-# A queue of frames between the read loop and user code: an iterator, or a task with a callback.
-#
-# Contract
-# - The read loop only appends raw frames. What user code gets is made when it is taken.
-# - The iterator form has no task; any number of tasks may wait in it, and each item goes to one.
-# - The client and the read loop know the queue (`Arriving`), not the iterator form's reader, which
-#   so
-#   ends when nothing refers to it any more.
-# - The callback form has one task, until the end, which calls it for one item after the other.
-#   What a
-#   callback raises is reported, and the next item follows.
-# - What is queued at the end is still given out. Then the iterator ends, or raises the error that
-#   ended it, unless the connection was closed on purpose.
+# -- the queue between the read loop and user code ---------------------------------------------
 
 
-ItemT = TypeVar("ItemT")
+class FrameQueue:
+    """A queue with limits, as the read loop knows it: without its reader.
 
-
-def closed_on_purpose(error: JetsparkError | None) -> bool:
-    """Whether the connection was closed by its owner, and not lost."""
-    return isinstance(error, ConnectionClosedError) and error.__cause__ is None
-
-
-class Arriving:
-    """The queue of a subscription, with its limits, as the read loop knows it."""
+    Drops are reported once an episode. A slow reader makes room for one message at a time: that is
+    one episode. It ends when a whole queue was accepted since the last drop.
+    """
 
     __slots__ = (
+        "_accepted_at_drop",
         "_bytes_limit",
         "_msgs_limit",
         "_report",
         "_subject",
         "accepted",
-        "drops",
+        "dropped",
         "frames",
         "pending_bytes",
         "waiters",
@@ -242,20 +217,20 @@ class Arriving:
         self._msgs_limit = msgs_limit
         self._bytes_limit = bytes_limit
         self._report = report
+        self._accepted_at_drop: int | None = None
         self.frames = frames
         self.waiters = Waiters()
         self.accepted = 0
         """Messages so far, without those that were dropped."""
+        self.dropped = 0
         self.pending_bytes = 0
         """Bytes of the payloads in the queue."""
-        self.drops = Drops()
 
     def on_frame(self, frame: MessageFrame) -> None:
         """Queue a message, or drop it at a limit."""
         size = self.pending_bytes + len(frame.payload)
         if len(self.frames) >= self._msgs_limit or size > self._bytes_limit:
-            if self.drops.add(self.accepted, len(self.frames)):
-                self._report(SlowConsumerError(self._subject, self.drops.count))
+            self._drop()
             return
         self.accepted += 1
         self.pending_bytes = size
@@ -275,22 +250,37 @@ class Arriving:
             self.waiters.wake()
         return True
 
+    def _drop(self) -> None:
+        self.dropped += 1
+        last, self._accepted_at_drop = self._accepted_at_drop, self.accepted
+        if last is None or self.accepted - last >= max(len(self.frames), 1):
+            self._report(SlowConsumerError(self._subject, self.dropped))
 
-class FrameReader(Leaving, Generic[ItemT]):
-    """The base of subscriptions, consuming and events.
 
-    Subclasses subscribe in their constructors and then call `_begin_reading`; in the read loop
-    something else appends to `frames` and wakes `waiters`, and at the end `_end_reading` is called.
+ItemT = TypeVar("ItemT")
+
+
+class FrameReader(Scoped, Generic[ItemT]):
+    """The base of subscriptions, consumers' messages and events.
+
+    - Any number of tasks may wait in the iterator; each item goes to one of them. The callback
+      form has one task, which calls it for one item after the other.
+    - What is queued at the end is still given out. Then the iterator ends, or raises the error
+      that ended it, unless the connection was closed on purpose.
+    - Without a callback the client keeps it by a weak reference, and the read loop and timers by
+      the queue alone or `weakly`: it ends when nothing refers to it. A waiting task refers to it.
+
+    Subclasses subscribe in their constructors and then call `_begin_reading`; the read loop
+    appends to `frames` and wakes `waiters`, and at the end `_end_reading` is called.
     """
 
     def __init__(
         self,
-        client: ReadingClient,
+        client: ReaderClient,
         callback: Callable[[ItemT], Awaitable[None] | None] | None,
         frames: deque[MessageFrame],
         waiters: Waiters,
     ) -> None:
-        """`frames`, `waiters`: of the object that fills the queue."""
         self._client = client
         self._callback = callback
         self._frames = frames
@@ -489,7 +479,7 @@ class Subscription(FrameReader[Message]):
 
     def __init__(
         self,
-        client: ReadingClient,
+        client: ReaderClient,
         link: Supervisor,
         subject: str,
         *,
@@ -499,16 +489,16 @@ class Subscription(FrameReader[Message]):
         pending_msgs_limit: int,
         pending_bytes_limit: int,
     ) -> None:
-        hooking = client.hooking
-        queue_of_frames = hooking.queue(client, callback)
-        self._arriving = arriving = Arriving(
-            subject, queue_of_frames, pending_msgs_limit, pending_bytes_limit, link.report
+        hooks = client.hooks
+        frames = hooks.queue(client, callback)
+        self._incoming = incoming = FrameQueue(
+            subject, frames, pending_msgs_limit, pending_bytes_limit, link.report
         )
         super().__init__(
             client,
-            None if callback is None else hooking.callback(callback),
-            arriving.frames,
-            arriving.waiters,
+            None if callback is None else hooks.callback(callback),
+            incoming.frames,
+            incoming.waiters,
         )
         self._link = link
         self._discarded = 0
@@ -516,10 +506,10 @@ class Subscription(FrameReader[Message]):
         self._emptied: asyncio.Future[None] | None = None
         self._route = Route(
             subject,
-            arriving.on_frame,
+            incoming.on_frame,
             queue=queue,
             max_msgs=max_msgs,
-            on_run=arriving.on_run,
+            on_run=incoming.on_run,
             on_end=weakly(self._end_reading),
         )
         link.add_route(self._route)
@@ -547,7 +537,7 @@ class Subscription(FrameReader[Message]):
     @property
     def dropped(self) -> int:
         """Messages dropped at a pending limit."""
-        return self._arriving.drops.count
+        return self._incoming.dropped
 
     @property
     def pending_msgs(self) -> int:
@@ -557,12 +547,12 @@ class Subscription(FrameReader[Message]):
     @property
     def pending_bytes(self) -> int:
         """Bytes of their payloads."""
-        return self._arriving.pending_bytes
+        return self._incoming.pending_bytes
 
     @property
     def delivered(self) -> int:
         """Messages that user code has taken."""
-        return self._arriving.accepted - self._discarded - len(self._frames)
+        return self._incoming.accepted - self._discarded - len(self._frames)
 
     # -- taking messages -----------------------------------------------------------------------
 
@@ -582,7 +572,7 @@ class Subscription(FrameReader[Message]):
 
     def _take(self) -> Message:
         frame = self._frames.popleft()
-        self._arriving.pending_bytes -= len(frame.payload)
+        self._incoming.pending_bytes -= len(frame.payload)
         return Message(self._client, frame)
 
     async def __anext__(self) -> Message:
@@ -592,7 +582,7 @@ class Subscription(FrameReader[Message]):
         if not self._frames:
             await self._fill()
         frame = self._frames.popleft()
-        self._arriving.pending_bytes -= len(frame.payload)
+        self._incoming.pending_bytes -= len(frame.payload)
         return Message(self._client, frame)
 
     async def _fill(self) -> None:
@@ -624,14 +614,14 @@ class Subscription(FrameReader[Message]):
         """
         frames = self._frames
         taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
-        self._arriving.pending_bytes -= sum(len(frame.payload) for frame in taken)
+        self._incoming.pending_bytes -= sum(len(frame.payload) for frame in taken)
         self._took(len(taken))
         return taken
 
     async def _call_back(self, callback: Callback[Message]) -> None:
         # As in the base, without a call of `_take`, which is a tenth of the time per message.
         frames, client, call = self._frames, self._client, callback.call
-        arriving = self._arriving
+        incoming = self._incoming
         while True:
             if not frames:
                 try:
@@ -639,7 +629,7 @@ class Subscription(FrameReader[Message]):
                 except (StopAsyncIteration, JetsparkError):
                     return
             frame = frames.popleft()
-            arriving.pending_bytes -= len(frame.payload)
+            incoming.pending_bytes -= len(frame.payload)
             if (rest := call(Message(client, frame))) is not None:
                 await rest
 
@@ -666,7 +656,7 @@ class Subscription(FrameReader[Message]):
     def _discard(self) -> None:
         self._discarded += len(self._frames)
         self._frames.clear()
-        self._arriving.pending_bytes = 0
+        self._incoming.pending_bytes = 0
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         """Stop the deliveries, and take all that is on its way.

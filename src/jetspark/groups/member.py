@@ -228,7 +228,7 @@ class MemberConsumer:
                 raise
             return None  # its former member still has a partition
         self._since = None
-        with self._js.client.hooking.quiet():  # the member tells what it hands out
+        with self._js.client.hooks.quiet():  # the member tells what it hands out
             return self._found.consume(group=PRIORITY_GROUP, expires=max(self.ack_wait / 2, _LEAST))
 
     async def _remove_outdated(self) -> None:
@@ -305,7 +305,7 @@ class GroupMember:
         self._callback = (
             None
             if callback is None
-            else Callback(js.client.hooking.callback(callback), what, js.client.report)
+            else Callback(js.client.hooks.callback(callback), what, js.client.report)
         )
         self._consumer = MemberConsumer(js, place, member, options)
         self._hand_out = HandOut(self._consumer, options["max_ack_pending"])
@@ -372,7 +372,7 @@ class GroupMember:
                 if (message := await self._current()) is not None:
                     self._hand_out.handed_out()
                     if self._callback is None:
-                        self._js.client.hooking.handed_out((message,))
+                        self._js.client.hooks.handed_out((message,))
                     self._idle, self._last = False, message
                     return message
             except StopAsyncIteration:

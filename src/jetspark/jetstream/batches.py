@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAli
 import msgspec
 
 from jetspark.arguments import check_whole, checked
-from jetspark.client.publishing import Publishing
-from jetspark.client.requests import NumberedPublishes
+from jetspark.client.publishing import NumberedPublishes, Publishing
 from jetspark.documents.document import from_wire
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import PubAck
@@ -54,7 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from jetspark.client.requests import Answer, Listener
+    from jetspark.client.requests import Answer
+    from jetspark.client.subscription import Listener
     from jetspark.wire.documents import ServerInfo
     from jetspark.wire.events import MessageFrame
     from jetspark.wire.headers import Headers, HeadersLike
@@ -335,8 +335,8 @@ class Staging(BatchSending):
                 kept.delete(name)  # of a message that came out of another batch
             head = encode_headers(kept)[:-2]
         size = len(head) + _MARKS_SIZE + len(payload)
-        if size > self.publishing.max_payload:
-            raise MaxPayloadError(size, self.publishing.max_payload)
+        if size > self.publishing.link.max_payload:
+            raise MaxPayloadError(size, self.publishing.link.max_payload)
         return BatchMessage(subject, payload, head)
 
     def add(self, message: BatchMessage) -> int:

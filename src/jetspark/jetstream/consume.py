@@ -72,7 +72,7 @@ from jetspark.wire.status import CONTROL, status_of
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
-    from jetspark.client.requests import Listener
+    from jetspark.client.subscription import Listener
     from jetspark.documents.consumers import ConsumerConfig
     from jetspark.jetstream.api import Api
     from jetspark.jetstream.fetch import Priority
@@ -616,10 +616,10 @@ class ConsumerMessages(FrameReader[JsMsg]):
             weakly(self._on_stop),
             priority,
             on_missing,
-            client.hooking.queue(client, callback),
+            client.hooks.queue(client, callback),
         )
         if callback is not None:
-            callback = client.hooking.callback(callback)
+            callback = client.hooks.callback(callback)
         self._acks = acks
         self._heartbeat = limits.heartbeat
         self._missing = 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.messages import Message
-from jetspark.client.subscription import Leaving, end_with, weakly
+from jetspark.client.subscription import Scoped, end_with, weakly
 from jetspark.client.tasks import background
 from jetspark.documents.configuration import Configuration, config_to_wire
 from jetspark.documents.consumers import (
@@ -380,7 +380,7 @@ QUIET = 20.0
 """Seconds of silence of a consumer without heartbeats until it is looked for."""
 
 
-class PushMessages(Leaving):
+class PushMessages(Scoped):
     """What `PushConsumer.subscribe` returns: iterate it, or give it a callback."""
 
     def __init__(

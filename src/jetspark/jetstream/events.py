@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.client.subscription import Arriving, FrameReader, weakly
+from jetspark.client.subscription import FrameQueue, FrameReader, weakly
 from jetspark.documents.events import (
     DEFAULT_EVENT_PREFIX,
     Event,
@@ -23,7 +23,7 @@ from jetspark.validation import check_whole
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
-    from jetspark.client.requests import Listener
+    from jetspark.client.subscription import Listener
 
 # -------------------------------------------------------------------------------------------------
 # Receiving JetStream's advisories, metrics and API audits.
@@ -65,16 +65,16 @@ class Events(FrameReader[Event]):
         pending_bytes_limit: int,
         parse: Callable[[bytes], Event] = parse_event,
     ) -> None:
-        self._arriving = arriving = Arriving(
+        self._incoming = incoming = FrameQueue(
             ", ".join(subjects), deque(), pending_msgs_limit, pending_bytes_limit, client.report
         )
-        super().__init__(client, callback, arriving.frames, arriving.waiters)
+        super().__init__(client, callback, incoming.frames, incoming.waiters)
         self._parse = parse
         self._subjects = subjects
         self._wanted = wanted
         on_end = weakly(self._close)
         self._listeners = listeners = [
-            client.listen(subject, arriving.on_frame, on_run=arriving.on_run, on_end=on_end)
+            client.listen(subject, incoming.on_frame, on_run=incoming.on_run, on_end=on_end)
             for subject in subjects
         ]
         self._begin_reading("jetspark-events", partial(_unsubscribe, listeners))
@@ -99,7 +99,7 @@ class Events(FrameReader[Event]):
     @property
     def dropped(self) -> int:
         """Messages dropped at a pending limit."""
-        return self._arriving.drops.count
+        return self._incoming.dropped
 
     # -- taking events -------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class Events(FrameReader[Event]):
 
     def _take(self) -> Event | None:
         frame = self._frames.popleft()
-        self._arriving.pending_bytes -= len(frame.payload)
+        self._incoming.pending_bytes -= len(frame.payload)
         try:
             event = self._parse(frame.payload)
         except JetStreamError as error:

@@ -61,7 +61,7 @@ from jetspark.wire.status import NO_RESPONDERS, Status, status_of
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
-    from jetspark.client.requests import Listener
+    from jetspark.client.subscription import Listener
     from jetspark.documents.consumers import ConsumerConfig
     from jetspark.wire.documents import ServerInfo
     from jetspark.wire.events import MessageFrame
@@ -446,7 +446,7 @@ class Pull:
             self._priority.notice(frame_of(self._messages[-1]))
         if not self._messages and self._error is not None:
             raise self._error
-        self._client.hooking.handed_out(self._messages)
+        self._client.hooks.handed_out(self._messages)
         return FetchResult(self._messages, self._error)
 
     # -- requests ----------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ import msgspec
 
 from jetspark.arguments import MOST_SEQUENCE, check_whole
 from jetspark.client.messages import MessageView, Sendable
-from jetspark.client.requests import NumberedPublishes
+from jetspark.client.publishing import NumberedPublishes
 from jetspark.client.tasks import background
 from jetspark.documents.document import from_wire
 from jetspark.documents.requirements import check_feature
@@ -71,9 +71,9 @@ from jetspark.wire.status import status_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.client.hooks import Hooked
+    from jetspark.client.hooks import HookRunner
     from jetspark.client.publishing import Publishing
-    from jetspark.client.requests import Listener
+    from jetspark.client.subscription import Listener
     from jetspark.jetstream.api import Api
     from jetspark.wire.documents import ServerInfo
     from jetspark.wire.events import MessageFrame
@@ -765,7 +765,7 @@ class WindowedPublishing:
         msg_id: str | None,
         ttl: TimeToLive | None,
         told: Told | None,
-        hooked: Hooked | None,
+        hooked: HookRunner | None,
     ) -> int:
         """Take a place in the window and send: the message's index.
 

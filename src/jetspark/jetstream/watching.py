@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar
 
-from jetspark.client.subscription import Leaving, closed_on_purpose
+from jetspark.client.subscription import Scoped, closed_on_purpose
 from jetspark.client.tasks import move_on_after
 from jetspark.documents.consumers import DeliverPolicy
 from jetspark.errors import (
@@ -60,7 +60,7 @@ Fresh: TypeAlias = tuple[MessageFrame, int, int, int]
 """A message not given out yet: frame, sequence, time in ns, and the pending count."""
 
 
-class Watching(Leaving, Generic[EntryT]):
+class Watching(Scoped, Generic[EntryT]):
     """`name`: of the bucket or store. `single`: each subject has one message at most.
 
     `reading`: options of `JetStream.ordered`.
@@ -171,7 +171,7 @@ class Watching(Leaving, Generic[EntryT]):
         at_once = self._messages is not None or start.get("start_seq", 1) > 1
         if self._messages is not None:
             self._messages.stop()
-        with self._js.client.hooking.quiet():
+        with self._js.client.hooks.quiet():
             self._messages = self._js.ordered(
                 self._stream, subjects=self._subjects, **start, **self._reading
             )

@@ -542,7 +542,7 @@ class ObjectReader:
     async def _next_chunks(self) -> list[bytes]:
         client = self._meta.js.client
         if self._messages is None:
-            with client.hooking.quiet():
+            with client.hooks.quiet():
                 self._messages = self._meta.js.ordered(
                     self._meta.stream,
                     subjects=self._subject,

@@ -13,8 +13,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 from jetspark.client.client import Client, seconds_of
-from jetspark.client.requests import Listener
-from jetspark.client.subscription import closed_on_purpose
+from jetspark.client.subscription import Listener, closed_on_purpose
 from jetspark.client.tasks import background
 from jetspark.errors import (
     ConfigError,

@@ -73,13 +73,13 @@ async def trace_message(
         raise UnsupportedByServerError("trace", "2.11", info.version)
     reports = Reports()
     deadline = client.loop.time() + seconds
-    with client.requests.gathering(subject, deadline, 0, None) as (gathering, inbox):
+    with client.requests.reply_queue(subject, deadline) as (replies, inbox):
         sent.set(_DESTINATION, inbox.decode())
         if not deliver:
             sent.set(_ONLY, "true")
         client.publishing.send(subject, data, None, sent)
         try:
-            while reports.missing() and (frame := await gathering.next()) is not None:
+            while reports.missing() and (frame := await replies.next()) is not None:
                 try:
                     reports.add(parse_report(frame.payload))
                 except JetsparkError as error:

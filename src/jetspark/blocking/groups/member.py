@@ -35,7 +35,7 @@ class GroupMember(GeneratedGroupMember):
     ) -> None:
         check_callback(callback)
         self._client = client
-        self._callback = None if callback is None else client.hooking.callback(callback)
+        self._callback = None if callback is None else client.hooks.callback(callback)
         self._worker = Worker("jetspark-group", client.inner)
         self._inner = client.thread.call(consume, None if callback is None else self._forward)
 
@@ -61,7 +61,7 @@ class GroupMember(GeneratedGroupMember):
 
     def _handed_out(self, message: AsyncGroupMsg) -> GroupMsg:
         ours = GroupMsg(self._client, frame_of(message))
-        self._client.hooking.handed_out((ours,))
+        self._client.hooks.handed_out((ours,))
         return ours
 
     def __enter__(self) -> Self:

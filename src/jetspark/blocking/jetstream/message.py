@@ -42,12 +42,12 @@ class FetchResult(Fetched[JsMsg]):
 def received(client: CallerSide, message: AsyncJsMsg) -> JsMsg:
     """The same message, blocking."""
     own = JsMsg(client, frame_of(message))
-    client.hooking.handed_out((own,))
+    client.hooks.handed_out((own,))
     return own
 
 
 def fetched(client: CallerSide, result: AsyncFetchResult) -> FetchResult:
     """The same fetch, with blocking messages."""
     messages = deliver(JsMsg, client, list(map(frame_of, result)))
-    client.hooking.handed_out(messages)
+    client.hooks.handed_out(messages)
     return FetchResult(messages, result.error)

@@ -47,7 +47,7 @@ class HandlingInThreads:
     def __init__(self, caller: CallerSide, handler: Handler, endpoint: Endpoint) -> None:
         self.answering = Answering(caller.publishing, caller.report, SharedTally())
         self._caller = caller
-        self._handler: Callable[[Request], Any] = caller.hooking.handler(handler, endpoint.failed)
+        self._handler: Callable[[Request], Any] = caller.hooks.handler(handler, endpoint.failed)
         self._endpoint = endpoint
         self._idle: list[_Thread] = []
         self._threads: list[_Thread] = []
