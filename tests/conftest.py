@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tests.support.certificates import Certificates
     from tests.support.streams import Admin
 
+    from jetspark.errors import JetsparkError
     from jetspark.full_client import Client, JetStream
 
 # How long an example takes says something about the machine, not about the code.
@@ -85,6 +86,14 @@ async def nc(shared_server: NatsServer) -> AsyncIterator[Client]:
 def js(nc: Client) -> JetStream:
     """JetStream on the shared server."""
     return nc.jetstream(timeout=20)  # the machine may be slow
+
+
+@pytest.fixture
+def reported(nc: Client, monkeypatch: pytest.MonkeyPatch) -> list[JetsparkError]:
+    """What `nc` reports, instead of its log and its callback."""
+    errors: list[JetsparkError] = []
+    monkeypatch.setattr(nc, "report", errors.append)
+    return errors
 
 
 @pytest.fixture

@@ -55,6 +55,19 @@ class Orders:
 
         await eventually(so_many)
 
+    async def none_waits(self) -> bool:
+        return await self.dead.waiting() == 0
+
+    async def delete_pulled_consumer(self) -> None:
+        """Delete the workers' consumer once a worker pulls from it."""
+
+        async def pulls() -> bool:
+            info = await self.js.consumer_info(self.dead.advisories, "worker")
+            return bool(info.num_waiting)
+
+        await eventually(pulls)
+        await self.js.delete_consumer(self.dead.advisories, "worker")
+
 
 @pytest.fixture
 async def make_orders(

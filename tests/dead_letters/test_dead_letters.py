@@ -19,6 +19,7 @@ from jetspark.dead_letters.worker import Mover
 from jetspark.errors import (
     APIError,
     ConfigError,
+    ConsumerDeletedError,
     ConsumerNotFoundError,
     JetsparkError,
     MessageNotFoundError,
@@ -44,7 +45,7 @@ async def test_a_message_that_is_given_up_is_stored_with_its_reason_and_place(
     await orders.give_up("eu.1")
     await orders.give_up("us", data=b"bad address")
     async with orders.dead.worker() as worker:
-        await eventually(lambda: _of(worker.moved == 2))
+        await eventually(lambda: worker.moved == 2)
     assert await orders.dead.waiting() == 0
     late, bad = await orders.dead.letters().all()
     assert (late.reason, late.text, late.deliveries) == ("max_deliver", None, 1)
@@ -56,10 +57,6 @@ async def test_a_message_that_is_given_up_is_stored_with_its_reason_and_place(
         assert letter.headers.to_dict() == {"Trace": [rest]}
         assert letter.published is not None
         assert before < letter.published <= letter.time + timedelta(seconds=2)
-
-
-async def _of(value: bool) -> bool:
-    return value
 
 
 async def test_letters_are_chosen_by_stream_consumer_subject_and_reason(orders: Orders) -> None:
@@ -125,16 +122,14 @@ async def test_a_replay_to_another_subject_is_another_message(
 
 
 async def test_a_letter_stays_when_a_duplicate_of_its_message_is_not_there(
-    orders: Orders, monkeypatch: pytest.MonkeyPatch
+    orders: Orders, reported: list[JetsparkError]
 ) -> None:
-    reports: list[JetsparkError] = []
-    monkeypatch.setattr(orders.js.client, "report", reports.append)
     await orders.give_up("eu", "us")
     await orders.dead.move()
     assert await orders.dead.replay(keep=True) == (2, 0, 0, 0)
     await orders.js.delete_msg(orders.name, 3)
     assert await orders.dead.replay() == (0, 0, 1, 1)
-    assert "the stream's duplicate window" in str(reports.pop())
+    assert "the stream's duplicate window" in str(reported.pop())
     (left,) = await orders.dead.letters().all()
     assert left.subject == orders.subject("eu")
     # Its id, and other content: somebody else's message.
@@ -146,10 +141,8 @@ async def test_a_letter_stays_when_a_duplicate_of_its_message_is_not_there(
 
 
 async def test_an_original_is_not_removed_when_its_letter_is_not_there(
-    orders: Orders, monkeypatch: pytest.MonkeyPatch
+    orders: Orders, reported: list[JetsparkError]
 ) -> None:
-    reports: list[JetsparkError] = []
-    monkeypatch.setattr(orders.js.client, "report", reports.append)
     await orders.give_up("eu")
     (advisory,) = await (await orders.js.consumer(orders.dead.advisories, "worker")).fetch(1)
     mover = Mover(orders.js, orders.dead.name, remove_originals=False)
@@ -158,21 +151,19 @@ async def test_an_original_is_not_removed_when_its_letter_is_not_there(
     # A second advisory about the message: the stream of the letters calls its letter a duplicate.
     mover = Mover(orders.js, orders.dead.name, remove_originals=True)
     assert not await mover.move(advisory)
-    assert "the message is not removed" in str(reports[0])
+    assert "the message is not removed" in str(reported[0])
     assert (await orders.js.get_msg(orders.name, 1)).data == b"x"
 
 
 async def test_a_message_that_is_no_letter_is_reported_and_left_out(
-    orders: Orders, monkeypatch: pytest.MonkeyPatch
+    orders: Orders, reported: list[JetsparkError]
 ) -> None:
-    reports: list[JetsparkError] = []
-    monkeypatch.setattr(orders.js.client, "report", reports.append)
     await orders.js.publish(f"_dead.{orders.dead.name}.a.b.c", b"no letter")
     await orders.give_up("eu")
     await orders.dead.move()
     assert await orders.dead.replay(to=orders.subject("again")) == (1, 0, 0, 0)
     why = "Message 1 is no dead letter: it has no header Dead-Letter-Reason."
-    assert str(reports[0]) == why
+    assert str(reported[0]) == why
 
 
 async def test_letters_are_not_replayed_to_letters_or_to_the_server(
@@ -288,7 +279,7 @@ async def test_originals_are_removed_on_request(make_orders: Any) -> None:
 
 
 async def test_a_letter_whose_advisory_was_not_acknowledged_is_not_repeated(
-    orders: Orders, monkeypatch: pytest.MonkeyPatch
+    orders: Orders, reported: list[JetsparkError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker ends between storing the letter and acknowledging, for longer than the server
     remembers message ids."""
@@ -296,48 +287,38 @@ async def test_a_letter_whose_advisory_was_not_acknowledged_is_not_repeated(
     await orders.js.update_stream(name=dead.name, duplicate_window=timedelta(milliseconds=100))
     await orders.js.update_consumer(dead.advisories, name="worker", ack_wait=timedelta(seconds=1))
     await orders.give_up("eu")
-    reports: list[JetsparkError] = []
     with monkeypatch.context() as patch:
 
         async def lost(self: JsMsg, *, timeout: object = None) -> None:
             raise RequestTimeoutError("lost")
 
         patch.setattr(JsMsg, "ack_sync", lost)
-        patch.setattr(orders.js.client, "report", reports.append)
         assert await dead.move() == 1
-    assert [str(one) for one in reports] == ["lost"]
+    assert [str(one) for one in reported] == ["lost"]
     await orders.js.delete_msg(orders.name, 1)  # so that it looks like another death now
     async with dead.worker() as worker:
-        await eventually(lambda: _none_waits(orders))
+        await eventually(orders.none_waits)
         assert worker.moved == 0
     assert len(await dead.letters().all()) == 1
 
 
-async def _none_waits(orders: Orders) -> bool:
-    return await orders.dead.waiting() == 0
-
-
 async def test_what_fails_is_reported_and_tried_again(
-    orders: Orders, monkeypatch: pytest.MonkeyPatch
+    orders: Orders, reported: list[JetsparkError]
 ) -> None:
-    reports: list[JetsparkError] = []
-    monkeypatch.setattr(orders.js.client, "report", reports.append)
     await orders.js.update_stream(name=orders.dead.name, max_msg_size=10)
     await orders.give_up("eu", data=b"a long payload of some bytes")
     async with orders.dead.worker() as worker:
-        await eventually(lambda: _of(bool(reports)))
+        await eventually(lambda: bool(reported))
         assert worker.moved == 0
         await orders.js.update_stream(name=orders.dead.name, max_msg_size=-1)
-        await eventually(lambda: _of(worker.moved == 1))
-    assert "exceeds maximum" in str(reports[0])
+        await eventually(lambda: worker.moved == 1)
+    assert "exceeds maximum" in str(reported[0])
     assert len(await orders.dead.letters().all()) == 1
 
 
 async def test_what_is_no_advisory_is_reported_and_becomes_a_letter_itself(
-    orders: Orders, monkeypatch: pytest.MonkeyPatch
+    orders: Orders, reported: list[JetsparkError]
 ) -> None:
-    reports: list[JetsparkError] = []
-    monkeypatch.setattr(orders.js.client, "report", reports.append)
     subject = f"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.{orders.name}.worker"
     death = (
         b'{"type": "io.nats.jetstream.advisory.v1.terminated", "id": "i", "stream": "%b", '
@@ -351,8 +332,8 @@ async def test_what_is_no_advisory_is_reported_and_becomes_a_letter_itself(
     assert await orders.dead.move() == len(all_forged)
     assert await orders.dead.waiting() == 0
     place = f'Message 1 of "{orders.dead.advisories}" is no advisory, and is a letter itself now: '
-    assert str(reports[0]).startswith(place)
-    assert len(reports) == len(all_forged)
+    assert str(reported[0]).startswith(place)
+    assert len(reported) == len(all_forged)
     letters = await orders.dead.letters(stream=orders.dead.advisories, consumer="worker").all()
     assert [one.data for one in letters] == all_forged
     for letter in letters:
@@ -415,7 +396,7 @@ async def test_killed_workers_neither_lose_nor_repeat(
 async def test_several_workers_share(orders: Orders) -> None:
     await orders.give_up(*(str(number) for number in range(60)))
     async with orders.dead.worker() as one, orders.dead.worker() as other:
-        await eventually(lambda: _of(one.moved + other.moved == 60))
+        await eventually(lambda: one.moved + other.moved == 60)
     assert len(await orders.dead.letters().all()) == 60
 
 
@@ -560,43 +541,27 @@ async def test_another_stream_is_never_taken_for_dead_letters(
         await js.create_dead_letters("D", [])
 
 
-async def test_what_ended_a_worker_is_raised_at_the_end_of_its_block(
-    orders: Orders, monkeypatch: pytest.MonkeyPatch
+async def test_what_ends_a_worker_is_raised_by_wait_or_at_the_end_of_its_block(
+    orders: Orders, reported: list[JetsparkError]
 ) -> None:
-    ended = asyncio.Event()
-    monkeypatch.setattr(orders.js.client, "report", lambda error: ended.set())
-
-    async def pulls() -> bool:
-        found = await orders.js.consumer_info(orders.dead.advisories, "worker")
-        return bool(found.num_waiting)
-
-    with pytest.raises(JetsparkError):
+    with pytest.raises(ConsumerDeletedError):
         async with orders.dead.worker():
-            await eventually(pulls)
-            await orders.js.delete_consumer(orders.dead.advisories, "worker")
-            await asyncio.wait_for(ended.wait(), 30)
-
-
-async def test_a_worker_whose_consumer_is_deleted_says_so(orders: Orders) -> None:
-    worker = orders.dead.worker()
+            await orders.delete_pulled_consumer()
+            await eventually(lambda: bool(reported))
+    with pytest.raises(ConsumerNotFoundError):
+        await orders.dead.worker().__aenter__()
+    dead = await orders.js.create_dead_letters(orders.dead.name, orders.name, storage="memory")
+    worker = dead.worker()
     with pytest.raises(ConfigError, match="begins when its block is entered"):
         await worker.wait()
-
-    async def pulls() -> bool:
-        found = await orders.js.consumer_info(orders.dead.advisories, "worker")
-        return bool(found.num_waiting)
-
     async with worker:
-        await eventually(pulls)
-        await orders.js.delete_consumer(orders.dead.advisories, "worker")
-        with pytest.raises(JetsparkError):
+        await orders.delete_pulled_consumer()
+        with pytest.raises(ConsumerDeletedError):
             await asyncio.wait_for(worker.wait(), 30)
-    dead, again = orders.dead, "create_dead_letters, or .*, makes it again"
-    with pytest.raises(ConsumerNotFoundError, match=f"{dead.advisories}.*: {again}"):
-        await dead.worker().__aenter__()
-    await orders.js.delete_stream(dead.advisories)
-    with pytest.raises(StreamNotFoundError, match=f"{dead.advisories}.*: {again}"):
-        await dead.move()
-    assert await (await orders.js.create_dead_letters(dead.name, orders.name)).move() == 0
     with pytest.raises(ConfigError, match="only once"):
         await worker.__aenter__()
+    await orders.js.delete_stream(dead.advisories)
+    with pytest.raises(StreamNotFoundError):
+        await dead.move()
+    dead = await orders.js.create_dead_letters(dead.name, orders.name, storage="memory")
+    assert await dead.move() == 0

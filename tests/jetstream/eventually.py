@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 
-async def eventually(holds: Callable[[], Awaitable[bool]], *, within: float = 20.0) -> None:
+async def eventually(holds: Callable[[], bool | Awaitable[bool]], *, within: float = 20.0) -> None:
     """Returns when it holds; asks every 10 ms."""
     async with asyncio.timeout(within):
-        while not await holds():  # noqa: ASYNC110
+        while not (await now if isinstance(now := holds(), Awaitable) else now):  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # the server tells nobody when it is so far

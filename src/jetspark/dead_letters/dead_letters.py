@@ -1,4 +1,9 @@
-"""Dead letters in the hand: read, moved, replayed."""
+"""Dead letters: created, read, moved and replayed.
+
+Contract: two streams make them. One stores the advisories that a server publishes when a consumer
+gives up a message, until a worker has handled them; it must exist before, since advisories are not
+repeated. The other stores the letters.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +25,11 @@ from jetspark.dead_letters.letter import (
     replayed_headers,
     watched_streams,
 )
-from jetspark.dead_letters.worker import DeadLetterWorker, Mover, is_stored, workers_consumer
+from jetspark.dead_letters.worker import DeadLetterWorker, Mover, is_stored
 from jetspark.documents.document import text_of_time
 from jetspark.documents.events import event_subjects
 from jetspark.documents.streams import StreamSettings
+from jetspark.err_codes import STREAM_NOT_FOUND
 from jetspark.errors import (
     ConfigError,
     JetsparkError,
@@ -41,29 +47,31 @@ from jetspark.subjects import (
     subject_matches,
     subjects_overlap,
 )
-from jetspark.validation import texts_of
+from jetspark.validation import check_word, texts_of
 
 if TYPE_CHECKING:
     from jetspark.documents.streams import StreamInfo
 
 
 class Replayed(NamedTuple):
-    """How a replay went."""
+    """How many letters a replay has handled, and how."""
 
     replayed: int
-    """Letters whose messages were published again."""
+    """Their messages were published again."""
     skipped: int
-    """Letters without payload: they stay where they are."""
+    """They have no payload, and stay."""
     unproven: int = 0
-    """Letters that stay, since a stream answered that it had stored their messages before, in its
-    duplicate window, and does not have them now."""
+    """They stay: a stream has stored their messages before, within its duplicate window, and does
+    not have them now."""
     duplicates: int = 0
-    """Letters whose messages an earlier replay has stored: within the duplicate window of their
-    stream they are not stored again."""
+    """An earlier replay has stored their messages, within the duplicate window of the stream."""
 
 
 class DeadLetters:
-    """The dead letters of some streams or consumers; see `JetStream.create_dead_letters`."""
+    """The dead letters of some streams or consumers; see `JetStream.create_dead_letters`.
+
+    Calls that ask the server raise as every API call (see `JetStream`).
+    """
 
     def __init__(self, js: JetStreamContext, info: StreamInfo) -> None:
         self._js = js
@@ -82,23 +90,21 @@ class DeadLetters:
     # -- moving ----------------------------------------------------------------------------------
 
     def worker(self, *, remove_originals: bool = False) -> DeadLetterWorker:
-        """Moves messages while its block is entered: `async with dead.worker():`.
+        """Moves messages inside its block: `async with dead.worker():`.
 
-        `remove_originals`: delete each message from its stream when its letter is stored, for work
-        queues above all, where it would stay for ever. Entering raises ConsumerNotFoundError or
-        StreamNotFoundError when the dead letters were deleted, and as every API call (see
-        `JetStream`). What fails later is reported and tried again.
+        `remove_originals`: delete each message from its stream when its letter is stored; in work
+        queues it would stay for ever. Entering raises ConsumerNotFoundError or StreamNotFoundError
+        when the dead letters were deleted. What fails later is reported and tried again.
         """
         return DeadLetterWorker(self._js, self.name, remove_originals=remove_originals)
 
     async def move(self, *, remove_originals: bool = False) -> int:
-        """Move all messages that are to be moved now; returns how many. For timetables.
+        """Move all messages that wait now; returns how many. For scheduled jobs.
 
-        What fails is reported, and tried by the next call or worker. What another worker has is
-        left to it; of one that was killed it is free after 30 seconds (see `waiting`).
-        Raises as entering a worker.
+        What fails is reported, and left to the next call or worker. What a killed worker had is
+        free after 30 seconds. Raises as entering a worker.
         """
-        consumer = await workers_consumer(self._js, self.name)
+        consumer = await self._js.consumer(self.advisories, WORKER)
         mover = Mover(self._js, self.name, remove_originals=remove_originals)
         while advisories := await consumer.fetch(100):
             for advisory in advisories:
@@ -106,7 +112,7 @@ class DeadLetters:
         return mover.moved
 
     async def waiting(self) -> int:
-        """How many advisories wait to be handled. Raises as every API call (see `JetStream`)."""
+        """How many advisories wait for a worker."""
         return (await self._js.stream_info(self.advisories)).state.messages
 
     # -- reading ---------------------------------------------------------------------------------
@@ -123,17 +129,16 @@ class DeadLetters:
 
         `stream`, `consumer`: only of these. `subject`: only of messages on it, wildcards allowed.
         `reason`: only "max_deliver" or "terminated". A message that is no letter is reported and
-        left out. Raises BadNameError, BadSubjectError, ConfigError for another reason; while
-        iterating ConfigError for a stream or consumer that is not watched and has no letter,
-        StreamNotFoundError, and as every API call (see `JetStream`).
+        left out. Iterating raises ConfigError for a stream or consumer that is not watched and has
+        no letter.
         """
         for kind, name in (("stream", stream), ("consumer", consumer)):
             if name is not None:
                 check_name(kind, name)
         if subject is not None:
             check_subscribe_subject(subject)
-        if reason not in (None, *KINDS):
-            raise ConfigError(f"reason is {' or '.join(map(repr, KINDS))}, not {shown(reason)}.")
+        if reason is not None:
+            check_word("reason", reason, KINDS)
         return Listing(partial(self._read, stream, consumer, subject, reason))
 
     async def _read(
@@ -166,9 +171,9 @@ class DeadLetters:
             await self._check_watched(stream, consumer)
 
     async def _check_watched(self, stream: str | None, consumer: str | None) -> None:
-        """Raises ConfigError: a name with a slip would choose nothing, in silence."""
+        """Raises ConfigError for a misspelt name, which would choose nothing, in silence."""
         if stream in (None, self.advisories) and consumer in (None, WORKER):
-            return  # the letters of what is no advisory are of these
+            return  # unreadable advisories become letters of these
         watched: Iterable[str] = ()
         with suppress(StreamNotFoundError):
             watched = (await self._js.stream_info(self.advisories)).config.subjects or ()
@@ -203,19 +208,18 @@ class DeadLetters:
         to: str | None = None,
         keep: bool = False,
     ) -> Replayed:
-        """Publish the messages of the letters again, and delete these letters.
+        """Publish the messages of the letters again, in their order, and delete these letters.
 
-        Those that are there now, in their order, chosen as by `letters`. `to`: another subject, the
-        same for all; by default each goes to its own. `keep`: do not delete them. A letter without
-        payload is skipped and stays. The message has its headers, without those of its first
-        publish (Nats-Msg-Id, conditions). A replay that is killed and made again repeats no message
-        within the duplicate window of the stream that takes it. In that window a letter whose
-        message is not in the stream any more (taken from a work queue, or purged) is reported and
-        stays: nobody can tell whether it is done with.
+        `stream`, `consumer`, `subject`, `reason`: as for `letters`. `to`: the subject for all;
+        default: each message's own. `keep`: do not delete the letters. A letter without payload
+        stays. A message keeps its headers, without those of its first publish (Nats-Msg-Id,
+        conditions). A second replay repeats no message within the duplicate window of the stream
+        that takes it. If that stream has removed the message since, the letter is reported and
+        stays.
 
-        Raises ConfigError for a subject of dead letters, or of the server when it is `to`;
-        NoStreamResponseError when no stream takes a message, other errors as `publish`, and as
-        `letters`; the letters from there on are untouched.
+        Raises ConfigError when `to` is a subject of dead letters or of the server;
+        NoStreamResponseError when no stream takes a message, and as `publish` and `letters`. The
+        letters from there on are untouched.
         """
         if to is not None:
             check_publish_subject(to)
@@ -239,18 +243,14 @@ class DeadLetters:
     async def replay_letter(
         self, letter: DeadLetter, *, to: str | None = None, keep: bool = False
     ) -> bool:
-        """`replay` for one letter. False: its message is there already, of an earlier replay.
+        """`replay` for one letter. False: an earlier replay has stored its message.
 
-        Raises MessageNotFoundError when it has no payload, ConfigError as `replay`, NotStoredError
-        when its message was stored before and is not there now, and as `publish`.
+        Raises MessageNotFoundError when it has no payload, NotStoredError when its message was
+        stored before and is not there now, and as `replay`.
         """
         if letter.subject is None or letter.missing is not None:
-            raise MessageNotFoundError(
-                404,
-                0,
-                "no payload",
-                f"Letter {letter.seq} has no payload: the message is {letter.missing or 'gone'}.",
-            )
+            text = f"Letter {letter.seq} has no payload: the message is {letter.missing or 'gone'}."
+            raise MessageNotFoundError(404, 0, "no payload", text)
         subject = to or letter.subject
         check_replay_subject(subject, own=to is None)
         msg_id = f"{self.name}.{text_of_time(self._info.created)}.{letter.seq}.{subject}"
@@ -264,22 +264,12 @@ class DeadLetters:
                 "duplicate window; if it is done with, delete the letter."
             )
         if not keep:
-            try:
+            with suppress(MessageNotFoundError):  # another replay was first
                 await self._js.delete_msg(self.name, letter.seq)
-            except MessageNotFoundError:
-                pass  # another replay was first
         return not ack.duplicate
 
     def __repr__(self) -> str:
         return f"DeadLetters({self.name!r})"
-
-
-# -------------------------------------------------------------------------------------------------
-# The calls of JetStream for dead letters.
-#
-# Contract: two streams make them. One stores the advisories that a server publishes when a
-# consumer gives up a message, until a worker has handled them; it must exist before, since
-# advisories are not repeated. The other stores the letters.
 
 
 _OURS: Final = frozenset({"name", "subjects", "retention", "mirror", "sources"})
@@ -298,17 +288,16 @@ class DeadLetterCalls(JetStreamContext):
     ) -> DeadLetters:
         """Store the messages that consumers of `streams` give up, from now on.
 
-        That is: messages delivered `max_deliver` times without an ack, and those that were
+        These are messages delivered `max_deliver` times without an ack, and those that were
         terminated (`term`). A worker moves them (`DeadLetters.worker`). `consumers`: only of these.
         `name`: of the stream for the letters; a second one, `<name>_ADVISORIES`, holds what is to
-        be moved. Made again, with other streams say, it changes what is there. `options`: fields of
-        StreamConfig for the stream of the letters, such as max_age; storage, num_replicas and
-        placement count for both.
+        be moved. A second call changes what is there. `options`: fields of StreamConfig for the
+        stream of the letters, such as max_age; storage, num_replicas and placement are for both.
 
-        Raises ConfigError for an option that this call decides, when one of both names is another
-        stream's, when another stream stores these advisories already, and when letters that are
-        given up would come back to these dead letters; StreamNotFoundError for one of `streams`
-        that does not exist; and as every API call (see `JetStream`).
+        Raises ConfigError when another stream has one of the names or stores these advisories
+        already, and when letters that are given up would come back to these dead letters;
+        StreamNotFoundError for one of `streams` that does not exist; and as every API call (see
+        `JetStream`).
         """
         if wrong := sorted(_OURS & options.keys()):
             raise ConfigError(f"create_dead_letters decides on {wrong[0]} itself.")
@@ -322,8 +311,10 @@ class DeadLetterCalls(JetStreamContext):
         ]
         await self._check_free(name, subjects)
         await self._check_endless(name, watched)
-        for stream in watched:
-            await self._check_there(stream)
+        for stream in watched:  # a misspelt name would watch nothing, in silence
+            if not await self._is_there(stream):
+                text = f'Stream "{stream}" not found.'
+                raise StreamNotFoundError(404, STREAM_NOT_FOUND, "stream not found", text)
         advisories = f"{name}{ADVISORIES}"
         new = [stream for stream in (name, advisories) if not await self._is_there(stream)]
         try:
@@ -370,12 +361,12 @@ class DeadLetterCalls(JetStreamContext):
 
     async def _is_there(self, stream: str) -> bool:
         with suppress(StreamNotFoundError):
-            await self._check_there(stream)
+            await self.stream_info(stream)
             return True
         return False
 
     async def _delete(self, streams: list[str], why: JetsparkError) -> None:
-        """What a call has made that failed half-way; those that cannot be deleted are noted."""
+        """Clean up after a call that failed half-way; notes what cannot be deleted."""
         for stream in streams:
             try:
                 with suppress(StreamNotFoundError):
@@ -383,18 +374,8 @@ class DeadLetterCalls(JetStreamContext):
             except JetsparkError as error:
                 why.add_note(f"Stream {stream!r} may have been made, and is left: {error}")
 
-    async def _check_there(self, stream: str) -> None:
-        """Raises StreamNotFoundError: a name with a slip would watch nothing, in silence."""
-        try:
-            await self.stream_info(stream)
-        except StreamNotFoundError as error:
-            sentence = f'Stream "{stream}" not found.'
-            raise StreamNotFoundError(
-                error.code, error.err_code, error.description, sentence
-            ) from None
-
     async def _check_free(self, name: str, subjects: list[str]) -> None:
-        """Raises ConfigError before anything is made: it would take something from others."""
+        """Raises ConfigError if another stream has one of the names or these subjects."""
         with suppress(StreamNotFoundError):
             await self.dead_letters(name)
         if await self._watched_by(name) is None:
@@ -411,7 +392,7 @@ class DeadLetterCalls(JetStreamContext):
                     )
 
     async def _check_endless(self, name: str, streams: list[str]) -> None:
-        """Raises ConfigError: each letter that is given up would become another one."""
+        """Raises ConfigError if letters that are given up would become letters without end."""
         seen: set[str] = set()
         waiting = [(stream, stream) for stream in streams]
         while waiting:
@@ -428,7 +409,7 @@ class DeadLetterCalls(JetStreamContext):
                 waiting += [(one, first) for one in await self._watched_by(dead) or ()]
 
     async def _watched_by(self, name: str) -> set[str] | None:
-        """The streams that dead letters watch, if there are such; None for another stream."""
+        """The streams that these dead letters watch; None if the name is another stream's."""
         try:
             return watched_streams((await self.stream_info(f"{name}{ADVISORIES}")).config)
         except StreamNotFoundError:

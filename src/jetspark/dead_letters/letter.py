@@ -1,14 +1,14 @@
 """The form in which a dead letter is stored. Pure.
 
-Contract: a letter has the payload and the headers of its message. Where the message was, and why it
-is here, is in headers that begin with Dead-Letter-. Headers that mean something to a server
+Contract: a letter has the payload and the headers of its message. Headers that begin with
+Dead-Letter- say where the message was and why it is here. Headers with a meaning for servers
 (Nats-…) are kept under another name: they would set conditions on the letter itself. Each advisory
-has one subject, so that a letter is stored once, however often its advisory is handled.
+has one subject, so a letter is stored once, however often its advisory is handled.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Final
 
@@ -27,7 +27,7 @@ WORKER: Final = "worker"
 """The consumer of that stream, which all workers share."""
 KINDS: Final = ("max_deliver", "terminated")
 _WATCHED: Final = frozenset(subject.removesuffix(".*.*") for subject in event_subjects(KINDS))
-"""What the subjects of these advisories begin with, before stream and consumer."""
+"""The subjects of these advisories, without stream and consumer."""
 
 _MARK: Final = "Dead-Letter-"
 _REASON: Final = f"{_MARK}Reason"
@@ -44,10 +44,7 @@ _KEPT: Final = f"{_MARK}Header-"
 
 _OF_SERVER: Final = "nats-"
 _RESTORED: Final = "Nats-TTL"
-"""Of the headers with a meaning for servers, the one that says something of the message itself."""
-
-GONE: Final = "gone"
-TOO_LARGE: Final = "too large"
+"""The one header for servers that belongs to the message itself."""
 
 Death = MaxDeliverEvent | TerminatedEvent
 
@@ -82,7 +79,7 @@ class DeadLetter:
 
 
 def watched_streams(config: StreamConfig) -> set[str] | None:
-    """Whose consumers a stream of advisories watches; None for a stream that is none."""
+    """Whose consumers a stream of advisories watches; None for another stream."""
     subjects = [subject.rsplit(".", 2) for subject in config.subjects or ()]
     if config.retention != "workqueue" or not subjects:
         return None
@@ -95,7 +92,7 @@ def letters_subject(name: str) -> str:
 
 
 def check_replay_subject(subject: str, *, own: bool = False) -> None:
-    """Raise ConfigError where a replayed message would be no message of a stream. `own`: its own.
+    """Raise ConfigError where a replayed message would not be processed. `own`: its own subject.
 
     Among letters it would be no letter. On a subject of the server it would be a request or an
     advisory; only what was stored there may go back.
@@ -110,7 +107,7 @@ def check_replay_subject(subject: str, *, own: bool = False) -> None:
 
 
 def letter_subject(name: str, death: Death) -> str:
-    """The subject of the letter that belongs to an advisory."""
+    """The subject of an advisory's letter."""
     return f"_dead.{name}.{death.stream}.{death.consumer}.{death.id}"
 
 
@@ -121,9 +118,7 @@ def filter_subject(name: str, stream: str | None, consumer: str | None) -> str:
 
 def died_of(death: Death, message: StoredMsg | None, *, complete: bool = True) -> Headers:
     """The headers of a letter. `message`: None when it was gone. `complete`: with its payload."""
-    headers = Headers()
-    if message is not None and complete:
-        headers = _kept(message)
+    headers = Headers() if message is None or not complete else _kept(message)
     headers.set(_REASON, str(death.kind))
     if isinstance(death, TerminatedEvent) and death.reason:
         headers.set(_TEXT, " ".join(death.reason.replace("\x00", " ").split()))
@@ -133,23 +128,19 @@ def died_of(death: Death, message: StoredMsg | None, *, complete: bool = True) -
     headers.set(_DELIVERIES, str(death.deliveries))
     if death.timestamp is not None:
         headers.set(_TIME, text_of_time(death.timestamp))
-    if message is None:
-        headers.set(_MISSING, GONE)
-        return headers
-    headers.set(_SUBJECT, message.subject)
-    headers.set(_PUBLISHED, text_of_time(message.time))
-    if not complete:
-        headers.set(_MISSING, TOO_LARGE)
+    if message is not None:
+        headers.set(_SUBJECT, message.subject)
+        headers.set(_PUBLISHED, text_of_time(message.time))
+    if message is None or not complete:
+        headers.set(_MISSING, "gone" if message is None else "too large")
     return headers
 
 
 def _kept(message: StoredMsg) -> Headers:
     try:
-        found = message.headers
-    except BadHeaderError:
-        found = None  # no client can read them
-    if found is None:
-        return Headers()
+        found = message.headers or Headers()
+    except BadHeaderError:  # no client can read them
+        found = Headers()
     return forwarded(
         (f"{_KEPT}{name}" if name.lower().startswith(_OF_SERVER) else name, value)
         for name, value in found.items()
@@ -158,7 +149,7 @@ def _kept(message: StoredMsg) -> Headers:
 
 
 def read_letter(stored: StoredMsg) -> DeadLetter:
-    """A letter from its stream. Raises JetStreamError when it is none."""
+    """A letter from its stream. Raises JetStreamError for another message."""
     try:
         headers = stored.headers or Headers()
         published = headers.get(_PUBLISHED)
@@ -202,16 +193,13 @@ def replayed_headers(letter: DeadLetter) -> Headers:
 
 
 def as_json(letter: DeadLetter) -> dict[str, object]:
-    """For programs: times as text, the payload as text, or as Base64 if it is none."""
-    found: dict[str, object] = {}
-    for name in ("seq", "reason", "text", "stream", "consumer", "stream_seq", "deliveries"):
-        found[name] = getattr(letter, name)
+    """For programs: times as text, the payload as text, or as Base64 if it is not UTF-8."""
+    found: dict[str, object] = {one.name: getattr(letter, one.name) for one in fields(letter)}
     found["time"] = text_of_time(letter.time)
-    found["missing"], found["subject"] = letter.missing, letter.subject
     found["published"] = letter.published and text_of_time(letter.published)
     found["headers"] = letter.headers.to_dict()
     try:
         found["data"] = letter.data.decode()
     except UnicodeDecodeError:
-        found["data_base64"] = msgspec.to_builtins(letter.data)
+        found["data_base64"] = msgspec.to_builtins(found.pop("data"))
     return {name: value for name, value in found.items() if value is not None}

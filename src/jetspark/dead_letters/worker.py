@@ -1,18 +1,18 @@
 """Moving: each advisory about a message becomes one letter.
 
 Contract
-- An advisory is removed only when its letter is stored, so a worker that is killed loses none. A
-  letter is stored only while its subject has none, so an advisory that is handled again repeats
-  none, whenever that is.
-- A message that is no advisory becomes a letter itself: replayed, it goes back to its own subject.
-- What fails is reported and tried again later, with growing pauses; the advisory waits meanwhile.
-- A message is "gone" only when the stream's leader has gone past it and does not have it, or when
-  the sequence belongs to a message of another stream, younger than the advisory.
+- An advisory is removed only when its letter is stored, so a killed worker loses none. A letter is
+  stored only while its subject has none, so an advisory that is handled again repeats none.
+- A message that is no advisory becomes a letter itself; a replay returns it to its own subject.
+- What fails is reported and tried again later, with growing pauses.
+- A message is "gone" only when the stream's leader is past its sequence and does not have it, or
+  when the message there is younger than the advisory.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
@@ -25,7 +25,6 @@ from jetspark.errors import (
     BadHeaderError,
     ConfigError,
     ConnectionClosedError,
-    ConsumerNotFoundError,
     JetsparkError,
     JetStreamError,
     MaxPayloadError,
@@ -50,7 +49,7 @@ _AHEAD = 100
 """Advisories requested ahead."""
 _LONGEST_NAME = 255
 _CLOCKS = timedelta(seconds=2)
-"""How far the clocks of a cluster's servers may differ: in doubt the message is kept."""
+"""How far the clocks of a cluster's servers may differ."""
 
 
 class Mover:
@@ -64,19 +63,20 @@ class Mover:
         self.gone = 0
 
     async def move(self, advisory: JsMsg) -> bool:
-        """Whether the letter of this advisory is stored now; if not, the reason is reported.
-
-        Raises ConnectionClosedError only.
-        """
+        """Whether the letter is stored now; reports why not. Raises ConnectionClosedError only."""
         try:
-            await self._store(advisory)
+            new, gone = await self._store(advisory)
         except ConnectionClosedError:
             raise
         except JetsparkError as error:
             self._js.client.report(error)
             await self._settle(advisory.nak(REDELIVERY.pause(advisory.metadata.deliveries)))
             return False
-        await self._settle(advisory.ack_sync())
+        try:
+            await self._settle(advisory.ack_sync())
+        finally:  # so that no advisory waits any more for a letter that counts
+            self.moved += new
+            self.gone += new and gone
         return True
 
     async def _settle(self, answer: Awaitable[None]) -> None:
@@ -87,46 +87,39 @@ class Mover:
         except JetsparkError as error:
             self._js.client.report(error)  # it is delivered again, and finds its letter
 
-    async def _store(self, advisory: JsMsg) -> None:
+    async def _store(self, advisory: JsMsg) -> tuple[bool, bool]:
+        """Whether this call has stored the letter, and whether the message was gone."""
         try:
             death = _death(advisory.data)
         except (JetStreamError, ConfigError) as error:
             # Whoever may publish on the subjects of advisories can write anything there, and a
             # newer server may write what only a newer worker can read.
             ack = await self._send(*_itself(advisory, str(error)))
-            self.moved += ack is not None and not ack.duplicate
             where = f'Message {advisory.metadata.stream_seq} of "{self.name}{ADVISORIES}"'
             self._js.client.report(
                 JetStreamError(f"{where} is no advisory, and is a letter itself now: {error}")
             )
-            return
+            return _is_new(ack), False
         message = await self._message(death)
-        if not await self._publish(death, message):
-            return
-        if message is None:
-            self.gone += 1
-        self.moved += 1
-
-    async def _publish(self, death: Death, message: StoredMsg | None) -> bool:
-        """False: an earlier try has stored it."""
         try:
             ack = await self._send(death, message)
         except (MaxPayloadError, BadHeaderError):
+            # The original stays: its payload is nowhere else.
             ack = await self._send(death, message, complete=False)
-            message = None  # its data is nowhere else
-        if self._remove and message is not None:
-            if ack is not None and not await is_stored(
-                self._js, ack, _identity(death, message), message.data
-            ):
-                raise JetStreamError(
-                    f"The letter of message {death.stream_seq} of stream {death.stream!r} was "
-                    f'stored before, and is not in "{self.name}" now: the message is not removed.'
-                )
-            try:
-                await self._js.delete_msg(death.stream, death.stream_seq)
-            except (MessageNotFoundError, StreamNotFoundError):
-                pass  # by an earlier try, or by somebody else
-        return ack is not None and not ack.duplicate
+        else:
+            if self._remove and message is not None:
+                await self._remove_original(death, message, ack)
+        return _is_new(ack), message is None
+
+    async def _remove_original(self, death: Death, message: StoredMsg, ack: PubAck | None) -> None:
+        identity = _identity(death, message)
+        if ack is not None and not await is_stored(self._js, ack, identity, message.data):
+            raise JetStreamError(
+                f"The letter of message {death.stream_seq} of stream {death.stream!r} was stored "
+                f'before, and is not in "{self.name}" now: the message is not removed.'
+            )
+        with suppress(MessageNotFoundError, StreamNotFoundError):
+            await self._js.delete_msg(death.stream, death.stream_seq)
 
     async def _send(
         self, death: Death, message: StoredMsg | None, *, complete: bool = True
@@ -137,8 +130,8 @@ class Mover:
                 letter_subject(self.name, death),
                 b"" if message is None or not complete else message.data,
                 headers=died_of(death, message, complete=complete),
-                # A server that counts to the limit twice, for example when it was restarted, writes
-                # two advisories: of two letters within the duplicate window the second is left out.
+                # A restarted server may count to the limit twice and write two advisories: within
+                # the duplicate window the second letter is left out.
                 msg_id=None if message is None else _identity(death, message),
                 expect_stream=self.name,
                 expect_last_subject_seq=0,
@@ -148,6 +141,7 @@ class Mover:
 
     async def _message(self, death: Death) -> StoredMsg | None:
         """The message, None when it is gone. Raises as every API call."""
+        died = death.timestamp
         try:
             found = await self._js.get_msg(death.stream, death.stream_seq, direct=False)
         except StreamNotFoundError:
@@ -157,18 +151,16 @@ class Mover:
                 info = await self._js.stream_info(death.stream)
             except StreamNotFoundError:
                 return None
-            if info.state.last_seq >= death.stream_seq:
+            recreated = died is not None and info.created > died
+            if recreated or info.state.last_seq >= death.stream_seq:
                 return None
-            if death.timestamp is not None and info.created > death.timestamp:
-                return None
-            raise  # of a leader that does not know it yet
-        if death.timestamp is not None and found.time - death.timestamp > _CLOCKS:
-            return None  # the stream was made anew
-        return found
+            raise  # the leader does not know the message yet
+        recreated = died is not None and found.time - died > _CLOCKS
+        return None if recreated else found
 
 
 def _death(data: bytes) -> Death:
-    """Raises JetStreamError, ConfigError for what is no advisory about a message."""
+    """Raises JetStreamError or ConfigError unless this is an advisory about a message."""
     event = parse_event(data)
     if not isinstance(event, MaxDeliverEvent | TerminatedEvent) or not event.id:
         raise JetStreamError(f"An event of type {event.type!r} is about no dead letter.")
@@ -181,11 +173,11 @@ def _death(data: bytes) -> Death:
 
 
 def _itself(advisory: JsMsg, why: str) -> tuple[Death, StoredMsg]:
-    """What cannot be read, as a message that the worker has given up."""
+    """An unreadable advisory, as a message that the worker has given up."""
     place = advisory.metadata
     death = TerminatedEvent(
         type="terminated",
-        id=f"{place.stream_seq}-{place.timestamp_ns}",  # the stream may be made anew
+        id=f"{place.stream_seq}-{place.timestamp_ns}",  # the stream may be recreated
         stream=place.stream,
         consumer=place.consumer,
         stream_seq=place.stream_seq,
@@ -206,11 +198,15 @@ def _identity(death: Death, message: StoredMsg) -> str:
     return f"{death.stream}.{death.consumer}.{death.stream_seq}.{text_of_time(message.time)}"
 
 
-async def is_stored(js: JetStreamContext, ack: PubAck, msg_id: str, data: bytes) -> bool:
-    """Whether a message that was acknowledged is in its stream.
+def _is_new(ack: PubAck | None) -> bool:
+    return ack is not None and not ack.duplicate
 
-    An ack that calls it a duplicate does not prove that: the message may have been removed since,
-    or another one had its id. Raises as `get_msg`.
+
+async def is_stored(js: JetStreamContext, ack: PubAck, msg_id: str, data: bytes) -> bool:
+    """Whether an acknowledged message is in its stream. Raises as `get_msg`.
+
+    An ack of a duplicate does not prove it: the message may have been removed since, or another one
+    had its id.
     """
     if not ack.duplicate:
         return True
@@ -221,26 +217,11 @@ async def is_stored(js: JetStreamContext, ack: PubAck, msg_id: str, data: bytes)
     return found.data == data and msg_id.encode() in (found.hdrs or b"")
 
 
-async def workers_consumer(js: JetStreamContext, name: str) -> PullConsumer:
-    """Raises StreamNotFoundError, ConsumerNotFoundError with the way to have it again."""
-    try:
-        return await js.consumer(f"{name}{ADVISORIES}", WORKER)
-    except (StreamNotFoundError, ConsumerNotFoundError) as error:
-        what = f'Stream "{name}{ADVISORIES}"'
-        if isinstance(error, ConsumerNotFoundError):
-            what = f'Consumer "{WORKER}" of stream "{name}{ADVISORIES}"'
-        sentence = (
-            f"{what} not found: create_dead_letters, or `jetspark dead-letters create {name} "
-            "--stream …`, makes it again."
-        )
-        raise type(error)(error.code, error.err_code, error.description, sentence) from None
-
-
 class DeadLetterWorker:
-    """What `DeadLetters.worker` returns: it moves messages while its block is entered.
+    """What `DeadLetters.worker` returns: it moves messages inside its `async with` block.
 
-    Several, in as many processes, share the work. What has ended it before, if `wait` has not
-    raised that, is raised at the end of the block.
+    Several workers, in as many processes, share the work. The end of the block raises what ended
+    the worker before, unless `wait` has raised it.
     """
 
     def __init__(self, js: JetStreamContext, name: str, *, remove_originals: bool) -> None:
@@ -248,45 +229,47 @@ class DeadLetterWorker:
         self._mover = Mover(js, name, remove_originals=remove_originals)
         self._task: asyncio.Task[None] | None = None
         self._error: JetsparkError | None = None
-        self._told = False
+        self._raised = False
 
     @property
     def moved(self) -> int:
-        """Letters that this worker has stored, those of messages that were gone included."""
+        """Letters that this worker has stored."""
         return self._mover.moved
 
     @property
     def gone(self) -> int:
-        """Letters without payload, since the stream did not have the message any more."""
+        """Those of them without payload: the stream did not have the message any more."""
         return self._mover.gone
 
     async def wait(self) -> None:
-        """Return when it has ended by leaving its block, or raise what ended it.
+        """Return when its block is left.
 
-        Raises ConsumerDeletedError, ConnectionLostError and what else ends a `consume`.
+        Raises ConsumerDeletedError, ConnectionLostError and what else ends `PullConsumer.consume`.
         """
         if self._task is None:
             raise ConfigError("A worker begins when its block is entered: async with worker.")
         await asyncio.wait([self._task])
         if self._error is not None:
-            self._told = True
+            self._raised = True
             raise self._error
 
     async def __aenter__(self) -> Self:
         if self._task is not None:
             raise ConfigError("A worker can be entered only once.")
-        # Before the task, so that what is missing is raised here.
-        consumer = await workers_consumer(self._js, self._mover.name)
-        messages = consumer.consume(max_messages=_AHEAD)
-
-        async def work() -> None:
-            async with messages:
-                async for advisory in messages:
-                    await self._mover.move(advisory)
-
-        what = f"Moving dead letters to {self._mover.name!r}"
-        self._task = background(work(), what, self._failed, name=f"jetspark-{self._mover.name}")
+        name = self._mover.name
+        consumer = await self._js.consumer(f"{name}{ADVISORIES}", WORKER)
+        self._task = background(
+            self._work(consumer),
+            f"Moving dead letters to {name!r}",
+            self._failed,
+            name=f"jetspark-{name}",
+        )
         return self
+
+    async def _work(self, consumer: PullConsumer) -> None:
+        async with consumer.consume(max_messages=_AHEAD) as messages:
+            async for advisory in messages:
+                await self._mover.move(advisory)
 
     def _failed(self, error: JetsparkError) -> None:
         self._error = error
@@ -299,10 +282,10 @@ class DeadLetterWorker:
         trace: TracebackType | None,
     ) -> None:
         if self._task is not None:
-            # What is under way is delivered again, and finds its letter if it was stored.
+            # The advisory in hand is delivered again, and finds its letter if that is stored.
             self._task.cancel()
             await asyncio.wait([self._task])
-        if kind is None and self._error is not None and not self._told:
+        if kind is None and self._error is not None and not self._raised:
             raise self._error
 
     def __repr__(self) -> str:

@@ -28,17 +28,16 @@ class GeneratedDeadLetterCalls:
     ) -> DeadLetters:
         """Store the messages that consumers of `streams` give up, from now on.
 
-        That is: messages delivered `max_deliver` times without an ack, and those that were
+        These are messages delivered `max_deliver` times without an ack, and those that were
         terminated (`term`). A worker moves them (`DeadLetters.worker`). `consumers`: only of these.
         `name`: of the stream for the letters; a second one, `<name>_ADVISORIES`, holds what is to
-        be moved. Made again, with other streams say, it changes what is there. `options`: fields of
-        StreamConfig for the stream of the letters, such as max_age; storage, num_replicas and
-        placement count for both.
+        be moved. A second call changes what is there. `options`: fields of StreamConfig for the
+        stream of the letters, such as max_age; storage, num_replicas and placement are for both.
 
-        Raises ConfigError for an option that this call decides, when one of both names is another
-        stream's, when another stream stores these advisories already, and when letters that are
-        given up would come back to these dead letters; StreamNotFoundError for one of `streams`
-        that does not exist; and as every API call (see `JetStream`).
+        Raises ConfigError when another stream has one of the names or stores these advisories
+        already, and when letters that are given up would come back to these dead letters;
+        StreamNotFoundError for one of `streams` that does not exist; and as every API call (see
+        `JetStream`).
         """
         return DeadLetters(
             self._thread,

@@ -28,26 +28,24 @@ class GeneratedDeadLetters:
         return self._inner.advisories
 
     def worker(self, *, remove_originals: bool = False) -> DeadLetterWorker:
-        """Moves messages while its block is entered: `with dead.worker():`.
+        """Moves messages inside its block: `with dead.worker():`.
 
-        `remove_originals`: delete each message from its stream when its letter is stored, for work
-        queues above all, where it would stay for ever. Entering raises ConsumerNotFoundError or
-        StreamNotFoundError when the dead letters were deleted, and as every API call (see
-        `JetStream`). What fails later is reported and tried again.
+        `remove_originals`: delete each message from its stream when its letter is stored; in work
+        queues it would stay for ever. Entering raises ConsumerNotFoundError or StreamNotFoundError
+        when the dead letters were deleted. What fails later is reported and tried again.
         """
         return DeadLetterWorker(self._thread, self._inner.worker(remove_originals=remove_originals))
 
     def move(self, *, remove_originals: bool = False) -> int:
-        """Move all messages that are to be moved now; returns how many. For timetables.
+        """Move all messages that wait now; returns how many. For scheduled jobs.
 
-        What fails is reported, and tried by the next call or worker. What another worker has is
-        left to it; of one that was killed it is free after 30 seconds (see `waiting`).
-        Raises as entering a worker.
+        What fails is reported, and left to the next call or worker. What a killed worker had is
+        free after 30 seconds. Raises as entering a worker.
         """
         return self._thread.run(self._inner.move, remove_originals=remove_originals)
 
     def waiting(self) -> int:
-        """How many advisories wait to be handled. Raises as every API call (see `JetStream`)."""
+        """How many advisories wait for a worker."""
         return self._thread.run(self._inner.waiting)
 
     def letters(
@@ -62,9 +60,8 @@ class GeneratedDeadLetters:
 
         `stream`, `consumer`: only of these. `subject`: only of messages on it, wildcards allowed.
         `reason`: only "max_deliver" or "terminated". A message that is no letter is reported and
-        left out. Raises BadNameError, BadSubjectError, ConfigError for another reason; while
-        iterating ConfigError for a stream or consumer that is not watched and has no letter,
-        StreamNotFoundError, and as every API call (see `JetStream`).
+        left out. Iterating raises ConfigError for a stream or consumer that is not watched and has
+        no letter.
         """
         return Listing(
             self._thread,
@@ -89,19 +86,18 @@ class GeneratedDeadLetters:
         to: str | None = None,
         keep: bool = False,
     ) -> Replayed:
-        """Publish the messages of the letters again, and delete these letters.
+        """Publish the messages of the letters again, in their order, and delete these letters.
 
-        Those that are there now, in their order, chosen as by `letters`. `to`: another subject, the
-        same for all; by default each goes to its own. `keep`: do not delete them. A letter without
-        payload is skipped and stays. The message has its headers, without those of its first
-        publish (Nats-Msg-Id, conditions). A replay that is killed and made again repeats no message
-        within the duplicate window of the stream that takes it. In that window a letter whose
-        message is not in the stream any more (taken from a work queue, or purged) is reported and
-        stays: nobody can tell whether it is done with.
+        `stream`, `consumer`, `subject`, `reason`: as for `letters`. `to`: the subject for all;
+        default: each message's own. `keep`: do not delete the letters. A letter without payload
+        stays. A message keeps its headers, without those of its first publish (Nats-Msg-Id,
+        conditions). A second replay repeats no message within the duplicate window of the stream
+        that takes it. If that stream has removed the message since, the letter is reported and
+        stays.
 
-        Raises ConfigError for a subject of dead letters, or of the server when it is `to`;
-        NoStreamResponseError when no stream takes a message, other errors as `publish`, and as
-        `letters`; the letters from there on are untouched.
+        Raises ConfigError when `to` is a subject of dead letters or of the server;
+        NoStreamResponseError when no stream takes a message, and as `publish` and `letters`. The
+        letters from there on are untouched.
         """
         return self._thread.run(
             self._inner.replay,
@@ -116,10 +112,10 @@ class GeneratedDeadLetters:
     def replay_letter(
         self, letter: DeadLetter, *, to: str | None = None, keep: bool = False
     ) -> bool:
-        """`replay` for one letter. False: its message is there already, of an earlier replay.
+        """`replay` for one letter. False: an earlier replay has stored its message.
 
-        Raises MessageNotFoundError when it has no payload, ConfigError as `replay`, NotStoredError
-        when its message was stored before and is not there now, and as `publish`.
+        Raises MessageNotFoundError when it has no payload, NotStoredError when its message was
+        stored before and is not there now, and as `replay`.
         """
         return self._thread.run(self._inner.replay_letter, letter, to=to, keep=keep)
 

@@ -15,18 +15,18 @@ class GeneratedDeadLetterWorker:
 
     @property
     def moved(self) -> int:
-        """Letters that this worker has stored, those of messages that were gone included."""
+        """Letters that this worker has stored."""
         return self._inner.moved
 
     @property
     def gone(self) -> int:
-        """Letters without payload, since the stream did not have the message any more."""
+        """Those of them without payload: the stream did not have the message any more."""
         return self._inner.gone
 
     def wait(self) -> None:
-        """Return when it has ended by leaving its block, or raise what ended it.
+        """Return when its block is left.
 
-        Raises ConsumerDeletedError, ConnectionLostError and what else ends a `consume`.
+        Raises ConsumerDeletedError, ConnectionLostError and what else ends `PullConsumer.consume`.
         """
         self._thread.run(self._inner.wait)
 
