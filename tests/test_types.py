@@ -14,7 +14,6 @@ import pytest
 from jetspark.connection.options import _TIMES, ConnectionOptions, ConnectOptions
 from jetspark.documents.consumers import ConsumerConfig, ConsumerOptions
 from jetspark.documents.streams import StreamConfig, StreamOptions
-from jetspark.identity.claims import OtherClaims, UserClaims
 from jetspark.kv.config import BucketConfig, BucketOptions
 from jetspark.objects.info import ObjectStoreConfig, ObjectStoreOptions
 
@@ -139,9 +138,3 @@ def test_options_of_connect_are_those_of_a_connection() -> None:
     del fields["servers"]  # the first argument
     times = dict.fromkeys(_TIMES, "Seconds")
     assert fields_of(ConnectionOptions) == {**fields, **times, "context": "str | None"}
-
-
-def test_options_of_permitted_are_the_claims_that_permissions_do_not_say() -> None:
-    fields = fields_of(UserClaims)
-    assert fields.keys() - fields_of(OtherClaims).keys() == {"pub", "sub", "resp", "extra"}
-    assert fields_of(OtherClaims).items() <= fields.items()

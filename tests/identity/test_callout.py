@@ -147,51 +147,31 @@ async def test_callout_whose_handler_fails_lets_nobody_in(
     assert "secret text" not in server.log
 
 
-async def test_callout_with_another_key_lets_nobody_in(
-    make_server: Callable[..., NatsServer],
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"signer": KeyPair.new(KeyKind.ACCOUNT)}, "for another service"),
+        ({"xkey": CurveKeyPair.new()}, "not encrypted"),
+        ({"servers": [KeyPair.new(KeyKind.SERVER).public]}, "unknown server"),
+    ],
+)
+async def test_callout_refuses_requests_that_are_not_for_it(
+    make_server: Callable[..., NatsServer], change: dict[str, Any], why: str
 ) -> None:
     keys = CalloutKeys()
     server = make_server(keys.config())
-    other = KeyPair.new(KeyKind.ACCOUNT)
     reports: list[JetsparkError] = []
-    async with (
-        connect(server.url, user="auth", password="auth", error_callback=reports.append) as nc,
-        await nc.auth_callout(authorize, signer=other) as callout,
-    ):
-        with pytest.raises(AuthError):
-            await login(server, "ann")
-        assert callout.stats.invalid == 1
-    assert "for another service" in str(reports[0])
-
-
-async def test_callout_with_an_xkey_refuses_what_is_not_encrypted(
-    make_server: Callable[..., NatsServer],
-) -> None:
-    keys = CalloutKeys()
-    server = make_server(keys.config())
-    xkey = CurveKeyPair.new()
-    async with (
-        await service(server) as nc,
-        await nc.auth_callout(authorize, signer=keys.signer, xkey=xkey) as callout,
-    ):
-        with pytest.raises(AuthError):
-            await login(server, "ann")
-        assert callout.stats.invalid == 1
-
-
-async def test_callout_of_chosen_servers_refuses_others(
-    make_server: Callable[..., NatsServer],
-) -> None:
-    keys = CalloutKeys()
-    server = make_server(keys.config())
-    async with await service(server) as nc:
-        assert nc.server_info is not None
-        ours = nc.server_info.server_id
-        other = KeyPair.new(KeyKind.SERVER).public
-        async with await nc.auth_callout(authorize, signer=keys.signer, servers=[other]):
+    async with connect(
+        server.url, user="auth", password="auth", error_callback=reports.append
+    ) as nc:
+        async with await nc.auth_callout(authorize, **{"signer": keys.signer, **change}) as callout:
             with pytest.raises(AuthError):
                 await login(server, "ann")
-        async with await nc.auth_callout(authorize, signer=keys.signer, servers=[ours]):
+            assert callout.stats.invalid == 1
+        assert why in str(reports[0])
+        assert nc.server_info is not None
+        ours = [nc.server_info.server_id]
+        async with await nc.auth_callout(authorize, signer=keys.signer, servers=ours):
             await (await login(server, "ann")).close()
 
 
@@ -213,7 +193,7 @@ async def test_instances_of_a_callout_share_and_stop_in_good_order(
         await asyncio.wait_for(held.wait(), 30)
         two = await nc.auth_callout(authorize, signer=keys.signer)
         stopping = asyncio.create_task(one.stop())
-        await eventually(lambda: _of(not one._sub.active))
+        await eventually(lambda: not one._sub.active)
         await (await login(server, "bob")).close()
         assert two.stats.granted == 1
         go_on.set()
@@ -223,10 +203,6 @@ async def test_instances_of_a_callout_share_and_stop_in_good_order(
         assert one.stats.granted == 1
         await one.stop()
         await two.stop()
-
-
-async def _of(value: bool) -> bool:
-    return value
 
 
 @pytest.mark.parametrize(
@@ -299,7 +275,7 @@ async def test_servers_enforce_of_a_callouts_claims_what_a_grant_takes_and_no_mo
             await request.respond(b"2")
             await answering.flush()
             assert (await inbox.next(30)).data == b"1"
-            await eventually(lambda: _of(len(errors) == 1))
+            await eventually(lambda: len(errors) == 1)
             assert [type(error) for error in errors] == [PermissionsError]
 
 

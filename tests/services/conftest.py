@@ -1,5 +1,8 @@
+"""Services on the shared server, a client that calls them, and handlers."""
+
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -9,11 +12,41 @@ import pytest
 from jetspark.full_client import connect
 
 if TYPE_CHECKING:
+    from jetspark.client.messages import Message
     from jetspark.full_client import Client
     from jetspark.server import NatsServer
-    from jetspark.services import Service, Services
+    from jetspark.services import Request, Service, Services
 
 Start = Callable[..., Awaitable["Service"]]
+
+
+async def echo(request: Request) -> None:
+    await request.respond(request.data, request.headers)
+
+
+class Held:
+    """A handler that holds requests until its gate is opened, then answers with "held"."""
+
+    def __init__(self) -> None:
+        self.begun, self.gate, self.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, request: Request) -> None:
+        self.begun.set()
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+        await request.respond(b"held")
+
+    async def asked(
+        self, caller: Client | Services, subject: str, count: int = 1, timeout: float = 60
+    ) -> list[asyncio.Task[Message]]:
+        """So many requests, of which this handler has begun the first."""
+        ask = [caller.request(subject, timeout=timeout) for _ in range(count)]
+        tasks = list(map(asyncio.ensure_future, ask))
+        await asyncio.wait_for(self.begun.wait(), 20)
+        return tasks
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.services.conftest import Held, echo
 from tests.support.frame_proxy import FrameProxy, Kind
 
 from jetspark.errors import NoRespondersError, RequestTimeoutError, ServiceError
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from jetspark.full_client import Client
     from jetspark.server import NatsServer
     from jetspark.services import Services
-
-
-async def echo(request: Request) -> None:
-    await request.respond(request.data)
 
 
 @pytest.mark.parametrize("kind", ["drop", "twice", "cut", "torn"])
@@ -110,23 +107,15 @@ async def test_burst_of_requests_is_answered_by_every_kind_of_handler(
 async def test_handler_that_hangs_leaves_the_rest_of_the_service_alive(
     start: Start, services: Services
 ) -> None:
-    service = await start()
+    service, held = await start(), Held()
     group = service.add_group(service.name)
-    begun, gate = asyncio.Event(), asyncio.Event()
-
-    async def hang(request: Request) -> None:
-        begun.set()
-        await gate.wait()
-        await request.respond()
-
-    await group.add_endpoint("hang", hang)
+    await group.add_endpoint("hang", held)
     await group.add_endpoint("echo", echo)
-    asked = asyncio.create_task(services.request(f"{service.name}.hang", timeout=30))
-    await asyncio.wait_for(begun.wait(), 20)
+    (asked,) = await held.asked(services, f"{service.name}.hang")
     assert (await services.request(f"{service.name}.echo", b"1")).data == b"1"
     (stats,) = await services.stats(service.name).all()
     assert [one.num_requests for one in stats.endpoints] == [1, 1]
-    gate.set()
+    held.gate.set()
     await asked
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.services.conftest import echo
 
 from jetspark.errors import (
     BadTimeoutError,
@@ -20,7 +21,7 @@ from jetspark.errors import (
     ServiceError,
 )
 from jetspark.full_client import connect
-from jetspark.services import Request, error_headers
+from jetspark.services import error_headers
 
 if TYPE_CHECKING:
     from tests.conftest import MakeServer
@@ -112,10 +113,6 @@ async def test_prefix_finds_the_services_of_another_account(make_server: MakeSer
         assert (await b.services().request("add", b"1")).data == b"1"
 
 
-async def echo(request: Request) -> None:
-    await request.respond(request.data)
-
-
 async def test_call_raises_typed_errors(
     start: Start, nc: Client, services: Services, unique: Callable[[str], str]
 ) -> None:
@@ -141,10 +138,8 @@ async def test_call_raises_typed_errors(
         await nc.flush()
         with pytest.raises(ServiceError) as raised:
             await services.request(plain)
-    assert (raised.value.code, raised.value.description, raised.value.data) == (
-        *(403, "not you"),
-        b"why",
-    )
+    error = raised.value
+    assert (error.code, error.description, error.data) == (403, "not you", b"why")
 
 
 async def test_wrong_limits_are_refused_before_anything_is_sent(services: Services) -> None:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.services.conftest import echo
 
 from jetspark.errors import ServiceError
 from jetspark.services import Request
@@ -29,14 +30,14 @@ async def test_they_find_and_call_our_service(start: Start, js_peer: JsPeer) -> 
     service = await start(metadata={"a": "b"}, description="ours", stats_handler=lambda _: [1])
     group = service.add_group(service.name, queue_group="")
 
-    async def echo(request: Request) -> None:
+    async def handle(request: Request) -> None:
         if request.data == b"refuse":
             await request.respond_error(409, "refused by us", b"body")
         elif request.data == b"break":
             raise KeyError("k")
         await request.respond(request.data)
 
-    await group.add_endpoint("echo", echo, metadata={"c": "d"})
+    await group.add_endpoint("echo", handle, metadata={"c": "d"})
     subject = f"{service.name}.echo"
 
     async def ask(data: str) -> dict[str, Any]:
@@ -59,12 +60,7 @@ async def test_they_find_and_call_our_service(start: Start, js_peer: JsPeer) -> 
             "type": "io.nats.micro.v1.info_response",
             "description": "ours",
             "endpoints": [
-                {
-                    "name": "echo",
-                    "subject": subject,
-                    "queue_group": "",
-                    "metadata": {"c": "d"},
-                }
+                {"name": "echo", "subject": subject, "queue_group": "", "metadata": {"c": "d"}}
             ],
         }
     ]
@@ -124,9 +120,6 @@ async def test_instances_of_both_share_the_requests(
     config = {"name": name, "version": "1.0.0"}
     await js_peer.run("service_add", config=config, group=name)
     ours = await start(name=name)
-
-    async def echo(request: Request) -> None:
-        await request.respond(request.data)
 
     await ours.add_group(name).add_endpoint("echo", echo)
     for number in range(50):

@@ -1,4 +1,4 @@
-"""The wire form: what we write is what strict readers take, what others write is read."""
+"""Names and the wire form: strict readers take what we write, and we read what others write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from jetspark.documents.document import Duration
-from jetspark.errors import BadHeaderError, BadNameError, ConfigError, JetsparkError
+from jetspark.errors import (
+    BadHeaderError,
+    BadNameError,
+    BadSubjectError,
+    ConfigError,
+    DocumentError,
+)
 from jetspark.services import error_headers, protocol, service_error
 from jetspark.services.protocol import (
     EndpointStats,
@@ -23,6 +29,11 @@ from jetspark.services.protocol import (
 from jetspark.wire.headers import Headers
 from jetspark.wire.service_api import Verb
 
+VERSIONS = """
+0.0.0 10.20.30 1.0.0-alpha 1.0.0-alpha.1 1.0.0-0.3.7 1.0.0-x-y.z 1.0.0+20130313
+1.0.0-beta+exp.sha.5114f85 1.0.0+21AF26D3---117B344092BD 1.0.0--1
+"""
+NO_VERSIONS = "1 1.0 v1.0.0 01.0.0 1.0.0- 1.0.0-01 1.0.0+ 1.0.0-a..b 1.0.0.0 1.0.0-é ٣.0.0"
 IDENTITY: dict[str, Any] = {"name": "n", "id": "i", "version": "1.0.0"}
 
 
@@ -100,7 +111,7 @@ def test_answer_of_another_client_may_leave_out_fields_and_say_null() -> None:
     [b"", b"\xff", b"[]", b"{}", b'{"name":1}', json.dumps({**IDENTITY, "type": "x"}).encode()],
 )
 def test_answer_of_another_kind_is_refused(payload: bytes) -> None:
-    with pytest.raises(JetsparkError):
+    with pytest.raises(DocumentError):
         decode_answer(ServicePing, payload)
 
 
@@ -129,3 +140,45 @@ def test_answer_is_an_error_when_it_has_one_of_the_headers() -> None:
         error = service_error(Headers(pairs))
         assert error is not None
         assert error.code == code
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a b", "a*", ">", "é", "a\n", "a\0"])
+def test_wrong_service_name_is_refused(name: str) -> None:
+    with pytest.raises(BadNameError, match="Bad service name"):
+        protocol.check_service_name("service", name)
+    assert protocol.check_service_name("service", "A-b_9") == "A-b_9"
+
+
+def test_semantic_version_is_taken() -> None:
+    for version in VERSIONS.split():
+        assert protocol.check_version(version) == version
+
+
+@pytest.mark.parametrize("version", [*NO_VERSIONS.split(), "", "1.0.0\n", " 1.0.0"])
+def test_other_version_is_refused(version: str) -> None:
+    with pytest.raises(ConfigError, match=r'^version is a semantic version such as "1\.2\.0"'):
+        protocol.check_version(version)
+
+
+def test_metadata_is_a_copy_without_reserved_or_empty_keys() -> None:
+    given = {"region": "eu"}
+    kept = protocol.checked_metadata(given)
+    given["region"] = "us"
+    assert kept == {"region": "eu"}
+    for key in ("", "_nats", "_nats.level"):
+        with pytest.raises(ConfigError, match="metadata"):
+            protocol.checked_metadata({key: "x"})
+
+
+def test_group_is_a_prefix_that_may_be_empty_and_may_have_an_asterisk() -> None:
+    assert protocol.check_group("", "") == ""
+    assert protocol.check_group("", "a.*.b") == "a.*.b"
+    assert protocol.check_group("a", "b") == "a.b"
+    assert protocol.check_group("a", "") == "a"
+    for wrong in ("a.>", ">"):
+        with pytest.raises(ConfigError, match="prefix"):
+            protocol.check_group("", wrong)
+    assert protocol.check_endpoint_subject("a.b", "c.*") == "a.b.c.*"
+    for wrong in ("", "a b", "a.>.b", "a."):
+        with pytest.raises(BadSubjectError):
+            protocol.check_endpoint_subject("g", wrong)

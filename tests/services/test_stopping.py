@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.services.conftest import Held, echo
 from tests.support.frame_proxy import FrameProxy
 
 from jetspark.connection.events import Disconnected
@@ -18,7 +19,6 @@ from jetspark.errors import (
     JetsparkError,
     NoRespondersError,
     RequestTimeoutError,
-    ServiceError,
 )
 from jetspark.full_client import connect
 from jetspark.services import Request
@@ -32,18 +32,14 @@ if TYPE_CHECKING:
     from jetspark.services import Services
 
 
-async def yielding(request: Request) -> None:
-    await asyncio.sleep(0)
-    await request.respond(request.data)
-
-
 async def test_stop_answers_every_request_that_has_come(start: Start, other: Client) -> None:
     service = await start()
     begun = asyncio.Event()
 
     async def handle(request: Request) -> None:
         begun.set()
-        await yielding(request)
+        await asyncio.sleep(0)
+        await request.respond()
 
     await service.add_endpoint("e", handle, subject=service.name, concurrency=10)
     asked = [asyncio.create_task(other.request(service.name, timeout=30)) for _ in range(1000)]
@@ -70,59 +66,28 @@ async def test_stopped_service_is_not_found_and_takes_no_endpoints(
     await service.stop()
     assert await services.ping(service.name).all() == []
     with pytest.raises(ConfigError, match="has stopped"):
-        await service.add_endpoint("e", yielding)
+        await service.add_endpoint("e", echo)
     with pytest.raises(ConfigError, match="has stopped"):
-        service.endpoint("e")(yielding)
+        service.endpoint("e")(echo)
 
 
 async def test_request_that_is_not_finished_in_time_gets_error_503(
     start: Start, services: Services
 ) -> None:
-    service = await start()
-    begun, cancelled = asyncio.Event(), asyncio.Event()
-
-    async def hang(request: Request) -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    await service.add_endpoint("e", hang, subject=service.name)
-    asked = [asyncio.create_task(services.request(service.name, timeout=30)) for _ in range(3)]
-    await asyncio.wait_for(begun.wait(), 20)
-    stopping = [asyncio.create_task(service.stop(0.2)) for _ in range(2)]
-    for stop in stopping:
-        with pytest.raises(RequestTimeoutError, match=r"3 requests of service .* errors 503"):
+    service, held = await start(), Held()
+    await service.add_endpoint("e", held, subject=service.name)
+    asked = await held.asked(services, service.name, 2)
+    for stop in [asyncio.create_task(service.stop(0.2)) for _ in range(2)]:
+        with pytest.raises(RequestTimeoutError, match=r"2 requests of service .* errors 503"):
             await stop
-    for request in asked:
-        with pytest.raises(ServiceError, match=r"50[03]: The service was stopped"):
-            await request
-    assert cancelled.is_set()
-    await service.stop()
-
-
-async def test_stopped_request_is_told_from_one_that_was_not_begun(
-    start: Start, services: Services
-) -> None:
-    service = await start()
-    begun = asyncio.Event()
-
-    async def hang(request: Request) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    await service.add_endpoint("e", hang, subject=service.name)
-    asked = [asyncio.create_task(services.request(service.name, timeout=60)) for _ in range(2)]
-    await asyncio.wait_for(begun.wait(), 20)
-    with pytest.raises(RequestTimeoutError):
-        await service.stop(0.2)
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert sorted(map(str, answers)) == [
         "Service error 500: The service was stopped while the request was handled: it may have "
         "been done, or a part of it",
         "Service error 503: The service was stopped before the request was handled",
     ]
+    assert held.cancelled.is_set()
+    await service.stop()
 
 
 async def test_handler_that_suppresses_its_cancellation_does_not_hold_stop(
@@ -162,23 +127,15 @@ async def test_stop_in_a_handler_goes_on_in_the_background(start: Start, other: 
 
 
 async def test_cancelled_stop_goes_on(start: Start, other: Client) -> None:
-    service = await start()
-    begun, gate = asyncio.Event(), asyncio.Event()
-
-    async def handle(request: Request) -> None:
-        begun.set()
-        await gate.wait()
-        await request.respond()
-
-    await service.add_endpoint("e", handle, subject=service.name)
-    asked = asyncio.create_task(other.request(service.name, timeout=30))
-    await asyncio.wait_for(begun.wait(), 20)
+    service, held = await start(), Held()
+    await service.add_endpoint("e", held, subject=service.name)
+    (asked,) = await held.asked(other, service.name)
     stopping = asyncio.create_task(service.stop())
     await asyncio.sleep(0)
     stopping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stopping
-    gate.set()
+    held.gate.set()
     await asyncio.wait_for(service.wait_stopped(), 20)
     await asked
 
@@ -189,7 +146,7 @@ async def test_drain_of_the_client_stops_its_services(
     subject = unique("s")
     async with connect(shared_server.url) as nc:
         service = await nc.add_service(subject, "1.0.0")
-        await service.add_endpoint("e", yielding, subject=subject)
+        await service.add_endpoint("e", echo, subject=subject)
         asked = [asyncio.create_task(other.request(subject, timeout=30)) for _ in range(100)]
         await asked[0]
         await nc.drain()
@@ -217,28 +174,18 @@ async def test_drain_of_the_client_in_a_handler(
 async def test_close_of_the_client_cancels_handlers_and_ends_the_service(
     shared_server: NatsServer, other: Client, unique: Callable[[str], str]
 ) -> None:
-    subject = unique("s")
-    begun, cancelled = asyncio.Event(), asyncio.Event()
+    subject, held = unique("s"), Held()
     reported: list[JetsparkError] = []
-
-    async def hang(request: Request) -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
     async with connect(shared_server.url, error_callback=reported.append) as nc:
         service = await nc.add_service(subject, "1.0.0")
-        await service.add_endpoint("e", hang, subject=subject)
-        asked = [asyncio.create_task(other.request(subject, timeout=0.5)) for _ in range(3)]
-        await asyncio.wait_for(begun.wait(), 20)
-    assert cancelled.is_set()
+        await service.add_endpoint("e", held, subject=subject)
+        asked = await held.asked(other, subject, 3, timeout=0.5)
+    assert held.cancelled.is_set()
     assert not service.active
     await service.wait_stopped()
     await service.stop()
     with pytest.raises(ConnectionClosedError):
-        await service.add_endpoint("f", hang)
+        await service.add_endpoint("f", held)
     for request in asked:
         with pytest.raises(RequestTimeoutError):
             await request
@@ -251,7 +198,7 @@ async def test_connection_that_is_lost_for_good_ends_the_service_with_its_error(
     server = make_server()
     nc = await connect(server.url, max_reconnect_attempts=0, reconnect_wait=0.01)
     service = await nc.add_service("s", "1.0.0")
-    await service.add_endpoint("e", yielding)
+    await service.add_endpoint("e", echo)
     server.close()
     with pytest.raises(ConnectionClosedError) as raised:
         await asyncio.wait_for(service.wait_stopped(), 30)
@@ -269,21 +216,14 @@ async def test_service_goes_on_after_a_reconnect(
         connect(f"nats://127.0.0.1:{proxy.port}", reconnect_wait=0.01) as nc,
         await nc.add_service(subject, "1.0.0") as service,
     ):
-        begun, gate = asyncio.Event(), asyncio.Event()
-
-        async def handle(request: Request) -> None:
-            begun.set()
-            await gate.wait()
-            await request.respond(b"after")
-
-        await service.add_endpoint("e", handle, subject=subject)
-        asked = asyncio.create_task(other.request(subject, timeout=30))
-        await asyncio.wait_for(begun.wait(), 20)
+        held = Held()
+        await service.add_endpoint("e", held, subject=subject)
+        (asked,) = await held.asked(other, subject)
         await nc.force_reconnect()
-        gate.set()
-        assert (await asked).data == b"after"
+        held.gate.set()
+        assert (await asked).data == b"held"
         assert len(await services.ping(subject).all()) == 1
-        assert (await other.request(subject)).data == b"after"
+        assert (await other.request(subject)).data == b"held"
 
 
 async def test_endpoint_added_without_a_link_works_with_the_next(
@@ -298,7 +238,7 @@ async def test_endpoint_added_without_a_link_works_with_the_next(
             async for event in events:
                 if isinstance(event, Disconnected):
                     break
-        await service.add_endpoint("e", yielding)
+        await service.add_endpoint("e", echo)
         again = make_server(port=port)
         async with connect(again.url) as other, asyncio.timeout(30):
             while True:
@@ -314,7 +254,7 @@ async def test_stop_without_a_link_returns(make_server: MakeServer) -> None:
     server = make_server()
     async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
         service = await nc.add_service("s", "1.0.0")
-        await service.add_endpoint("e", yielding)
+        await service.add_endpoint("e", echo)
         server.close()
         await asyncio.wait_for(service.stop(), 30)
         assert not service.active

@@ -218,7 +218,7 @@ async def is_stored(js: JetStreamContext, ack: PubAck, msg_id: str, data: bytes)
 
 
 class DeadLetterWorker:
-    """What `DeadLetters.worker` returns: it moves messages inside its `async with` block.
+    """What `DeadLetters.worker` returns: it moves messages inside its block.
 
     Several workers, in as many processes, share the work. The end of the block raises what ended
     the worker before, unless `wait` has raised it.

@@ -1,13 +1,11 @@
 """An authorization callout service: servers ask it whether a user may log in (ADR-26).
 
 Contract
-- A request that is malformed, forged, not encrypted or for somebody else reaches no handler: it is
-  refused at once, counted as invalid, and reported.
-- Only what the handler returns as a Grant lets a user in. A refusal, any exception, any other
-  result, and a handler that is cancelled do not.
-- Instances share the requests by a queue group. Up to `concurrency` handlers run at once; what
-  comes meanwhile waits, and its server refuses it when its own time for logins is over.
-- `stop` takes no more requests, and lets the handlers finish.
+- Only a server's request that is signed, meant for us, not expired, and encrypted if we have a
+  curve key reaches a handler. Others are refused at once, counted as invalid, and reported.
+- Only a Grant of the handler lets a user in: no refusal, exception, other result or cancellation.
+- Instances share the requests by a queue group. Up to `concurrency` handlers run at once; other
+  requests wait, until their server refuses them.
 """
 
 from __future__ import annotations
@@ -46,14 +44,6 @@ if TYPE_CHECKING:
 
     from jetspark.client.messages import Message
 
-# -------------------------------------------------------------------------------------------------
-# A server's request to an authorization callout, and the answer to it (ADR-26). Pure.
-#
-# Contract: a request is used only when it is a server's, signed by it, meant for us, not expired,
-# and encrypted if we have a curve key. An answer is for the user and the server of its request
-# only.
-
-
 CALLOUT_SUBJECT: Final = "$SYS.REQ.USER.AUTH"
 XKEY_HEADER: Final = "Nats-Server-Xkey"
 _AUDIENCE: Final = "nats-authorization-request"
@@ -66,13 +56,13 @@ _LONGEST_REASON: Final = 500
 class Grant:
     """What a callout's handler returns: this user may log in.
 
-    `account`: the user's account; its name, or with an operator its public key (A…). `may`: what
-    the user may do, as claims or as the permissions of roles; None: everything. Of the claims
-    servers enforce `pub`, `sub`, `resp` and `times` for such a user, from 2.12 on also
-    `proxy_required`; limits, networks and the like raise ConfigError. `name`: of the user, for the
-    server's logs and lists. `expires`: when the server ends the connection: seconds or a timedelta
-    from now, or a moment. `signer`: with an operator, the key of `account`, or one of its signing
-    keys; otherwise the service's key signs. `scoped`: that signing key has a scope.
+    `account`: the name of the user's account, or with an operator its public key (A…). `may`: what
+    the user may do, as claims or as the permissions of roles; None: everything. Servers enforce the
+    claims `pub`, `sub`, `resp`, `times`, and from 2.12 on `proxy_required`; others raise
+    ConfigError. `name`: of the user, for the server's logs and lists. `expires`: when the server
+    ends the connection: seconds or a timedelta from now, or a moment. `signer`: with an operator,
+    the key of `account` or one of its signing keys; default: the service's key. `scoped`: that
+    signing key has a scope.
     """
 
     account: str
@@ -89,7 +79,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Exchange:
-    """The keys of a callout service; see `CalloutCalls.auth_callout`."""
+    """The keys of a callout service, with which it reads requests and writes answers. Pure."""
 
     signer: KeyPair
     account: str | None = None
@@ -173,12 +163,12 @@ class Exchange:
         """The answer that does not; the server logs the reason."""
         return self._answer(request, error=reason[:_LONGEST_REASON] or "refused")
 
-    def _answer(self, request: AuthRequest, **said: str) -> bytes:
+    def _answer(self, request: AuthRequest, **body: str) -> bytes:
         if self.account is not None and self.account != self.signer.public:
-            said["issuer_account"] = self.account
+            body["issuer_account"] = self.account
         server = request.server_id
         answer = encode_jwt(
-            self.signer, request.user_nkey, "authorization_response", said, audience=server.id
+            self.signer, request.user_nkey, "authorization_response", body, audience=server.id
         ).encode()
         return answer if self.xkey is None else self.xkey.seal(answer, server.xkey)
 
@@ -197,9 +187,9 @@ class CalloutStats:
     refused: int = 0
     """By the handler."""
     failed: int = 0
-    """Refused, since the handler raised something else, or granted what cannot work."""
+    """Refused: the handler raised another error, or returned no Grant that can work."""
     invalid: int = 0
-    """Refused unread: not a request of a server to this service."""
+    """Refused before the handler: not a valid request to this service."""
 
 
 class AuthCallout:
@@ -232,7 +222,7 @@ class AuthCallout:
         return self._stats
 
     async def begin(self) -> None:
-        """Returns when the server knows it; otherwise raises, and it has ended."""
+        """Return when the server knows the subscription; after an error it has ended."""
         try:
             await self._client.flush()
             if self._error is not None:
@@ -268,7 +258,7 @@ class AuthCallout:
         except JWTError as error:
             self._stats.invalid += 1
             self._client.report(error)
-            await msg.respond(b"")  # to a server: not authorized
+            await msg.respond(b"")  # to servers: not authorized
             return
         await msg.respond(await self._decided(request))
 
@@ -284,7 +274,7 @@ class AuthCallout:
             self._stats.refused += 1
             return self._exchange.refused(request, refusal.reason)
         except Exception as error:
-            # Not its text, which may hold secrets of the login.
+            # Not the error's text, which may hold secrets of the login.
             self._stats.failed += 1
             self._client.report(user_error("The handler of an authorization callout", error))
             return self._exchange.refused(request, "the login could not be decided")
@@ -294,7 +284,7 @@ class AuthCallout:
     # -- ending ----------------------------------------------------------------------------------
 
     async def wait_stopped(self) -> None:
-        """Return when it has ended by `stop`, or raise what ended it otherwise."""
+        """Return when `stop` has ended it. Raises what else ends it."""
         await asyncio.wait([self._serving])
         if self._error is not None:
             raise self._error
@@ -330,10 +320,6 @@ class AuthCallout:
         return f"AuthCallout({self._exchange.issuer!r}, {self._stats})"
 
 
-# -------------------------------------------------------------------------------------------------
-# The call of a client for authorization callouts.
-
-
 class CalloutCalls(Client):
     """A client with authorization callouts."""
 
@@ -354,10 +340,10 @@ class CalloutCalls(Client):
         gets an AuthRequest and returns a Grant, or raises CalloutRefusal with a reason for the
         server's log. `signer`: the account's keys, those of `issuer` in the server's configuration.
         `account`: the callout account's public key (A…), when `signer` is one of its signing keys.
-        `xkey`: the curve keys whose public key the configuration has as `xkey`; requests that are
-        not encrypted are refused then. `servers`: public keys (N…) of the servers that may ask; any
-        by default, that is any user of the callout account who may publish. `concurrency`: handlers
-        that run at once.
+        `xkey`: the curve keys whose public key is `xkey` in the configuration; requests that are
+        not encrypted are then refused. `servers`: public keys (N…) of the servers that may ask;
+        default: any, that is any user of the callout account who may publish. `concurrency`:
+        handlers that run at once.
 
         Raises NKeyError, ConfigError, PermissionsError, RequestTimeoutError, ConnectionClosedError.
         """

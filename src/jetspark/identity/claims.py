@@ -1,14 +1,15 @@
 """The claims of JWTs: what they are about, and what a user may do (ADR-14). Pure.
 
-Field names are those of the wire; fields that this version does not know are in `extra`. None means
-"not given".
+Field names are those of the wire; unknown fields are in `extra`. None means "not given". Claims
+that no server could read or enforce are refused when a JWT is issued: a server would lock the user
+out or restrict nothing, and the issuer would not learn of it.
 """
 
 from __future__ import annotations
 
 import re
 from ipaddress import ip_network
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final
 
 import msgspec
 
@@ -19,13 +20,7 @@ from jetspark.errors import BadSubjectError, ConfigError, shown
 from jetspark.subjects import check_subscribe_subject
 from jetspark.timestamps import as_timedelta
 
-# -------------------------------------------------------------------------------------------------
-# What a caller says that a user may do: refused where no server could read or enforce it. Pure.
-#
-# A claim that a server cannot read either keeps the user out or restricts nothing, and neither is
-# told to whoever has issued it.
-
-
+NO_LIMIT = -1
 LIMITS: Final = ("subs", "data", "payload")
 KIND: Final = "user"
 VERSION: Final = 2
@@ -34,7 +29,7 @@ _TIME: Final = re.compile(r"([01]\d|2[0-3])(:[0-5]\d){2}")
 
 
 def checked_claims(claims: UserClaims) -> dict[str, Any]:
-    """The claims as they stand in a JWT. Raises ConfigError."""
+    """The claims as fields of a JWT. Raises ConfigError."""
     wire = document_to_wire(claims)
     for side in ("pub", "sub"):
         for name in ("allow", "deny"):
@@ -75,7 +70,7 @@ def _check_limit(name: str, limit: int | None) -> None:
 
 
 def _is_network(text: str) -> bool:
-    """As servers read it: an address, and how many of its bits count."""
+    """Whether servers can read it: an address, and how many of its bits count."""
     try:
         ip_network(text, strict=False)
     except ValueError:
@@ -84,9 +79,9 @@ def _is_network(text: str) -> bool:
 
 
 def check_enforced(claims: UserClaims) -> None:
-    """Raises ConfigError for claims that servers do not enforce for the users of a callout.
+    """Raises ConfigError for claims that servers ignore in a callout's answer.
 
-    They take permissions, times and expiry from a callout's answer, and nothing else.
+    They enforce permissions, times and expiry.
     """
     ignored = [name for name in LIMITS if getattr(claims, name) not in (None, NO_LIMIT)]
     more = ("src", "allowed_connection_types", "bearer_token", "issuer_account")
@@ -97,13 +92,10 @@ def check_enforced(claims: UserClaims) -> None:
         )
 
 
-NO_LIMIT = -1
-
-
 class Allowed(Document, frozen=True, kw_only=True):
     """Subjects that are allowed and denied; without `allow`, all that are not denied.
 
-    Of `sub`, "subject group" allows or denies a queue group only.
+    In `sub`, "subject group" means a queue group only.
     """
 
     allow: list[str] | None = None
@@ -111,10 +103,10 @@ class Allowed(Document, frozen=True, kw_only=True):
 
 
 class AllowedResponses(Document, frozen=True, kw_only=True):
-    """Answers to the reply subjects of received messages, beside `pub`."""
+    """Publishes to the reply subjects of received messages, besides `pub`."""
 
     max: int = 1
-    """Of one message; -1 for no limit."""
+    """For one message; -1: no limit."""
     ttl: Span | None = None
     """How long after the message."""
 
@@ -127,10 +119,9 @@ class HoursOfDay(Document, frozen=True, kw_only=True):
 
 
 class UserClaims(Document, frozen=True, kw_only=True):
-    """What a user may do. Limits that are not given are none (-1).
+    """What a user may do. A limit that is not given is -1: none.
 
-    For a user of a scoped signing key nothing is given: the server takes the key's template. What
-    no server could read is refused in `issue_user`.
+    For a user of a scoped signing key give nothing: the server uses the key's template.
     """
 
     pub: Allowed | None = None
@@ -160,39 +151,16 @@ class UserClaims(Document, frozen=True, kw_only=True):
     version: int | None = None
 
 
-class OtherClaims(TypedDict, total=False):
-    """The fields of UserClaims that no permissions say, as options, for type checkers."""
-
-    subs: int | None
-    data: int | None
-    payload: int | None
-    src: list[str] | None
-    times: list[HoursOfDay] | None
-    times_location: str | None
-    bearer_token: bool | None
-    proxy_required: bool | None
-    allowed_connection_types: list[str] | None
-    issuer_account: str | None
-    tags: list[str] | None
-    type: str | None
-    version: int | None
-
-
-def permitted(permissions: Permissions, **more: Unpack[OtherClaims]) -> UserClaims:
+def permitted(permissions: Permissions, **more: Any) -> UserClaims:
     """The claims of a user with the permissions of roles (`jetspark.acl`).
 
-    `more`: other fields of UserClaims. Raises ConfigError.
+    `more`: other fields of UserClaims.
     """
-    if clashing := {"pub", "sub", "resp"} & more.keys():
-        raise ConfigError(f"{min(clashing)} comes from the permissions.")
-    responses = permissions.responses
+    resp = None
+    if (responses := permissions.responses) is not None:
+        resp = AllowedResponses(max=responses.max, ttl=as_timedelta(responses.expires))
     return UserClaims(
-        pub=_side(permissions.publish),
-        sub=_side(permissions.subscribe),
-        resp=None
-        if responses is None
-        else AllowedResponses(max=responses.max, ttl=as_timedelta(responses.expires)),
-        **more,
+        pub=_side(permissions.publish), sub=_side(permissions.subscribe), resp=resp, **more
     )
 
 
@@ -202,13 +170,10 @@ def _side(subjects: tuple[str, ...]) -> Allowed:
 
 
 class Claims(Document, frozen=True, kw_only=True):
-    """A JWT that was read and whose signature is right.
-
-    Whether its issuer may be trusted is another question.
-    """
+    """A JWT with a valid signature. Whether to trust its issuer is up to the caller."""
 
     iss: str
-    """The public key that has signed it."""
+    """The public key of the signer."""
     sub: str
     """The public key that it is about."""
     name: str = ""
@@ -217,10 +182,10 @@ class Claims(Document, frozen=True, kw_only=True):
     iat: int = 0
     """When it was issued, seconds since 1970."""
     exp: int = 0
-    """When it expires, seconds since 1970; 0 for never."""
+    """When it expires, seconds since 1970; 0: never."""
     nbf: int = 0
     nats: dict[str, Any] = msgspec.field(default_factory=dict)
-    """What it says, as parsed JSON."""
+    """The claims of its kind, as parsed JSON."""
 
     @property
     def kind(self) -> str:
@@ -263,7 +228,7 @@ class ClientIdentity(Document, frozen=True, kw_only=True):
 
 
 class ConnectOpts(Document, frozen=True, kw_only=True):
-    """What the client has sent to log in. It holds secrets, which its repr does not show."""
+    """What the client has sent to log in. Its repr shows no secrets."""
 
     user: str = ""
     auth_token: str = ""
@@ -278,8 +243,7 @@ class ConnectOpts(Document, frozen=True, kw_only=True):
     @property
     def password(self) -> str:
         """Empty when none was given. (Its name on the wire is a keyword of Python.)"""
-        given = self.extra.get("pass", "")
-        return given if isinstance(given, str) else ""
+        return str(self.extra.get("pass", ""))
 
     def __repr__(self) -> str:
         return f"ConnectOpts(user={self.user!r}, nkey={self.nkey!r}, name={self.name!r}, …)"

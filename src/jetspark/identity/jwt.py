@@ -1,7 +1,7 @@
 """JWTs of NATS: written, read, verified (ADR-14). Pure.
 
-Contract: what is read is verified with the key that it names as its issuer, and nothing of it is
-used before. Whatever the text is, the only error is JWTError.
+Contract: reading verifies the signature with the key that the JWT names as its issuer, before
+anything of it is used. Whatever the text is, the only error is JWTError.
 """
 
 from __future__ import annotations
@@ -56,12 +56,10 @@ def issue_user(
     """The JWT of a user, signed by an account's key or by one of its signing keys.
 
     `user`: the user's public key (U…). `account`: the account's public key (A…), needed when
-    `signer` is a signing key. `claims`: what the user may do; everything without them. `expires`:
-    how long from now, in seconds or as a timedelta, or a moment; None: never. `scoped`: for a
-    signing key with a scope, whose template decides, so that only tags may be among the claims.
-    `audience`: the account's name, for servers without operator that ask a callout.
-
-    Raises NKeyError for a key of another kind, ConfigError.
+    `signer` is a signing key. `claims`: what the user may do; None: everything. `expires`: seconds
+    or a timedelta from now, or a moment; None: never. `scoped`: the signing key has a scope, whose
+    template decides: only tags may be claimed. `audience`: the account's name, for servers without
+    operator that ask a callout. Raises NKeyError for a key of another kind, ConfigError.
     """
     if signer.kind is not KeyKind.ACCOUNT:
         raise NKeyError("A user's JWT is signed by an account's key (SA…).")
@@ -69,16 +67,16 @@ def issue_user(
         raise NKeyError("user is not a user's public key (U…).")
     if account is not None and not is_key(account, KeyKind.ACCOUNT):
         raise NKeyError("account is not an account's public key (A…).")
-    said = checked_claims(claims or UserClaims())
+    body = checked_claims(claims or UserClaims())
     if scoped:
-        if said.keys() - {"tags"}:
+        if body.keys() - {"tags"}:
             raise ConfigError("A scoped signing key decides itself: give no claims but tags.")
     else:
-        said = dict.fromkeys(LIMITS, NO_LIMIT) | {"pub": {}, "sub": {}} | said
+        body = dict.fromkeys(LIMITS, NO_LIMIT) | {"pub": {}, "sub": {}} | body
     if account is not None and account != signer.public:
-        said["issuer_account"] = account
+        body["issuer_account"] = account
     return encode_jwt(
-        signer, user, KIND, said, name=name, audience=audience, expires=_moment(expires)
+        signer, user, KIND, body, name=name, audience=audience, expires=_moment(expires)
     )
 
 
@@ -97,10 +95,10 @@ def _moment(expires: float | timedelta | datetime | None) -> int:
 
 
 def creds_text(jwt: str, seed: str) -> str:
-    """The text of a `.creds` file of a user, which `creds_file` and other clients read.
+    """The text of a user's `.creds` file, which `creds_file` and other clients read.
 
-    `seed`: of the user that the JWT is about (`KeyPair.seed`). Raises ConfigError, never with the
-    seed, for what is no user's JWT, no seed, or that of another user.
+    `seed`: of the JWT's user (`KeyPair.seed`). Raises ConfigError, which never shows the seed, for
+    another kind of JWT, no seed, or that of another user.
     """
     try:
         claims = read_jwt(jwt)
@@ -130,7 +128,7 @@ def encode_jwt(
     audience: str = "",
     expires: int = 0,
 ) -> str:
-    """A JWT of any kind. `nats`: what it says. `expires`: seconds since 1970, 0 for never."""
+    """A JWT of any kind. `nats`: its claims. `expires`: seconds since 1970, 0: never."""
     body: dict[str, Any] = {
         "iat": int(time.time()),
         "iss": signer.public,
@@ -147,9 +145,9 @@ def encode_jwt(
 
 
 def read_jwt(text: str) -> Claims:
-    """The claims of a JWT whose signature is that of its issuer.
+    """The claims of a JWT, whose signature is verified, but not its times or its issuer.
 
-    Neither its times nor whether the issuer may be trusted are looked at. Raises JWTError.
+    Raises JWTError.
     """
     if len(text) > MOST_BYTES:
         raise JWTError(f"The JWT has more than {MOST_BYTES:,} bytes.")
@@ -163,33 +161,30 @@ def read_jwt(text: str) -> Claims:
     nats = body.get("nats")
     if not isinstance(nats, dict) or nats.get("version") != VERSION:
         raise JWTError("The JWT is not of version 2.")
-    issuer = body.get("iss")
     try:
         signature = bytes_of_part(parts[2])
     except ValueError:
         raise JWTError("The signature of the JWT is not Base64.") from None
     try:
-        right = isinstance(issuer, str) and verify(
-            issuer, f"{parts[0]}.{parts[1]}".encode(), signature
-        )
-    except NKeyError:
-        right = False
-    if not right:
-        raise JWTError("The JWT was not signed by its issuer.")
-    try:
-        return from_wire(Claims, body)
+        claims = from_wire(Claims, body)
+        valid = verify(claims.iss, f"{parts[0]}.{parts[1]}".encode(), signature)
     except DocumentError as error:
         raise JWTError(f"The JWT cannot be read: {error}") from None
+    except NKeyError:
+        valid = False
+    if not valid:
+        raise JWTError("The JWT was not signed by its issuer.")
+    return claims
 
 
 def user_claims(claims: Claims) -> UserClaims:
-    """What a user's JWT says. Raises JWTError for a JWT of another kind."""
+    """The claims of a user's JWT. Raises JWTError for a JWT of another kind."""
     found: UserClaims = body_of(claims, KIND, UserClaims)
     return found
 
 
 def body_of(claims: Claims, kind: str, cls: type[Any]) -> Any:
-    """What a JWT of this kind says, as a document. Raises JWTError."""
+    """The claims of a JWT of this kind as a document. Raises JWTError."""
     if claims.kind != kind:
         raise JWTError(f"The JWT is of another kind: {claims.kind!r}, not {kind!r}.")
     try:
@@ -199,10 +194,7 @@ def body_of(claims: Claims, kind: str, cls: type[Any]) -> Any:
 
 
 def check_times(claims: Claims, *, leeway: float = 0.0) -> None:
-    """Raises JWTError for a JWT that has expired or is not valid yet.
-
-    `leeway`: seconds by which clocks may differ.
-    """
+    """Raises JWTError for a JWT that has expired or is not valid yet. `leeway`: seconds."""
     now = time.time()
     if claims.exp and claims.exp + leeway < now:
         raise JWTError("The JWT has expired.")

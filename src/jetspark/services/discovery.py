@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client, request_and_read
@@ -41,10 +42,9 @@ class Services:
     `ping`, `info` and `stats` list the instances of all services, of those called `name`, or the
     one instance with this `id`, too (an id needs the name): `async for` over the result, or `await`
     its `all()`. Each `async for` asks anew. It ends `stall` seconds after the last answer, after
-    `max_msgs` answers (0: no limit), or after `timeout` seconds in all. No service at all is an
-    empty list. An answer that cannot be read is reported and left out. They raise BadNameError,
-    BadTimeoutError, ConfigError; iterating raises ConnectionClosedError,
-    ConnectionLostError and PermissionsError.
+    `max_msgs` answers (0: no limit), or after `timeout` seconds in all. Without services the list
+    is empty. An answer that cannot be read is reported and left out. Iterating raises
+    ConnectionClosedError and PermissionsError.
     """
 
     def __init__(self, client: Client, prefix: str) -> None:
@@ -89,11 +89,10 @@ class Services:
         return self._ask(ServiceStats, name, id, timeout, stall, max_msgs)
 
     def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:
-        """How long requests took, as the server measures those of an export with `latency` (ADR-3).
+        """The measurements of an export with `latency` (ADR-3), each a ServiceLatency.
 
-        `subject`: the export's. Iterate the result, or give a callback (plain or async): each event
-        is a ServiceLatency. What else comes there is reported and left out. Raises BadSubjectError,
-        ConfigError, ConnectionClosedError.
+        `subject`: the one that the export names. Iterate the result, or give a callback (plain or
+        async). Other messages there are reported and left out.
         """
         return Events(
             self._client,
@@ -113,10 +112,7 @@ class Services:
         timeout: Seconds | None = None,
         headers: HeadersLike | None = None,
     ) -> Message:
-        """`Client.request` that raises ServiceError when the answer is an error.
-
-        Raises as `Client.request`, too.
-        """
+        """`Client.request` that raises ServiceError when the answer is an error."""
         return await request_and_read(
             self._client, subject, payload, answered, timeout=timeout, headers=headers
         )
@@ -132,9 +128,9 @@ class Services:
     ) -> Any:
         """`request` with a value as JSON, and the JSON of the answer as a `type`.
 
-        `type`: a msgspec.Struct, a dataclass, list[int] and so on. Without a value the payload is
-        empty. Raises ConfigError for a value that JSON has no form for, DocumentError for an answer
-        that is not of this type, and as `request`.
+        `value`: None: no payload. `type`: a msgspec.Struct, a dataclass, list[int] and so on.
+        Raises ConfigError for a value that has no form in JSON, DocumentError for an answer that is
+        not of this type, and as `request`.
         """
         payload = json_payload(value)
         reply = await self.request(subject, payload, timeout=timeout, headers=headers)
@@ -154,22 +150,22 @@ class Services:
         if id is not None:
             max_msgs = 1
         client = self._client
-        # Before anything is sent, as the arguments are looked at.
-        client.request_many(subject, timeout=timeout, stall=stall, max_msgs=max_msgs)
+        ask = partial(client.request_many, subject, timeout=timeout, stall=stall, max_msgs=max_msgs)
+        ask()  # checks the arguments, and sends nothing
 
         async def answers() -> AsyncIterator[AnswerT]:
-            asked = client.loop.time()
-            replies = client.request_many(subject, timeout=timeout, stall=stall, max_msgs=max_msgs)
+            start = client.loop.time()
             try:
-                async with replies:
+                async with ask() as replies:
                     async for reply in replies:
-                        rtt = timedelta(seconds=client.loop.time() - asked)
+                        rtt = timedelta(seconds=client.loop.time() - start)
                         if (answer := self._read(cls, reply, rtt)) is not None:
                             yield answer
-            except (NoRespondersError, RequestTimeoutError) as error:
-                if isinstance(error, NoRespondersError) or type(error) is RequestTimeoutError:
-                    return  # nobody is there, or nobody answers
-                raise
+            except NoRespondersError:
+                return
+            except RequestTimeoutError as error:
+                if type(error) is not RequestTimeoutError:
+                    raise
 
         return Listing(answers)
 
@@ -188,7 +184,7 @@ MessageT = TypeVar("MessageT", bound=MessageView)
 
 
 def answered(reply: MessageT) -> MessageT:
-    """The answer itself. Raises ServiceError when it is an error."""
+    """The answer. Raises ServiceError when it is an error."""
     if (error := service_error(reply.headers, reply.data)) is not None:
         raise error
     return reply
@@ -204,29 +200,22 @@ def json_answer(subject: str, reply: MessageView, type: Any) -> Any:
     return decode_json(reply.data, type, f"answer from {subject!r}")
 
 
-# -------------------------------------------------------------------------------------------------
-# How long the requests of an exported service took, as the server measures it (ADR-3). Pure.
-#
-# A server measures a sample of the requests that come through an account's export with `latency`,
-# and publishes each measurement in that account, on the subject that the export names.
-
-
 LATENCY_TYPE: Final = "io.nats.server.metric.v1.service_latency"
 
 
 class ServiceLatency(Event, frozen=True, kw_only=True):
-    """One request to a service of the account, measured."""
+    """How long one request took, as the server of an export with `latency` measured it (ADR-3)."""
 
     status: int
-    """200; 400: it was no request, 408: not answered in time, 503: the service is not there."""
+    """200; 400: it was no request, 408: not answered in time, 503: no service."""
     description: str | None = None
-    """What was wrong, if the status is not 200."""
+    """The reason for another status than 200."""
     requestor: Caller | None = None
     """The requester; its `rtt` only, unless its account shares more (`share` of the import)."""
     responder: Caller | None = None
     """The client that answered."""
     header: dict[str, list[str]] | None = None
-    """The headers for whose sake it was measured, with sampling by headers."""
+    """With sampling by headers: the headers that asked for it."""
     start: Moment | None = None
     """When the requester sent it, by the server's clock and the round-trip time."""
     service: Span | None = None
@@ -238,8 +227,8 @@ class ServiceLatency(Event, frozen=True, kw_only=True):
 
 
 def parse_latency(data: bytes) -> ServiceLatency:
-    """The measurement in a payload. Raises JetStreamError when it is none."""
+    """The measurement in a payload. Raises JetStreamError for anything else."""
     raw = decode_document(data, "event")
-    if (said := raw.get("type")) != LATENCY_TYPE:
-        raise JetStreamError(f"The event is no service latency, but of type {said!r}.")
+    if (found := raw.get("type")) != LATENCY_TYPE:
+        raise JetStreamError(f"The event is no service latency, but of type {found!r}.")
     return from_wire(ServiceLatency, raw)

@@ -1,14 +1,13 @@
 """An endpoint: a queue of requests between the read loop and a handler.
 
 Contract
-- The read loop only appends raw frames and calls a worker; a Request is made when it is handled. No
-  task is made for a request, and a handler that does not wait needs no switch between tasks.
-- Up to `concurrency` requests are handled at once, by as many workers.
-- More than `max_pending` requests are not kept: each further one is answered with error 503.
-- Whatever a handler raises becomes an answer, and is counted: ServiceError as it is, anything else
-  as error 500, which is reported, too. The next request follows.
-- Requests that cannot be handled any more, because the service stops, get error 503 if the handler
-  has not begun them, so that they are safe to send again, and error 500 otherwise.
+- The read loop only appends raw frames and wakes a worker; a Request is made when it is handled.
+  There is no task for a request, and a handler that does not wait needs no switch between tasks.
+- A handler may answer at any time, also after it has returned, and several times.
+- What a handler raises is its answer: ServiceError as it is, anything else as error 500, which is
+  reported, too. The next request follows.
+- When the service stops, requests that no handler has begun get error 503, and are safe to send
+  again; unfinished ones get error 500. Requests beyond `max_pending` get error 503, too.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sized
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter_ns
@@ -26,7 +26,7 @@ from jetspark.client.client import PENDING_BYTES_LIMIT, Client
 from jetspark.client.messages import MessageView
 from jetspark.client.publishing import Publishing
 from jetspark.client.tasks import background
-from jetspark.documents.document import Duration, Span
+from jetspark.documents.document import Duration
 from jetspark.errors import (
     ConfigError,
     DocumentError,
@@ -41,13 +41,14 @@ from jetspark.wire.documents import decode_json, encode_document
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
 
-# -------------------------------------------------------------------------------------------------
-# A request to a service, and its answers.
-#
-# Contract: making one costs two references, as for every message. A handler may answer at any
-# time, also after it has returned, and several times: a requester that gathers many replies gets
-# them all, another one the first.
+MAX_PENDING: Final = 65_536
 
+FAILED: Final = 500
+UNAVAILABLE: Final = 503
+NOT_BEGUN: Final = "The service was stopped before the request was handled"
+HALF_DONE: Final = (
+    "The service was stopped while the request was handled: it may have been done, or a part of it"
+)
 
 T = TypeVar("T")
 
@@ -83,8 +84,10 @@ class Answering:
         payload: Payload = b"",
         headers: HeadersLike | None = None,
     ) -> None:
-        """One answer that is an error, counted whether or not it can be sent. Raises as `send`,
-        and ConfigError for a code that is none, which does not count."""
+        """An answer that is an error, which counts even if it cannot be sent.
+
+        Raises as `send`, and ConfigError for a code below 1, which does not count.
+        """
         all_headers = error_headers(code, description, headers)
         try:
             self.send(reply, payload, all_headers)
@@ -93,7 +96,7 @@ class Answering:
 
 
 class RequestView(MessageView):
-    """What a request says: its payload `data`, its `subject`, its `headers`, and JSON."""
+    """What both clients read of a request."""
 
     __slots__ = ()
 
@@ -127,17 +130,14 @@ class Request(RequestView):
         """Send an answer; waits while the link accepts no more (see `Request`)."""
         publishing = self._client.publishing
         if publishing.outbox.crowded:
-            payload = payload_bytes(payload)  # a copy: the caller may change it meanwhile
+            payload = payload_bytes(payload)  # the caller may change it meanwhile
             await publishing.outbox.wait()
         if (reply := self._frame.reply) is None:
             raise _no_reply()
         publishing.answer(reply, payload, headers)
 
     async def respond_json(self, value: Any, headers: HeadersLike | None = None) -> None:
-        """Answer with the JSON of anything that msgspec can encode (see `Request`).
-
-        Raises ConfigError for what it cannot, such as infinity.
-        """
+        """Answer with the JSON of anything that msgspec can encode, or ConfigError."""
         await self.respond(encode_document(value), headers)
 
     async def respond_error(
@@ -147,10 +147,9 @@ class Request(RequestView):
         payload: Payload = b"",
         headers: HeadersLike | None = None,
     ) -> None:
-        """Answer with an error, which is counted (see `Request`).
+        """Answer with an error, as raising ServiceError in a handler does; it is counted.
 
         `description`: one line for people; `payload` and `headers` may say more to programs.
-        Raising ServiceError in a handler does the same.
         """
         await self._client.room()
         self._client.send_error(self._frame.reply, code, description, payload, headers)
@@ -164,17 +163,13 @@ def _no_reply() -> ConfigError:
     return ConfigError("The request asks for no answer: it has no reply subject.")
 
 
-# -------------------------------------------------------------------------------------------------
-# Tasks that work off a queue: as many as have something to do, up to a limit, and no task for each
-# item.
-#
-# Contract: `call` when there may be something in the queue. One worker more then looks, unless one
-# was called that has not looked yet. A worker looks again when it has nothing more to do, and
-# waits to be called. One that was cancelled from outside, or by what it worked on, is replaced.
-
-
 class Workers:
-    """`work` takes from `queue` until it is empty. `name`: of the tasks."""
+    """Up to `limit` tasks that handle a queue; there is no task for each item.
+
+    `call` it when there may be something in the queue: one more worker looks, unless one that was
+    called has not looked yet. A worker that was cancelled from outside, or by what it handled, is
+    replaced. `work` takes from `queue` until it is empty. `name`: of the tasks.
+    """
 
     def __init__(
         self,
@@ -195,7 +190,7 @@ class Workers:
         self._ended = False
         self._cancelled = False
         self.called = False
-        """Whether a worker was called that has not looked yet."""
+        """Whether a called worker has not looked yet."""
         self.tasks: set[asyncio.Task[None]] = set()
 
     def call(self) -> None:
@@ -219,7 +214,7 @@ class Workers:
             self.called = False
             await self._work()
             if self._queue:
-                continue  # it came when a thread had seen the queue empty and was on its way back
+                continue  # it came after a thread had seen the queue empty
             if self._ended:
                 return
             waiting = self._loop.create_future()
@@ -229,7 +224,7 @@ class Workers:
     def _done(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         if not self._cancelled:
-            self.called = False  # perhaps it was this one, cancelled before it could look
+            self.called = False  # it may have been cancelled before it could look
             if self._queue:
                 self.call()
 
@@ -251,21 +246,12 @@ class Workers:
         return cancelled
 
 
-MAX_PENDING: Final = 65_536
-
-FAILED: Final = 500
-UNAVAILABLE: Final = 503
-NOT_BEGUN: Final = "The service was stopped before the request was handled"
-HALF_DONE: Final = (
-    "The service was stopped while the request was handled: it may have been done, or a part of it"
-)
-
 Handler: TypeAlias = Callable[[Request], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointOptions:
-    """How an endpoint is called, where it listens, and how much it does at once; checked."""
+    """Name, subject and limits of an endpoint; checked."""
 
     name: str
     subject: str
@@ -276,7 +262,7 @@ class EndpointOptions:
 
 
 class Handling(Protocol):
-    """Who handles what an endpoint receives: a task here, a thread of the blocking client."""
+    """Handles the requests of an endpoint: in the event loop, or in threads."""
 
     answering: Answering
 
@@ -288,7 +274,7 @@ class Handling(Protocol):
 
 
 class Endpoint:
-    """One endpoint, made by its service. `handling` gets it."""
+    """One endpoint, made by its service. `what`: for a sentence, as "endpoint 'a' of …"."""
 
     def __init__(
         self,
@@ -300,10 +286,9 @@ class Endpoint:
         self.client = client
         self.options = options
         self.what = what
-        """For a sentence: "endpoint 'sum' of service 'calculator'"."""
         self.frames: deque[MessageFrame] = deque()
         self.stopping = False
-        """Whether what is cancelled now is cancelled by the service's end."""
+        """Whether the service's end cancels handlers now."""
         self._abandoned = False
         self._bytes_queued = 0
         self.error: JetsparkError | None = None
@@ -313,19 +298,16 @@ class Endpoint:
         self.workers = Workers(
             client.loop,
             self.frames,
-            self._work_off,
+            self._handling.work_off,
             options.concurrency,
             f"jetspark-{what}",
             client.report,
         )
 
-    async def _work_off(self) -> None:
-        await self._handling.work_off()
-
     # -- called by the read loop ---------------------------------------------------------------
 
     def on_run(self, frames: list[MessageFrame], size: int) -> bool:
-        """Requests arrived; False when not all of them can be kept."""
+        """Queue requests; False when there is no room for all of them."""
         queued = self._bytes_queued + size
         if (
             len(self.frames) + len(frames) > self.options.max_pending
@@ -339,7 +321,7 @@ class Endpoint:
         return True
 
     def on_frame(self, frame: MessageFrame) -> None:
-        """One request arrived."""
+        """Queue a request, or refuse it."""
         if not self.on_run([frame], len(frame.payload)):
             self.answering.tally.begun(0)
             full = f"{len(self.frames)} requests wait for the endpoint already: try again later"
@@ -348,11 +330,11 @@ class Endpoint:
     # -- errors ----------------------------------------------------------------------------------
 
     def refuse(self, frame: MessageFrame, why: str) -> None:
-        """Answer that the request is not handled."""
+        """Answer that no handler has begun the request."""
         self._send_error(frame, UNAVAILABLE, why)
 
     def break_off(self, frame: MessageFrame) -> None:
-        """Answer that the request is not handled to its end."""
+        """Answer that the handler has not finished the request."""
         self._send_error(frame, FAILED, HALF_DONE)
 
     def failed(self, frame: MessageFrame, error: BaseException) -> None:
@@ -372,16 +354,11 @@ class Endpoint:
         try:
             self.answering.send_error(frame.reply, code, description, data)
         except JetsparkError as error:
-            # For example a payload that is too large, or a code that is none.
+            # For example a payload that is too large, or a code below 1.
             self.answering.report(user_error(f"Answering an error of {self.what}", error))
-            if not isinstance(error, ConfigError) and not data:
-                return
-            try:
-                self.answering.send_error(frame.reply, FAILED, shown_error(error))
-            except JetsparkError:
-                pass  # reported above
-
-    # -- what it is ------------------------------------------------------------------------------
+            if isinstance(error, ConfigError) or data:
+                with suppress(JetsparkError):  # reported above
+                    self.answering.send_error(frame.reply, FAILED, shown_error(error))
 
     def info(self) -> EndpointInfo:
         """As INFO has it."""
@@ -404,18 +381,18 @@ class Endpoint:
             num_requests=requests,
             num_errors=tally.errors,
             last_error=tally.last_error,
-            processing_time=_span(ns),
-            average_processing_time=_span(ns // requests if requests else 0),
+            processing_time=Duration.from_ns(ns),
+            average_processing_time=Duration.from_ns(ns // requests if requests else 0),
         )
 
     # -- ending ----------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """No more requests come: workers end when those in the queue are handled."""
+        """No more requests come: workers end when they have handled those in the queue."""
         self.workers.end()
 
     def give_up(self) -> int:
-        """Handle no more: what is queued or running gets an error; how many requests those are."""
+        """Answer what is queued or running with an error; returns how many requests those are."""
         self.stopping = True
         unfinished = len(self.frames)
         while self.frames:
@@ -423,7 +400,7 @@ class Endpoint:
         return unfinished + len(self.workers.cancel())
 
     def abandon(self) -> set[asyncio.Task[None]]:
-        """The connection is closed: nothing can be answered."""
+        """The connection is closed: nothing can be answered. Returns the cancelled tasks."""
         self.stopping = self._abandoned = True
         self.frames.clear()
         cancelled = self.workers.cancel()
@@ -473,7 +450,7 @@ class HandlingHere:
                 tally.ns += clock() - start
 
     def _cancelled(self, frame: MessageFrame, error: BaseException) -> None:
-        """Ends the worker if it was meant, and not something that the handler awaited."""
+        """Ends the worker if that was cancelled, and not something that the handler awaited."""
         if self._endpoint.stopping:
             self._endpoint.break_off(frame)
             raise error
@@ -483,7 +460,7 @@ class HandlingHere:
             raise error
 
     def _closing(self, frame: MessageFrame, error: BaseException) -> None:
-        """Ends the worker if its coroutine is being closed, and the handler has not raised it."""
+        """Ends the worker if its coroutine is being closed, and the handler did not raise it."""
         try:
             task = asyncio.current_task()
         except RuntimeError:
@@ -493,18 +470,16 @@ class HandlingHere:
         self._endpoint.failed(frame, error)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """It holds nothing."""
 
 
 def handling_here(handler: Handler) -> Callable[[Endpoint], Handling]:
-    """For `Endpoint`: this handler, in the event loop. Raises ConfigError for no function."""
-    if not callable(handler):
-        raise ConfigError(f"A handler is a function, not {shown(handler)}.")
+    """This handler, in the event loop."""
     return partial(HandlingHere, handler)
 
 
 def shown_error(error: BaseException) -> str:
-    """Kind and text of an error, for the requester."""
+    """Class and text of an error, for the requester."""
     try:
         text = str(error)
     except Exception:
@@ -524,7 +499,3 @@ def no_answer(result: object) -> ConfigError:
         f"The handler returned {shown(result)}: it answers with request.respond, and returns "
         "nothing."
     )
-
-
-def _span(ns: int) -> Span:
-    return Duration.from_ns(ns)

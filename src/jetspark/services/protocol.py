@@ -1,9 +1,9 @@
 """The wire form of ADR-32: subjects, documents as JSON, headers of errors. Pure.
 
-Contract: what is written here the other clients read, some of which are strict. Every field is
-there, also an empty one and `data` as null, and times have six fractional digits. What others write
-is read with what their versions leave out or say otherwise: nulls, missing fields, and fractions of
-nanoseconds.
+Contract: other clients, some of them strict, read what this writes: every field is there, also an
+empty one and `data` as null, and times have six fractional digits. Of others it accepts nulls,
+missing fields, and fractions of nanoseconds. Field names are those of the wire; unknown fields are
+in `extra`.
 """
 
 from __future__ import annotations
@@ -22,21 +22,24 @@ from jetspark.errors import (
     BadNameError,
     ConfigError,
     DocumentError,
-    JetsparkError,
     ServiceError,
     shown,
 )
-from jetspark.subjects import check_queue, check_subscribe_subject
+from jetspark.subjects import check_subscribe_subject
 from jetspark.validation import check_whole
 from jetspark.wire.documents import decode_document, encode_document
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.service_api import DEFAULT_PREFIX, Verb, verb_subjects
 
-# -------------------------------------------------------------------------------------------------
-# What the parts of a service may be called (ADR-32). Pure.
-#
-# Every rule raises ConfigError with one sentence, before anything is sent.
+DEFAULT_QUEUE_GROUP: Final = "q"
+ERROR_HEADER: Final = "Nats-Service-Error"
+ERROR_CODE_HEADER: Final = "Nats-Service-Error-Code"
+_LONGEST_DESCRIPTION: Final = 1000
+_SPANS: Final = ("processing_time", "average_processing_time")
 
+AnswerT = TypeVar("AnswerT", bound=Document)
+
+# -- names -----------------------------------------------------------------------------------------
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 # Semantic versions 2.0.0: identifiers that are numbers have no leading zeros.
@@ -51,17 +54,15 @@ _RESERVED: Final = "_nats"
 
 
 def check_service_name(kind: str, name: str) -> str:
-    """The name of a service or an endpoint, or BadNameError. `kind` is for the message."""
-    if not isinstance(name, str):
-        raise BadNameError(kind, name, f"it is a str, not {type(name).__name__}")
+    """The name of a service, endpoint or instance. Raises BadNameError. `kind`: for its text."""
     if not _NAME.fullmatch(name):
         raise BadNameError(kind, name, "letters, digits, - and _ make a name, at least one of them")
     return name
 
 
 def check_version(version: str) -> str:
-    """The version, or ConfigError unless it is a semantic one."""
-    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+    """The version. Raises ConfigError unless it is a semantic one."""
+    if not _VERSION.fullmatch(version):
         raise ConfigError(
             f'version is a semantic version such as "1.2.0" or "2.0.0-rc.1", not {shown(version)}.'
         )
@@ -69,7 +70,7 @@ def check_version(version: str) -> str:
 
 
 def checked_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """A copy, which nobody changes any more. Raises ConfigError for a key that ADR-33 refuses."""
+    """A copy. Raises ConfigError for a key that ADR-33 refuses."""
     for key in metadata or ():
         if not key:
             raise ConfigError("A key of the metadata is empty.")
@@ -81,14 +82,8 @@ def checked_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
     return dict(metadata or {})
 
 
-def check_queue_group(queue_group: str) -> str:
-    """The name of a queue group, or BadQueueError; "" stands for none."""
-    check_queue(queue_group)
-    return queue_group
-
-
 def joined(prefix: str, subject: str) -> str:
-    """A group's prefix, which may be empty, and what comes after it."""
+    """A prefix and what comes after it; both may be empty."""
     return f"{prefix}.{subject}" if prefix and subject else prefix or subject
 
 
@@ -107,15 +102,10 @@ def check_endpoint_subject(prefix: str, subject: str) -> str:
     return joined(prefix, subject)
 
 
-# -------------------------------------------------------------------------------------------------
-# What services say of themselves: the answers to PING, INFO and STATS (ADR-32). Pure.
-#
-# Field names are those of the wire; fields that this version does not know are in `extra`.
+# -- the answers to PING, INFO and STATS -----------------------------------------------------------
 
 
-class ServicePing(Document, frozen=True, kw_only=True):
-    """One instance of a service."""
-
+class _Instance(Document, frozen=True, kw_only=True):
     name: str
     """Of the service, shared by its instances."""
     id: str
@@ -123,8 +113,13 @@ class ServicePing(Document, frozen=True, kw_only=True):
     version: str
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     type: str = ""
+
+
+class ServicePing(_Instance, frozen=True, kw_only=True):
+    """One instance of a service."""
+
     rtt: Span | None = None
-    """How long this answer to a ping took, measured here. It is not on the wire."""
+    """How long this answer took, measured here. It is not on the wire."""
 
 
 class EndpointInfo(Document, frozen=True, kw_only=True):
@@ -132,22 +127,17 @@ class EndpointInfo(Document, frozen=True, kw_only=True):
 
     name: str
     subject: str
-    """What it listens on, the prefix of its group included."""
+    """What it listens on, with the prefix of its group."""
     queue_group: str = ""
     """Empty: every instance gets each request."""
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class ServiceInfo(Document, frozen=True, kw_only=True):
+class ServiceInfo(_Instance, frozen=True, kw_only=True):
     """One instance of a service with its endpoints."""
 
-    name: str
-    id: str
-    version: str
     description: str = ""
-    metadata: dict[str, str] = msgspec.field(default_factory=dict)
     endpoints: list[EndpointInfo] = msgspec.field(default_factory=list)
-    type: str = ""
 
 
 class EndpointStats(Document, frozen=True, kw_only=True):
@@ -161,33 +151,17 @@ class EndpointStats(Document, frozen=True, kw_only=True):
     """Requests whose handler raised, and errors that handlers have answered with."""
     last_error: str = ""
     processing_time: Span | None = None
-    """In the handler, of all requests together."""
+    """In the handler, for all requests together."""
     average_processing_time: Span | None = None
     data: Any = None
-    """What the service's `stats_handler` adds."""
+    """What the service's `stats_handler` returns."""
 
 
-class ServiceStats(Document, frozen=True, kw_only=True):
+class ServiceStats(_Instance, frozen=True, kw_only=True):
     """The statistics of one instance of a service."""
 
-    name: str
-    id: str
-    version: str
-    metadata: dict[str, str] = msgspec.field(default_factory=dict)
     started: Moment | None = None
     endpoints: list[EndpointStats] = msgspec.field(default_factory=list)
-    type: str = ""
-
-
-DEFAULT_QUEUE_GROUP: Final = "q"
-
-ERROR_HEADER: Final = "Nats-Service-Error"
-ERROR_CODE_HEADER: Final = "Nats-Service-Error-Code"
-
-_LONGEST_DESCRIPTION: Final = 1000
-_SPANS: Final = ("processing_time", "average_processing_time")
-
-AnswerT = TypeVar("AnswerT", bound=Document)
 
 
 VERB_OF: Final[dict[type[Document], Verb]] = {
@@ -219,9 +193,6 @@ def new_id() -> str:
     return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(22))
 
 
-# -- documents -----------------------------------------------------------------------------------
-
-
 def encode_answer(answer: ServicePing | ServiceInfo | ServiceStats) -> bytes:
     """The JSON of an answer. Raises ConfigError for `data` that JSON has no form for."""
     document = to_wire(answer)
@@ -235,16 +206,13 @@ def encode_answer(answer: ServicePing | ServiceInfo | ServiceStats) -> bytes:
 
 
 def decode_answer(cls: type[AnswerT], payload: bytes) -> AnswerT:
-    """An answer of any client's service. Raises JetsparkError when it is none of this kind."""
-    try:
-        raw = decode_document(payload, cls.__name__)
-        _round_spans(raw)
-        answer = from_wire(cls, raw)
-    except DocumentError as error:
-        raise JetsparkError(f"It is no {cls.__name__}: {error.why}.") from None
+    """An answer of any client's service. Raises DocumentError for anything else."""
+    raw = decode_document(payload, cls.__name__)
+    _round_spans(raw)
+    answer = from_wire(cls, raw)
     wanted = VERB_OF[cls].type
-    if (said := raw.get("type")) != wanted:
-        raise JetsparkError(f"Its type is {said!r}, not {wanted!r}.")
+    if (found := raw.get("type")) != wanted:
+        raise DocumentError(cls.__name__, f"its type is {found!r}, not {wanted!r}")
     return answer
 
 
@@ -263,7 +231,7 @@ def error_headers(code: int, description: str, headers: HeadersLike | None = Non
     """The headers of an answer that is an error, after those given.
 
     The description becomes one line of at most 1,000 characters. Raises ConfigError unless `code`
-    is a whole number from 1 on (0 is how a code that is no number is read), BadHeaderError.
+    is a whole number of at least 1, BadHeaderError.
     """
     check_whole("code", code)
     found = Headers(() if headers is None else headers)
@@ -273,7 +241,7 @@ def error_headers(code: int, description: str, headers: HeadersLike | None = Non
 
 
 def one_line(text: str) -> str:
-    """The text as a header can carry it."""
+    """The text as a value of a header."""
     plain = " ".join(str(text).replace("\0", " ").split())
     plain = plain.encode("utf-8", "replace").decode()  # lone surrogates
     most = _LONGEST_DESCRIPTION
@@ -281,9 +249,9 @@ def one_line(text: str) -> str:
 
 
 def service_error(headers: Headers | None, data: bytes = b"") -> ServiceError | None:
-    """The error that an answer with these headers and this payload is; None when it is none.
+    """The error in an answer with these headers and this payload; None: the answer is no error.
 
-    A code that is no number counts as 0.
+    A code that is not a number is read as 0.
     """
     if headers is None:
         return None
@@ -294,12 +262,11 @@ def service_error(headers: Headers | None, data: bytes = b"") -> ServiceError | 
     return ServiceError(number, description or "", data)
 
 
-# -------------------------------------------------------------------------------------------------
-# What an endpoint has done, counted. Pure.
+# -- counters --------------------------------------------------------------------------------------
 
 
 class Tally:
-    """Counts of one endpoint, from one thread."""
+    """Counters of one endpoint, for one thread."""
 
     __slots__ = ("errors", "last_error", "ns", "requests", "taken")
 
@@ -309,7 +276,7 @@ class Tally:
         self.reset()
 
     def reset(self) -> None:
-        """Begin the statistics again."""
+        """Restart the statistics."""
         self.requests = 0
         self.errors = 0
         self.last_error = ""
@@ -317,12 +284,12 @@ class Tally:
         """In the handler, nanoseconds."""
 
     def begun(self, size: int) -> None:
-        """A request more, taken from the queue."""
+        """A request has left the queue."""
         self.requests += 1
         self.taken += size
 
     def failed(self, description: str) -> None:
-        """An error more."""
+        """A request has failed."""
         self.errors += 1
         self.last_error = description
 
@@ -332,7 +299,7 @@ class Tally:
 
 
 class SharedTally(Tally):
-    """The same from several threads."""
+    """Counters for several threads."""
 
     __slots__ = ("_lock",)
 
@@ -344,7 +311,7 @@ class SharedTally(Tally):
         with self._lock:
             super().reset()
 
-    # Written out again: a call of the base is half of the time.
+    # Not by calls of the base, which would be half of the time.
 
     def begun(self, size: int) -> None:
         with self._lock:

@@ -10,7 +10,7 @@ from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from jetspark.client.client import Client, seconds_of
 from jetspark.client.subscription import Listener, closed_on_purpose
@@ -41,7 +41,6 @@ from jetspark.services.protocol import (
     ServiceStats,
     check_endpoint_subject,
     check_group,
-    check_queue_group,
     check_service_name,
     check_version,
     checked_metadata,
@@ -49,52 +48,39 @@ from jetspark.services.protocol import (
     error_headers,
     new_id,
 )
+from jetspark.subjects import check_queue
 from jetspark.timestamps import Seconds
 from jetspark.validation import check_whole
 from jetspark.wire.documents import encode_document
 from jetspark.wire.events import MessageFrame
 from jetspark.wire.service_api import DEFAULT_PREFIX, Verb, verb_subjects
 
-# -------------------------------------------------------------------------------------------------
-# The calls of a service and of its groups that add endpoints and groups.
-
+STOP_TIMEOUT: Final = 30.0
+_CLEANING_UP: Final = 1.0
+"""Seconds that cancelled handlers have to end."""
 
 HandlerT = TypeVar("HandlerT", bound=Handler)
 AnyT = TypeVar("AnyT")
-
-
-class EndpointOwner(Protocol):
-    """The service that the endpoints are for."""
-
-    async def add(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> None:
-        """Add an endpoint and await that the server knows of it."""
-
-    def add_nowait(
-        self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]
-    ) -> None:
-        """The same without waiting."""
+StatsHandler: TypeAlias = Callable[[EndpointStats], Any]
+"""Returns the `data` for the statistics of an endpoint."""
 
 
 class EndpointCalls:
-    """Mixed into services and groups, whose prefix and queue group endpoints get."""
+    """What services and groups share: they add endpoints and groups."""
 
     _prefix: str
     _queue_group: str
+    owner: Service
 
     @property
     def prefix(self) -> str:
-        """What stands before the subjects of endpoints that are added here."""
+        """What stands before the subjects of its endpoints."""
         return self._prefix
 
     @property
     def queue_group(self) -> str:
-        """Theirs, unless they say otherwise; "" for none."""
+        """The default of its endpoints; "": none."""
         return self._queue_group
-
-    @property
-    def owner(self) -> EndpointOwner:
-        """The service."""
-        raise NotImplementedError
 
     async def add_endpoint(
         self,
@@ -109,15 +95,15 @@ class EndpointCalls:
     ) -> None:
         """Answer requests with a handler (plain or async); returns when the server knows of it.
 
-        `subject`: what it listens on, below the group's; default: the name. It may have wildcards.
-        `queue_group`: one instance of each group gets a request; default: that of the group or
-        service, "" for none, so that every instance gets each request. `concurrency`: requests
-        that are handled at once; by default one after the other. `max_pending`: requests that may
-        wait; further ones are answered with error 503.
+        `subject`: what it listens on, below the group's prefix; default: the name. It may have
+        wildcards. `queue_group`: one instance of each group gets a request; default: that of the
+        group or service; "": every instance gets each request. `concurrency`: requests that are
+        handled at once; by default one. `max_pending`: requests that may wait; others are answered
+        with error 503.
 
-        Raises ConfigError, also for a second endpoint of the service with this subject and queue
-        group, BadNameError, BadSubjectError, BadQueueError; PermissionsError when the server
-        refuses the subject, RequestTimeoutError, ConnectionClosedError.
+        Raises ConfigError for a second endpoint of the service with this subject and queue group,
+        PermissionsError when the server refuses the subject, RequestTimeoutError,
+        ConnectionClosedError.
         """
         options = self.endpoint_options(
             name, subject, queue_group, metadata, concurrency, max_pending
@@ -136,22 +122,20 @@ class EndpointCalls:
     ) -> Callable[[HandlerT], HandlerT]:
         """`add_endpoint` as a decorator, without waiting: `@service.endpoint()`.
 
-        `name`: default is the function's. When the server refuses the subject, the service stops:
-        see `Service.wait_stopped`. Raises as `add_endpoint`.
+        `name`: default: the function's. When the server refuses the subject, the service stops:
+        see `Service.wait_stopped`.
         """
-        owner = self.owner
 
         def add(options: EndpointOptions, handler: Handler) -> None:
-            owner.add_nowait(options, handling_here(handler))
+            self.owner.add_nowait(options, handling_here(handler))
 
         return self.decorator(add, name, subject, queue_group, metadata, concurrency, max_pending)
 
     def add_group(self, name: str, *, queue_group: str | None = None) -> Group:
-        """A group: what is added to it has `name` before its subject.
+        """A group of endpoints whose subjects begin with `name`: tokens, or "" for no prefix.
 
-        `name`: one or more tokens, or "" for no prefix. `queue_group`: the default of its
-        endpoints; None for that of the group or service above, "" for none. Raises BadSubjectError,
-        ConfigError, BadQueueError.
+        `queue_group`: the default of its endpoints; None: that of the group or service above; "":
+        none.
         """
         prefix = check_group(self._prefix, name)
         return Group(self.owner, prefix, self._queue_group_of(queue_group))
@@ -167,7 +151,6 @@ class EndpointCalls:
         concurrency: int,
         max_pending: int,
     ) -> EndpointOptions:
-        """The checked options of an endpoint in this group."""
         check_service_name("endpoint", name)
         check_whole("concurrency", concurrency)
         check_whole("max_pending", max_pending)
@@ -190,7 +173,7 @@ class EndpointCalls:
         concurrency: int,
         max_pending: int,
     ) -> Callable[[AnyT], AnyT]:
-        """Gives `add` what it decorates, and returns it."""
+        """A decorator that calls `add` with the handler."""
 
         def decorate(handler: AnyT) -> AnyT:
             called = name if name is not None else getattr(handler, "__name__", "")
@@ -203,45 +186,32 @@ class EndpointCalls:
         return decorate
 
     def _queue_group_of(self, queue_group: str | None) -> str:
-        return self._queue_group if queue_group is None else check_queue_group(queue_group)
+        if queue_group is None:
+            return self._queue_group
+        check_queue(queue_group)
+        return queue_group
 
 
 class Group(EndpointCalls):
     """A prefix that endpoints of a service share; made by `add_group`."""
 
-    def __init__(self, service: EndpointOwner, prefix: str, queue_group: str) -> None:
-        self._owner = service
+    def __init__(self, service: Service, prefix: str, queue_group: str) -> None:
+        self.owner = service
         self._prefix = prefix
         self._queue_group = queue_group
-
-    @property
-    def owner(self) -> EndpointOwner:
-        return self._owner
 
     def __repr__(self) -> str:
         return f"Group({self._prefix!r})"
 
 
-# -------------------------------------------------------------------------------------------------
-# The life of a service on its connection: what it listens to, and how it ends.
-#
-# Contract
-# - It ends by `stop`, by the client's drain or close, when the connection is lost for good, and
-#   when
-#   the server refuses one of its subjects later than the call that asked for it.
-# - `stop` lets no more requests come, takes all that are on their way, and lets the handlers
-#   finish.
-#   What is not finished in time is answered with an error.
-# - While the link is lost the service lives on: its subscriptions are made again with the next
-#   link.
-
-
-_CLEANING_UP: Final = 1.0
-"""Seconds that cancelled handlers have to end."""
-
-
 class Running:
-    """`what`: the service, for a sentence."""
+    """The life of a service on its connection: what it listens to, and how it ends.
+
+    It ends by `stop`, by the client's drain or close, when the connection is lost for good, and
+    when the server refuses a subject after the call that asked for it. `stop` takes the requests
+    that are on their way, lets the handlers finish, and answers the rest with an error. `what`: the
+    service, for a sentence.
+    """
 
     def __init__(self, client: Client, what: str) -> None:
         self.client = client
@@ -259,13 +229,10 @@ class Running:
     def __repr__(self) -> str:
         return self.what
 
-    # -- listening -------------------------------------------------------------------------------
-
     async def begin(self, answers: Mapping[str, Callable[[], bytes]]) -> None:
-        """Answer on these subjects; returns when the server knows them.
+        """Answer on these subjects; returns when the server knows them, or there is no link.
 
-        Without a link at once: the next one begins with them. Raises what the server refuses them
-        with, BadSubjectError, RequestTimeoutError, ConnectionClosedError; it has ended then.
+        Raises PermissionsError, RequestTimeoutError, ConnectionClosedError; it has ended then.
         """
         try:
             for subject, answer in answers.items():
@@ -281,7 +248,6 @@ class Running:
         self._confirmed = True
 
     def _answer(self, subject: str, answer: Callable[[], bytes], frame: MessageFrame) -> None:
-        """In the read loop."""
         if (reply := frame.reply) is None:
             return
         publishing = self.client.publishing
@@ -292,25 +258,31 @@ class Running:
             with suppress(JetsparkError):  # reported above
                 publishing.answer(reply, b"", error_headers(FAILED, shown_error(error)))
 
-    def add(self, endpoint: Endpoint, *, confirming: bool = False) -> Listener:
-        """Listen for its requests. Raises as `Client.listen`.
+    def add_nowait(self, endpoint: Endpoint) -> None:
+        """Listen for its requests; the service stops when the server refuses the subject."""
+        self._listen(endpoint, self._lost)
 
-        `confirming`: somebody awaits `confirm_endpoint`, and gets the error when it is refused.
-        """
+    def _listen(
+        self, endpoint: Endpoint, on_end: Callable[[JetsparkError | None], None]
+    ) -> Listener:
         options = endpoint.options
         listener = self.client.listen(
             options.subject,
             endpoint.on_frame,
             queue=options.queue_group or None,
             on_run=endpoint.on_run,
-            on_end=partial(self._refused, endpoint, confirming),
+            on_end=on_end,
         )
         self._listeners.append(listener)
         self.endpoints.append(endpoint)
         return listener
 
-    async def confirm_endpoint(self, endpoint: Endpoint, listener: Listener) -> None:
-        """Return when the server knows it. Raises as `begin`; the service goes on without it."""
+    async def add(self, endpoint: Endpoint) -> None:
+        """Listen for its requests, and return when the server knows the subject.
+
+        Raises as `begin`; the service goes on without the endpoint.
+        """
+        listener = self._listen(endpoint, partial(self._refused, endpoint))
         try:
             await self._known()
             if endpoint.error is not None:
@@ -329,15 +301,14 @@ class Running:
                 await self.client.rtt()
         self.client.require_open()
 
-    def _refused(self, endpoint: Endpoint, confirming: bool, error: JetsparkError | None) -> None:
-        """An endpoint gets no more."""
-        if isinstance(error, ConnectionClosedError) or not confirming:
+    def _refused(self, endpoint: Endpoint, error: JetsparkError | None) -> None:
+        if isinstance(error, ConnectionClosedError):
             self._lost(error)
         elif endpoint.error is None:
             endpoint.error = error
 
     def _lost(self, error: JetsparkError | None) -> None:
-        """One of the subjects is gone: so is the service."""
+        """A subject is gone: so is the service."""
         if self.ended or self._error is not None:
             return
         if isinstance(error, ConnectionClosedError):
@@ -355,7 +326,7 @@ class Running:
     # -- ending ----------------------------------------------------------------------------------
 
     async def wait(self) -> None:
-        """Return when it has ended by `stop`, or raise what ended it."""
+        """As `Service.wait_stopped`."""
         await self._stopped.wait()
         if self._error is not None:
             raise copy(self._error)
@@ -370,8 +341,7 @@ class Running:
             self._stopping.add_done_callback(_seen)
         if self.left_by(asyncio.current_task()):
             return
-        # A caller that is cancelled does not keep the others from waiting for it.
-        await asyncio.shield(self._stopping)
+        await asyncio.shield(self._stopping)  # others may wait for it, too
 
     async def _stop(self, timeout: float) -> None:
         loop = self.client.loop
@@ -379,11 +349,9 @@ class Running:
         try:
             for listener in self._listeners:
                 listener.stop()
-            try:
+            with suppress(ConnectionClosedError, RequestTimeoutError):  # nothing more comes
                 if self.client.is_connected:
                     await self.client.rtt(timeout)
-            except (ConnectionClosedError, RequestTimeoutError):
-                pass  # nothing comes over a link that is lost
             for listener in self._listeners:
                 listener.close()
             for endpoint in self.endpoints:
@@ -423,21 +391,16 @@ class Running:
         if not self._tasks():
             self._release()
 
-    # -- called by the client --------------------------------------------------------------------
+    # -- called by the client: see `Reading` -----------------------------------------------------
 
     async def drain(self, timeout: Seconds | None = None) -> None:
-        """The client drains."""
         await self.stop(timeout)
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """Whether this task is in one of its handlers."""
         return any(task in endpoint.workers.tasks for endpoint in self.endpoints)
 
     def abandon(self) -> asyncio.Task[None] | None:
-        """The client has closed the connection."""
-        tasks: set[asyncio.Task[None]] = set()
-        for endpoint in self.endpoints:
-            tasks |= endpoint.abandon()
+        tasks = {task for endpoint in self.endpoints for task in endpoint.abandon()}
         self._end(self._error)
         return self.client.loop.create_task(_all_of(tasks)) if tasks else None
 
@@ -447,15 +410,9 @@ async def _all_of(tasks: set[asyncio.Task[None]]) -> None:
 
 
 def _seen(task: asyncio.Task[None]) -> None:
-    """An error of stopping is for who waits for it; perhaps nobody does."""
+    """Nobody may be waiting for the error of stopping."""
     if not task.cancelled():
         task.exception()
-
-
-STOP_TIMEOUT: Final = 30.0
-
-StatsHandler: TypeAlias = Callable[[EndpointStats], Any]
-"""Adds `data` to the statistics of an endpoint."""
 
 
 class Service(EndpointCalls):
@@ -479,20 +436,16 @@ class Service(EndpointCalls):
         self._version = check_version(version)
         self._description = description
         self._metadata = checked_metadata(metadata)
+        self.owner = self
         self._prefix = ""
-        self._queue_group = check_queue_group(queue_group)
+        check_queue(queue_group)
+        self._queue_group = queue_group
         if inspect.iscoroutinefunction(stats_handler):
             raise ConfigError("stats_handler is a plain function, not an async one.")
         self._stats_handler = stats_handler
         self._id = new_id()
         self._started = datetime.now(UTC)
         self.running = Running(client, f"service {name!r}")
-
-    @property
-    def owner(self) -> Service:
-        return self
-
-    # -- what it is ----------------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -511,12 +464,12 @@ class Service(EndpointCalls):
 
     @property
     def description(self) -> str:
-        """What it is for."""
+        """Its description, for people."""
         return self._description
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """What else it says of itself; read-only."""
+        """Its metadata; read-only."""
         return MappingProxyType(self._metadata)
 
     @property
@@ -541,7 +494,7 @@ class Service(EndpointCalls):
         )
 
     def reset(self) -> None:
-        """Begin all statistics again, as if it had just been started."""
+        """Restart all statistics."""
         self._started = datetime.now(UTC)
         for endpoint in self.running.endpoints:
             endpoint.answering.tally.reset()
@@ -567,10 +520,8 @@ class Service(EndpointCalls):
             return stats
         return stats.replace(data=data)
 
-    # -- life ----------------------------------------------------------------------------------
-
     async def begin(self) -> None:
-        """Listen for what is asked of services. Raises as `Client.add_service`."""
+        """Listen for PING, INFO and STATS. Raises as `Client.add_service`."""
         answers: dict[Verb, Callable[[], bytes]] = {
             Verb.PING: lambda: encode_answer(ServicePing(**self._identity(Verb.PING))),
             Verb.INFO: lambda: encode_answer(self.info()),
@@ -585,18 +536,16 @@ class Service(EndpointCalls):
         )
 
     async def add(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> None:
-        """Add an endpoint and await that the server knows of it. Raises as `add_endpoint`."""
-        endpoint = self._made(options, handling)
-        listener = self.running.add(endpoint, confirming=True)
-        await self.running.confirm_endpoint(endpoint, listener)
+        """As `add_endpoint`."""
+        await self.running.add(self._new(options, handling))
 
     def add_nowait(
         self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]
     ) -> None:
-        """The same without waiting."""
-        self.running.add(self._made(options, handling))
+        """As `endpoint`."""
+        self.running.add_nowait(self._new(options, handling))
 
-    def _made(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> Endpoint:
+    def _new(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> Endpoint:
         if self.running.ended:
             self._client.require_open()
             raise ConfigError(f"Service {self._name!r} has stopped: it takes no more endpoints.")
@@ -615,17 +564,17 @@ class Service(EndpointCalls):
         """Take no more requests, finish those that have come, and end. May be called again.
 
         `timeout` in seconds: requests that are not finished by then are cancelled and answered with
-        error 503, and RequestTimeoutError is raised. A second call waits for the first and raises
+        an error, and RequestTimeoutError is raised. A second call waits for the first and raises
         the same. Awaited in a handler, for which it would have to wait, it returns at once and
-        continues in the background. Raises BadTimeoutError.
+        continues in the background.
         """
         await self.running.stop(timeout)
 
     async def wait_stopped(self) -> None:
-        """Return when it has been stopped, or when the connection was closed.
+        """Return when it is stopped, or the connection is closed.
 
-        Raises what ended it otherwise: ConnectionLostError, or PermissionsError when the server
-        refused one of its subjects later.
+        Raises what else ends it: ConnectionLostError, or PermissionsError when the server refuses
+        a subject later.
         """
         await self.running.wait()
 
@@ -644,10 +593,6 @@ class Service(EndpointCalls):
         return f"Service({self._name!r}, {self._version!r}, id={self._id!r})"
 
 
-# -------------------------------------------------------------------------------------------------
-# The calls of a client for services.
-
-
 class ServiceCalls(Client):
     """A client with services."""
 
@@ -664,9 +609,8 @@ class ServiceCalls(Client):
         """Start an instance of a service, which others find; then add endpoints to it.
 
         `name`: of letters, digits, - and _, shared by all instances. `version`: a semantic one.
-        `queue_group`: of its endpoints, unless they say otherwise; "" for none. `stats_handler`: a
-        plain function, called with the EndpointStats of each endpoint when its statistics are asked
-        for; what it returns is their `data`, anything that JSON has a form for.
+        `queue_group`: the default of its endpoints; "": none. `stats_handler`: a plain function,
+        called with the EndpointStats of each endpoint; what it returns is their `data` (JSON).
 
         Raises BadNameError, ConfigError, BadQueueError; PermissionsError when the server refuses
         the subjects below $SRV, RequestTimeoutError, ConnectionClosedError.
@@ -676,10 +620,9 @@ class ServiceCalls(Client):
         )
 
     def services(self, *, prefix: str = DEFAULT_PREFIX) -> Services:
-        """Find services, look at them, and call them.
+        """Find services, look at them, and call them. Nothing is sent.
 
-        `prefix`: where the services of another account are imported to. Nothing is sent. Raises
-        BadSubjectError.
+        `prefix`: where the services of another account are imported to.
         """
         return Services(self, prefix)
 

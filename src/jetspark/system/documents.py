@@ -131,11 +131,14 @@ class Connection(Document, frozen=True, kw_only=True):
     tls_version: str = ""
 
 
-class Connz(Document, frozen=True, kw_only=True):
-    """The connections of a server, a page of them."""
-
+class _OfServer(Document, frozen=True, kw_only=True):
     server_id: str
     now: Moment | None = None
+
+
+class Connz(_OfServer, frozen=True, kw_only=True):
+    """The connections of a server, a page of them."""
+
     num_connections: int = 0
     """In this page."""
     total: int = 0
@@ -252,11 +255,9 @@ class AccountInfo(Document, frozen=True, kw_only=True):
     tags: list[str] = msgspec.field(default_factory=list)
 
 
-class Accountz(Document, frozen=True, kw_only=True):
+class Accountz(_OfServer, frozen=True, kw_only=True):
     """The accounts of a server."""
 
-    server_id: str
-    now: Moment | None = None
     system_account: str = ""
     accounts: list[str] = msgspec.field(default_factory=list)
     account_detail: AccountInfo | None = None
@@ -277,38 +278,30 @@ class AccountStat(Document, frozen=True, kw_only=True):
     slow_consumers: int = 0
 
 
-class AccountStatz(Document, frozen=True, kw_only=True):
+class AccountStatz(_OfServer, frozen=True, kw_only=True):
     """Accounts in numbers, on one server."""
 
-    server_id: str
-    now: Moment | None = None
     account_statz: list[AccountStat] = msgspec.field(default_factory=list)
 
 
-class Routez(Document, frozen=True, kw_only=True):
+class Routez(_OfServer, frozen=True, kw_only=True):
     """The routes of a server to others of its cluster."""
 
-    server_id: str
     server_name: str = ""
-    now: Moment | None = None
     num_routes: int = 0
     routes: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
 
-class Gatewayz(Document, frozen=True, kw_only=True):
+class Gatewayz(_OfServer, frozen=True, kw_only=True):
     """The gateways of a server to other clusters, by their names."""
 
-    server_id: str
     name: str = ""
-    now: Moment | None = None
     outbound_gateways: dict[str, Any] = msgspec.field(default_factory=dict)
     inbound_gateways: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Leafz(Document, frozen=True, kw_only=True):
+class Leafz(_OfServer, frozen=True, kw_only=True):
     """The leaf nodes of a server."""
 
-    server_id: str
-    now: Moment | None = None
     leafnodes: int = 0
     leafs: list[dict[str, Any]] = msgspec.field(default_factory=list)

@@ -1,13 +1,14 @@
-"""Questions to the servers of a system, for users of its system account.
+"""Questions to servers, for users of the system account.
 
-Contract: all servers are asked, or one by its id. Only those in reach answer: nothing tells how
-many there are, so answers are taken until none comes for a while.
+Contract: all servers are asked, or one by its id. Nothing says how many are in reach, so a list of
+answers ends when none comes for a while.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -21,7 +22,6 @@ from jetspark.errors import (
     DocumentError,
     RequestTimeoutError,
     SystemRequestError,
-    shown,
 )
 from jetspark.subjects import check_name, check_publish_subject
 from jetspark.system.documents import (
@@ -42,14 +42,13 @@ from jetspark.system.documents import (
     Varz,
 )
 from jetspark.timestamps import Seconds
-from jetspark.validation import check_whole, texts_of
+from jetspark.validation import check_whole, check_word, texts_of
 from jetspark.wire.documents import decode_document
 
-# -------------------------------------------------------------------------------------------------
-# One question to servers, and their answers.
-
-
-PING: Final = "PING"
+TIMEOUT: Final = 2.0
+STALL: Final = 0.3
+STATES: Final = ("open", "closed", "all")
+"""Of connections, in the order of their numbers on the wire."""
 DocumentT = TypeVar("DocumentT", bound=Document)
 
 
@@ -69,8 +68,8 @@ class ServerFilter:
     domain: str | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        """As servers read it."""
-        return said(
+        """The fields of a request."""
+        return _given(
             server_name=self.name,
             cluster=self.cluster,
             host=self.host,
@@ -80,47 +79,50 @@ class ServerFilter:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """How long answers are waited for, and whose."""
+class System:
+    """The servers, seen from the system account; made by `Client.system`.
 
-    client: Client
-    timeout: Seconds
-    stall: Seconds
+    Each call lists answers, one of each server: `async for` over the result, or `await` its
+    `all()`; each `async for` asks anew. All servers answer, those that `only` fits, or the one with
+    the id `server`. The other options are those of the server's monitoring; what is not given is
+    the server's default. A list ends `stall` seconds after the last answer, or after `timeout`
+    seconds in all (see `Client.system`).
 
-    def all(
+    Iterating raises NoRespondersError for a user of another account, RequestTimeoutError when no
+    server answers, SystemRequestError for an answer that is an error, PermissionsError,
+    ConnectionClosedError.
+    """
+
+    def __init__(self, client: Client, timeout: Seconds, stall: Seconds) -> None:
+        self._client = client
+        self._limits: dict[str, Any] = {"timeout": timeout, "stall": stall}
+
+    def _list(
         self,
         cls: type[DocumentT],
         subject: str,
         options: dict[str, Any],
         only: ServerFilter | None = None,
         *,
-        one: bool = False,
+        max_msgs: int = 0,
     ) -> Listing[Answer[DocumentT]]:
-        """The answers; one that cannot be read is reported and left out.
-
-        `one`: there is one server that can answer.
-        """
+        """The answers; one that cannot be read is reported and left out."""
         check_publish_subject(subject)
         body = {**options, **(only.to_wire() if only else {})}
         payload = msgspec.json.encode(body) if body else b""
-        limits: dict[str, Any] = {
-            "timeout": self.timeout,
-            "stall": self.stall,
-            "max_msgs": 1 if one else 0,
-        }
-        # Before anything is sent, as the arguments are looked at.
-        self.client.request_many(subject, payload, **limits)
+        ask = partial(
+            self._client.request_many, subject, payload, max_msgs=max_msgs, **self._limits
+        )
+        ask()  # checks the arguments, and sends nothing
 
         async def answers() -> AsyncIterator[Answer[DocumentT]]:
-            replies = self.client.request_many(subject, payload, **limits)
             try:
-                async with replies:
+                async with ask() as replies:
                     async for reply in replies:
                         try:
                             answer = read_answer(cls, reply.data)
                         except DocumentError as error:
-                            self.client.report(error)
+                            self._client.report(error)
                             continue
                         yield answer
             except RequestTimeoutError as error:
@@ -129,48 +131,6 @@ class Asking:
                 return  # none of them fits
 
         return Listing(answers)
-
-
-def said(**options: Any) -> dict[str, Any]:
-    """Those that are not what servers assume without them."""
-    return {name: value for name, value in options.items() if value not in (None, False, 0, [])}
-
-
-def read_answer(cls: type[DocumentT], data: bytes) -> Answer[DocumentT]:
-    """Raises SystemRequestError, DocumentError for what is no such answer."""
-    raw = decode_document(data, "answer of a server")
-    server = from_wire(ServerSummary, raw.get("server"))
-    if (said := raw.get("error")) is not None:
-        error = from_wire(ErrorDocument, said)
-        raise SystemRequestError(server.name, error.code, error.description)
-    # `data` of all but the statistics.
-    return Answer(server, from_wire(cls, raw.get("data", raw.get("statsz"))))
-
-
-TIMEOUT: Final = 2.0
-STALL: Final = 0.3
-
-
-STATES: Final = ("open", "closed", "all")
-"""Of connections, by the numbers that stand for them on the wire."""
-
-
-class System:
-    """The servers, seen from the system account; made by `Client.system`.
-
-    Each call lists answers, one of each server: `async for` over the result, or `await` its
-    `all()`; each `async for` asks anew. Servers: all, those that `only` fits, or the one whose id
-    is `server`. The other options are those of the server's monitoring; what is not given is the
-    server's default. A list ends `stall` seconds after the last answer, or after `timeout` seconds
-    in all (see `Client.system`).
-
-    The calls raise ConfigError, BadNameError, BadTimeoutError. Iterating raises NoRespondersError
-    when nobody may answer (a user of another account), RequestTimeoutError when no server does,
-    SystemRequestError for an answer that is an error, PermissionsError, ConnectionClosedError.
-    """
-
-    def __init__(self, client: Client, timeout: Seconds, stall: Seconds) -> None:
-        self._asking = Asking(client, timeout, stall)
 
     def _servers(
         self,
@@ -184,44 +144,29 @@ class System:
             check_name("server", server)
             if only is not None:
                 raise ConfigError("Give either server or only, not both.")
-        subject = f"$SYS.REQ.SERVER.{server or PING}.{what}"
-        return self._asking.all(cls, subject, said(**options), only, one=server is not None)
+        subject = f"$SYS.REQ.SERVER.{server or 'PING'}.{what}"
+        most = 0 if server is None else 1
+        return self._list(cls, subject, _given(**options), only, max_msgs=most)
 
     def _account(
         self, cls: type[DocumentT], what: str, account: str, **options: Any
     ) -> Listing[Answer[DocumentT]]:
         check_name("account", account)
-        return self._asking.all(cls, f"$SYS.REQ.ACCOUNT.{account}.{what}", said(**options))
+        return self._list(cls, f"$SYS.REQ.ACCOUNT.{account}.{what}", _given(**options))
 
     # -- servers ---------------------------------------------------------------------------------
 
     def ping(
-        self,
-        *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
+        self, *, server: str | None = None, only: ServerFilter | None = None
     ) -> Listing[Answer[Statsz]]:
         """Which servers there are, with their numbers."""
-        return self._servers(
-            Statsz,
-            "STATSZ",
-            server,
-            only,
-        )
+        return self._servers(Statsz, "STATSZ", server, only)
 
     def varz(
-        self,
-        *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
+        self, *, server: str | None = None, only: ServerFilter | None = None
     ) -> Listing[Answer[Varz]]:
         """Configuration and state."""
-        return self._servers(
-            Varz,
-            "VARZ",
-            server,
-            only,
-        )
+        return self._servers(Varz, "VARZ", server, only)
 
     def healthz(
         self,
@@ -286,8 +231,7 @@ class System:
         `user`, `account`, `filter_subject` (with `account`), `mqtt_client`: only these. `offset`,
         `limit`: a page.
         """
-        if state not in STATES:
-            raise ConfigError(f"state is one of {', '.join(STATES)}, not {shown(state)}.")
+        check_word("state", state, STATES)
         return self._servers(
             Connz,
             "CONNZ",
@@ -454,11 +398,27 @@ class System:
         names = texts_of(accounts)
         for name in names:
             check_name("account", name)
-        options = said(accounts=names, include_unused=include_unused)
-        return self._asking.all(AccountStatz, "$SYS.REQ.ACCOUNT.PING.STATZ", options)
+        options = _given(accounts=names, include_unused=include_unused)
+        return self._list(AccountStatz, "$SYS.REQ.ACCOUNT.PING.STATZ", options)
 
     def __repr__(self) -> str:
-        return f"System({self._asking.client!r})"
+        return f"System({self._client!r})"
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Those that differ from what servers assume without them."""
+    return {name: value for name, value in options.items() if value not in (None, False, 0, [])}
+
+
+def read_answer(cls: type[DocumentT], data: bytes) -> Answer[DocumentT]:
+    """Raises SystemRequestError, DocumentError for anything that is not such an answer."""
+    raw = decode_document(data, "answer of a server")
+    server = from_wire(ServerSummary, raw.get("server"))
+    if (failure := raw.get("error")) is not None:
+        error = from_wire(ErrorDocument, failure)
+        raise SystemRequestError(server.name, error.code, error.description)
+    # All but the statistics are in `data`.
+    return Answer(server, from_wire(cls, raw.get("data", raw.get("statsz"))))
 
 
 def _page(offset: int, limit: int | None) -> dict[str, int | None]:
@@ -468,17 +428,13 @@ def _page(offset: int, limit: int | None) -> dict[str, int | None]:
     return {"offset": offset, "limit": limit}
 
 
-# -------------------------------------------------------------------------------------------------
-# The call of a client for its system account.
-
-
 class SystemCalls(Client):
     """A client with its system account."""
 
     def system(self, *, timeout: Seconds = TIMEOUT, stall: Seconds = STALL) -> System:
-        """Look at servers and accounts, as a user of the system account.
+        """Look at servers and accounts, as a user of the system account. Nothing is sent.
 
         `timeout`: seconds that a list waits for answers at most; `stall`: seconds after the last
-        answer until it ends. Nothing is sent.
+        answer until it ends.
         """
         return System(self, timeout, stall)

@@ -9,7 +9,7 @@ from jetspark.dead_letters.worker import DeadLetterWorker as AsyncDeadLetterWork
 
 
 class DeadLetterWorker(GeneratedDeadLetterWorker, Entering):
-    """What `DeadLetters.worker` returns: it moves messages while its block is entered."""
+    """What `DeadLetters.worker` returns: it moves messages inside its block."""
 
     _thread: LoopThread
     _inner: AsyncDeadLetterWorker

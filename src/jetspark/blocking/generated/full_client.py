@@ -61,10 +61,9 @@ class GeneratedClient(Client):
         """Start an instance of a service, which others find; then add endpoints to it.
 
         `name`: of letters, digits, - and _, shared by all instances. `version`: a semantic one.
-        `queue_group`: of its endpoints, unless they say otherwise; "" for none. `stats_handler`: a
-        function, called in the event loop's thread with the EndpointStats of each endpoint when its
-        statistics are asked for; what it returns is their `data`, anything that JSON has a form
-        for.
+        `queue_group`: the default of its endpoints; "": none. `stats_handler`: a function, called
+        in the event loop's thread with the EndpointStats of each endpoint; what it returns is their
+        `data` (JSON).
 
         Raises BadNameError, ConfigError, BadQueueError; PermissionsError when the server refuses
         the subjects below $SRV, RequestTimeoutError, ConnectionClosedError.
@@ -84,10 +83,9 @@ class GeneratedClient(Client):
         )
 
     def services(self, *, prefix: str = DEFAULT_PREFIX) -> Services:
-        """Find services, look at them, and call them.
+        """Find services, look at them, and call them. Nothing is sent.
 
-        `prefix`: where the services of another account are imported to. Nothing is sent. Raises
-        BadSubjectError.
+        `prefix`: where the services of another account are imported to.
         """
         return Services(self._caller, AsyncServices(self._inner, prefix))
 
@@ -134,10 +132,10 @@ class GeneratedClient(Client):
         an AuthRequest and returns a Grant, or raises CalloutRefusal with a reason for the server's
         log. `signer`: the account's keys, those of `issuer` in the server's configuration.
         `account`: the callout account's public key (A…), when `signer` is one of its signing keys.
-        `xkey`: the curve keys whose public key the configuration has as `xkey`; requests that are
-        not encrypted are refused then. `servers`: public keys (N…) of the servers that may ask; any
-        by default, that is any user of the callout account who may publish. `concurrency`: handlers
-        that run at once.
+        `xkey`: the curve keys whose public key is `xkey` in the configuration; requests that are
+        not encrypted are then refused. `servers`: public keys (N…) of the servers that may ask;
+        default: any, that is any user of the callout account who may publish. `concurrency`:
+        handlers that run at once.
 
         Raises NKeyError, ConfigError, PermissionsError, RequestTimeoutError, ConnectionClosedError.
         """
@@ -146,9 +144,9 @@ class GeneratedClient(Client):
         )
 
     def system(self, *, timeout: Seconds = TIMEOUT, stall: Seconds = STALL) -> System:
-        """Look at servers and accounts, as a user of the system account.
+        """Look at servers and accounts, as a user of the system account. Nothing is sent.
 
         `timeout`: seconds that a list waits for answers at most; `stall`: seconds after the last
-        answer until it ends. Nothing is sent.
+        answer until it ends.
         """
         return System(self._thread, AsyncSystem(self._inner, timeout, stall))

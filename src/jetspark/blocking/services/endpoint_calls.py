@@ -28,11 +28,10 @@ class EndpointCalls(GeneratedEndpointCalls):
 
     @spelt
     def add_group(self, name: str, *, queue_group: str | None = None) -> Group:
-        """A group: what is added to it has `name` before its subject.
+        """A group of endpoints whose subjects begin with `name`: tokens, or "" for no prefix.
 
-        `name`: one or more tokens, or "" for no prefix. `queue_group`: the default of its
-        endpoints; None for that of the group or service above, "" for none. Raises BadSubjectError,
-        ConfigError, BadQueueError.
+        `queue_group`: the default of its endpoints; None: that of the group or service above; "":
+        none.
         """
         return Group(self._caller, self._inner.add_group(name, queue_group=queue_group))
 

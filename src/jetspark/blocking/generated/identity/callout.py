@@ -21,7 +21,7 @@ class GeneratedAuthCallout:
         return self._inner.stats
 
     def wait_stopped(self) -> None:
-        """Return when it has ended by `stop`, or raise what ended it otherwise."""
+        """Return when `stop` has ended it. Raises what else ends it."""
         self._thread.run(self._inner.wait_stopped)
 
     def stop(self, timeout: Seconds = STOP_TIMEOUT) -> None:

@@ -71,11 +71,10 @@ class GeneratedServices:
         )
 
     def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:
-        """How long requests took, as the server measures those of an export with `latency` (ADR-3).
+        """The measurements of an export with `latency` (ADR-3), each a ServiceLatency.
 
-        `subject`: the export's. Iterate the result, or give a callback, called in its own thread:
-        each event is a ServiceLatency. What else comes there is reported and left out. Raises
-        BadSubjectError, ConfigError, ConnectionClosedError.
+        `subject`: the one that the export names. Iterate the result, or give a callback, called in
+        its own thread. Other messages there are reported and left out.
         """
         return Events(
             self._caller, lambda forward: self._inner.latencies(subject, callback=forward), callback
@@ -89,10 +88,7 @@ class GeneratedServices:
         timeout: Seconds | None = None,
         headers: HeadersLike | None = None,
     ) -> Message:
-        """`Client.request` that raises ServiceError when the answer is an error.
-
-        Raises as `Client.request`, too.
-        """
+        """`Client.request` that raises ServiceError when the answer is an error."""
         return answered(Message(self._caller, self._caller.ask(subject, payload, timeout, headers)))
 
     def request_json(
@@ -106,9 +102,9 @@ class GeneratedServices:
     ) -> Any:
         """`request` with a value as JSON, and the JSON of the answer as a `type`.
 
-        `type`: a msgspec.Struct, a dataclass, list[int] and so on. Without a value the payload is
-        empty. Raises ConfigError for a value that JSON has no form for, DocumentError for an answer
-        that is not of this type, and as `request`.
+        `value`: None: no payload. `type`: a msgspec.Struct, a dataclass, list[int] and so on.
+        Raises ConfigError for a value that has no form in JSON, DocumentError for an answer that is
+        not of this type, and as `request`.
         """
         return json_answer(
             subject,

@@ -25,12 +25,12 @@ class GeneratedEndpointCalls:
 
     @property
     def prefix(self) -> str:
-        """What stands before the subjects of endpoints that are added here."""
+        """What stands before the subjects of its endpoints."""
         return self._inner.prefix
 
     @property
     def queue_group(self) -> str:
-        """Theirs, unless they say otherwise; "" for none."""
+        """The default of its endpoints; "": none."""
         return self._inner.queue_group
 
     def add_endpoint(
@@ -46,15 +46,15 @@ class GeneratedEndpointCalls:
     ) -> None:
         """Answer requests with a handler in a thread; returns when the server knows of it.
 
-        `subject`: what it listens on, below the group's; default: the name. It may have wildcards.
-        `queue_group`: one instance of each group gets a request; default: that of the group or
-        service, "" for none, so that every instance gets each request. `concurrency`: requests that
-        are handled at once, each in a thread; by default one after the other. `max_pending`:
-        requests that may wait; further ones are answered with error 503.
+        `subject`: what it listens on, below the group's prefix; default: the name. It may have
+        wildcards. `queue_group`: one instance of each group gets a request; default: that of the
+        group or service; "": every instance gets each request. `concurrency`: requests that are
+        handled at once, each in a thread; by default one. `max_pending`: requests that may wait;
+        others are answered with error 503.
 
-        Raises ConfigError, also for a second endpoint of the service with this subject and queue
-        group, BadNameError, BadSubjectError, BadQueueError; PermissionsError when the server
-        refuses the subject, RequestTimeoutError, ConnectionClosedError.
+        Raises ConfigError for a second endpoint of the service with this subject and queue group,
+        PermissionsError when the server refuses the subject, RequestTimeoutError,
+        ConnectionClosedError.
         """
         self._add(
             self._inner.endpoint_options(
@@ -75,8 +75,8 @@ class GeneratedEndpointCalls:
     ) -> Callable[[HandlerT], HandlerT]:
         """`add_endpoint` as a decorator, without waiting: `@service.endpoint()`.
 
-        `name`: default is the function's. When the server refuses the subject, the service stops:
-        see `Service.wait_stopped`. Raises as `add_endpoint`.
+        `name`: default: the function's. When the server refuses the subject, the service stops:
+        see `Service.wait_stopped`.
         """
         return self._inner.decorator(
             self._add_nowait, name, subject, queue_group, metadata, concurrency, max_pending

@@ -28,10 +28,7 @@ class GeneratedRequest(RequestView):
             self._client.send(self._frame.reply, payload, headers)
 
     def respond_json(self, value: Any, headers: HeadersLike | None = None) -> None:
-        """Answer with the JSON of anything that msgspec can encode (see `Request`).
-
-        Raises ConfigError for what it cannot, such as infinity.
-        """
+        """Answer with the JSON of anything that msgspec can encode, or ConfigError."""
         drive(AsyncRequest(self._client, frame_of(self)).respond_json(value, headers))
 
     def respond_error(
@@ -41,10 +38,9 @@ class GeneratedRequest(RequestView):
         payload: Payload = b"",
         headers: HeadersLike | None = None,
     ) -> None:
-        """Answer with an error, which is counted (see `Request`).
+        """Answer with an error, as raising ServiceError in a handler does; it is counted.
 
         `description`: one line for people; `payload` and `headers` may say more to programs.
-        Raising ServiceError in a handler does the same.
         """
         drive(
             AsyncRequest(self._client, frame_of(self)).respond_error(

@@ -35,12 +35,12 @@ class GeneratedService:
 
     @property
     def description(self) -> str:
-        """What it is for."""
+        """Its description, for people."""
         return self._inner.description
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """What else it says of itself; read-only."""
+        """Its metadata; read-only."""
         return self._inner.metadata
 
     @property
@@ -57,24 +57,24 @@ class GeneratedService:
         return self._thread.call(self._inner.stats)
 
     def reset(self) -> None:
-        """Begin all statistics again, as if it had just been started."""
+        """Restart all statistics."""
         self._thread.call(self._inner.reset)
 
     def stop(self, timeout: Seconds = STOP_TIMEOUT) -> None:
         """Take no more requests, finish those that have come, and end. May be called again.
 
-        `timeout` in seconds: requests that are not finished by then are answered with error 503,
-        and RequestTimeoutError is raised. A second call waits for the first and raises the same.
-        Called in a handler, for which it would have to wait, it returns at once and continues in
-        the background. Raises BadTimeoutError.
+        `timeout` in seconds: requests that are not finished by then are answered with an error, and
+        RequestTimeoutError is raised. A second call waits for the first and raises the same. Called
+        in a handler, for which it would have to wait, it returns at once and continues in the
+        background.
         """
         raise NotImplementedError
 
     def wait_stopped(self) -> None:
-        """Return when it has been stopped, or when the connection was closed.
+        """Return when it is stopped, or the connection is closed.
 
-        Raises what ended it otherwise: ConnectionLostError, or PermissionsError when the server
-        refused one of its subjects later.
+        Raises what else ends it: ConnectionLostError, or PermissionsError when the server refuses
+        a subject later.
         """
         self._thread.run(self._inner.wait_stopped)
 
