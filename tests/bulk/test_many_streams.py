@@ -13,7 +13,7 @@ from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import make_options
 from jetspark.server import NatsServer
 from jetspark.timestamps import parse_isotime
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 _STREAMS = 150  # more than are asked for at once
 

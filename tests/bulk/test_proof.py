@@ -24,7 +24,7 @@ from jetspark.errors import DataLossError, RequestTimeoutError, StreamNotFoundEr
 from jetspark.spark import planning
 from jetspark.spark.offsets import StreamOffset
 from jetspark.wire.documents import ServerInfo
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 OLD, NEW = 5, 9
 """Last sequences: what the old leader has, and what the new one has acknowledged."""

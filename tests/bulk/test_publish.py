@@ -27,7 +27,7 @@ from jetspark.errors import (
 )
 from jetspark.server import NatsServer
 from jetspark.wire import frames
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 
 def rows(subject: str, count: int) -> list[EncodedMessage]:

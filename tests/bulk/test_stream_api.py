@@ -19,7 +19,7 @@ from jetspark.bulk.stream_api import StreamAPI
 from jetspark.errors import RequestTimeoutError
 from jetspark.wire import js_api
 from jetspark.wire.documents import ServerInfo
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 
 class SilentLink:

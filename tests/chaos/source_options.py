@@ -33,7 +33,7 @@ from jetspark.server import NatsServer
 from jetspark.spark.claims import SOLE_READER
 from jetspark.subjects import subject_matches
 from jetspark.wire import frames
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 _DIES = 0.06
 """How likely a process dies after a step."""

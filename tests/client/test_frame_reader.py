@@ -18,7 +18,7 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.timestamps import Seconds
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 
 class OwnClient:

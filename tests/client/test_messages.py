@@ -14,7 +14,7 @@ from jetspark.errors import (
     JetsparkError,
     NotJetStreamMessageError,
 )
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 
 class Reports(list[JetsparkError]):

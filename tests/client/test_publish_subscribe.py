@@ -26,7 +26,7 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.server import NatsServer
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 
 async def take(sub: jetspark.Subscription, count: int) -> list[bytes]:

@@ -42,7 +42,7 @@ from jetspark.errors import (
     ServerRefusedError,
     StaleConnectionError,
 )
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 T = TypeVar("T")
 
@@ -790,7 +790,7 @@ async def test_malformed_headers_are_reported_and_the_body_delivered(
 async def test_gossip_under_tls_keeps_the_name_to_verify() -> None:
     # The pool's own tests have the rule; here: the handshake asks for that name.
     from jetspark.connection.handshake import StartTLS, handshake
-    from jetspark.wire.events import Info
+    from jetspark.wire.control import Info
 
     server = ServerURL("10.0.0.1", scheme="tls", tls_name="nats.example")
     steps = handshake(make_options(), server, "1")

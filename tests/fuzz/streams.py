@@ -23,10 +23,11 @@ from jetspark import Client, JetsparkError
 from jetspark.connection.options import make_options
 from jetspark.connection.server_errors import error_of
 from jetspark.errors import BadHeaderError, NotJetStreamMessageError, ProtocolError
+from jetspark.wire.control import PONG, Err, Info
 from jetspark.wire.documents import parse_info
-from jetspark.wire.events import PONG, Err, Frame, Info, MessageFrame, one_by_one
 from jetspark.wire.headers import parse_headers
-from jetspark.wire.parser import Parser
+from jetspark.wire.kernel import MessageFrame
+from jetspark.wire.parser import Frame, Parser, one_by_one
 from jetspark.wire.reply_subject import parse_reply_subject
 from jetspark.wire.status import status_of
 from jetspark.wire.trace import received_line

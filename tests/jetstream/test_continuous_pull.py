@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.jetstream.consume import ContinuousPull, StopReason, make_consume_options
 from jetspark.retries import PAUSE
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

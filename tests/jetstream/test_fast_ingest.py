@@ -30,7 +30,7 @@ from jetspark.errors import (
 from jetspark.full_client import JetStream, connect
 from jetspark.jetstream.batches import Flow, Gap, Last, NoResponders, Refusal, parse_reply
 from jetspark.wire.documents import ServerInfo
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

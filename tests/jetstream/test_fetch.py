@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from jetspark.full_client import Client
     from jetspark.jetstream import FetchResult, PullConsumer
     from jetspark.server import NatsServer
-    from jetspark.wire.events import MessageFrame
+    from jetspark.wire.kernel import MessageFrame
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.jetstream import JsMsg
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

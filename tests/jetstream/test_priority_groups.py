@@ -18,7 +18,7 @@ from jetspark.full_client import JetStream, connect
 from jetspark.jetstream import PullConsumer
 from jetspark.jetstream.fetch import Priority, make_priority
 from jetspark.wire.documents import ServerInfo
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -6,7 +6,9 @@ import json
 
 from hypothesis import strategies as st
 
-from jetspark.wire.events import OK, PING, PONG, Err, Frame, Info, MessageFrame
+from jetspark.wire.control import OK, PING, PONG, Err, Info
+from jetspark.wire.kernel import MessageFrame
+from jetspark.wire.parser import Frame
 
 Sent = tuple[bytes, Frame]
 

@@ -23,8 +23,8 @@ from tests.wire.strategies import Sent, header_blocks, payloads, streams, subjec
 
 from jetspark.errors import NotJetStreamMessageError, ProtocolError
 from jetspark.wire import _python_kernel, kernel
-from jetspark.wire.events import Event, one_by_one
-from jetspark.wire.kernel import OTHER_FRAME
+from jetspark.wire.kernel import OTHER_FRAME, Event
+from jetspark.wire.parser import one_by_one
 from jetspark.wire.reply_subject import parse_reply_subject
 
 try:

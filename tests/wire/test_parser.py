@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.wire.strategies import Sent, messages, streams
 
 from jetspark.errors import ProtocolError
-from jetspark.wire.events import PING, Err, Frame, Info, MessageFrame, one_by_one
-from jetspark.wire.kernel import MAX_CONTROL_LINE, MAX_MESSAGE
-from jetspark.wire.parser import Parser
+from jetspark.wire.control import PING, Err, Info
+from jetspark.wire.kernel import MAX_CONTROL_LINE, MAX_MESSAGE, MessageFrame
+from jetspark.wire.parser import Frame, Parser, one_by_one
 
 
 def feed(parser: Parser, chunk: bytes | memoryview) -> list[Frame]:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jetspark.errors import ConsumerDeletedError, ConsumerIsPushError, PullError
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.pull import (
     PENDING_MESSAGES,
     PullEnd,

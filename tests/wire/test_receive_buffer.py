@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.wire.strategies import Sent, streams
 
-from jetspark.wire.events import Event, Frame, MessageFrame, one_by_one
-from jetspark.wire.kernel import MAX_CONTROL_LINE, split_frames
-from jetspark.wire.parser import ReceiveBuffer
+from jetspark.wire.kernel import MAX_CONTROL_LINE, Event, MessageFrame, split_frames
+from jetspark.wire.parser import Frame, ReceiveBuffer, one_by_one
 
 
 def read(buffer: ReceiveBuffer, data: bytes | None) -> list[Frame]:

@@ -10,8 +10,7 @@ from tests.wire.strategies import Sent, streams
 
 from jetspark.wire import frames
 from jetspark.wire.documents import ConnectDocument, encode_document
-from jetspark.wire.events import one_by_one
-from jetspark.wire.parser import Parser
+from jetspark.wire.parser import Parser, one_by_one
 from jetspark.wire.trace import received_line, sent_lines
 
 

@@ -21,9 +21,8 @@ from jetspark.client.requests import Answer, RequestMux, no_reply
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
-from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
-from jetspark.wire.kernel import frame_of
+from jetspark.wire.kernel import MessageFrame, frame_of
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client as AsyncClient

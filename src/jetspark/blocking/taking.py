@@ -19,8 +19,7 @@ from jetspark.blocking.worker import Worker, check_callback
 from jetspark.client.messages import Message as AsyncMessage
 from jetspark.errors import JetsparkError, RequestTimeoutError, user_error
 from jetspark.timestamps import Seconds, in_seconds
-from jetspark.wire.events import MessageFrame
-from jetspark.wire.kernel import frame_of
+from jetspark.wire.kernel import MessageFrame, frame_of
 
 BATCH = 1000
 """Most messages for each thread switch: enough to make its cost negligible."""

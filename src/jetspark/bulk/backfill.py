@@ -41,8 +41,7 @@ from jetspark.retries import TryAnotherLinkError
 from jetspark.timestamps import parse_isotime
 from jetspark.wire import frames, js_api
 from jetspark.wire.documents import encode_document
-from jetspark.wire.events import MessageFrame
-from jetspark.wire.kernel import Deliveries, require_archives
+from jetspark.wire.kernel import Deliveries, MessageFrame, require_archives
 from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, status_of
 
 # -------------------------------------------------------------------------------------------------

@@ -25,8 +25,7 @@ from jetspark.timestamps import parse_isotime
 from jetspark.wire import frames, js_api
 from jetspark.wire.direct_get import parse_direct_reply, parse_end_of_batch
 from jetspark.wire.documents import encode_document
-from jetspark.wire.events import MessageFrame
-from jetspark.wire.kernel import Deliveries
+from jetspark.wire.kernel import Deliveries, MessageFrame
 from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, status_of
 
 _BATCH_MESSAGES = 1000

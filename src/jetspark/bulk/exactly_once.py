@@ -43,8 +43,8 @@ from jetspark.errors import (
 from jetspark.retries import is_transient
 from jetspark.wire import frames, js_api
 from jetspark.wire.documents import convert_document, decode_json, decode_msgpack, encode_document
-from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import BATCH_ID, COMMIT, MARKS, STAGED, parse_headers
+from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
 # -- what tasks report, and what is decided ----------------------------------------------------

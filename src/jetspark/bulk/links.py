@@ -48,10 +48,17 @@ from jetspark.errors import (
 )
 from jetspark.version import __version__
 from jetspark.wire import frames
+from jetspark.wire.control import Err, Info, Ping, Pong
 from jetspark.wire.documents import ServerInfo, parse_info
-from jetspark.wire.events import Err, Event, Frame, Info, MessageFrame, Ping, Pong, one_by_one
-from jetspark.wire.kernel import OTHER_FRAME, Deliveries, DeliveryDecoder, split_frames
-from jetspark.wire.parser import ReceiveBuffer
+from jetspark.wire.kernel import (
+    OTHER_FRAME,
+    Deliveries,
+    DeliveryDecoder,
+    Event,
+    MessageFrame,
+    split_frames,
+)
+from jetspark.wire.parser import Frame, ReceiveBuffer, one_by_one
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
 # -------------------------------------------------------------------------------------------------

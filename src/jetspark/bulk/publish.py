@@ -34,8 +34,8 @@ from jetspark.errors import (
 from jetspark.retries import is_transient
 from jetspark.wire import frames, js_api
 from jetspark.wire.documents import decode_document, decode_msgpack
-from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import encode_headers, forwarded
+from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
 # -------------------------------------------------------------------------------------------------

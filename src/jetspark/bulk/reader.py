@@ -51,8 +51,7 @@ from jetspark.errors import (
 from jetspark.retries import TryAnotherLinkError
 from jetspark.timestamps import NANOSECONDS
 from jetspark.wire import frames, js_api
-from jetspark.wire.events import MessageFrame
-from jetspark.wire.kernel import Deliveries, DeliveryDecoder
+from jetspark.wire.kernel import Deliveries, DeliveryDecoder, MessageFrame
 from jetspark.wire.pull import (
     LAST_CONSUMER,
     PENDING_MESSAGES,

@@ -56,9 +56,9 @@ from jetspark.subjects import check_queue, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole
 from jetspark.wire.documents import ServerInfo
-from jetspark.wire.events import MessageFrame
 from jetspark.wire.frames import target_of
 from jetspark.wire.headers import HeadersLike
+from jetspark.wire.kernel import MessageFrame
 
 DRAIN_TIMEOUT: Final = 30.0
 PENDING_MSGS_LIMIT = 524_288

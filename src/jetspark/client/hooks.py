@@ -26,9 +26,8 @@ from jetspark.errors import (
     user_error,
 )
 from jetspark.payloads import Payload
-from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import Headers, HeadersLike
-from jetspark.wire.kernel import frame_of
+from jetspark.wire.kernel import MessageFrame, frame_of
 from jetspark.wire.reply_subject import Metadata, parse_reply_subject
 from jetspark.wire.status import status_of
 

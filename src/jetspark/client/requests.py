@@ -40,8 +40,8 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.payloads import Payload
-from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
+from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
 _TICK: Final = 0.005

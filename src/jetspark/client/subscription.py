@@ -39,7 +39,7 @@ from jetspark.errors import (
 )
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 
 class MessageSource(Protocol):

@@ -37,8 +37,10 @@ from jetspark.errors import (
     SecureConnectionWantedError,
 )
 from jetspark.wire import frames
+from jetspark.wire.control import Err, Info, Ping, Pong
 from jetspark.wire.documents import ConnectDocument, ServerInfo, encode_document, parse_info
-from jetspark.wire.events import Err, Event, Frame, Info, Ping, Pong
+from jetspark.wire.kernel import Event
+from jetspark.wire.parser import Frame
 
 # -------------------------------------------------------------------------------------------------
 # The credentials that CONNECT carries.

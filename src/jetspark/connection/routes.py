@@ -21,7 +21,7 @@ from jetspark.errors import (
 )
 from jetspark.subjects import check_subscribe_subject
 from jetspark.wire import frames
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 OnRun: TypeAlias = Callable[[list[MessageFrame], int], bool]
 """Takes a run of messages and their payload bytes; False: give them one by one instead."""

@@ -43,8 +43,9 @@ from jetspark.errors import (
 )
 from jetspark.version import __version__
 from jetspark.wire import frames
+from jetspark.wire.control import ControlEvent, Err, Info, Ping, Pong
 from jetspark.wire.documents import ServerInfo, parse_info
-from jetspark.wire.events import ControlEvent, Err, Event, Info, MessageFrame, Ping, Pong
+from jetspark.wire.kernel import Event, MessageFrame
 from jetspark.wire.parser import Parser
 from jetspark.wire.trace import received_lines, sent_lines
 

@@ -57,7 +57,7 @@ from jetspark.wire.kernel import require_archives
 from jetspark.wire.status import END_OF_BATCH, status_of
 
 if TYPE_CHECKING:
-    from jetspark.wire.events import MessageFrame
+    from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
 # A backup on disk: a folder with `backup.json` and `stream.tar.s2`, as the `nats` tool makes it.

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from jetspark.client.requests import Answer
     from jetspark.client.subscription import Listener
     from jetspark.wire.documents import ServerInfo
-    from jetspark.wire.events import MessageFrame
     from jetspark.wire.headers import Headers, HeadersLike
+    from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
 # Shared by atomic batches and fast ingest: the checks of a message.

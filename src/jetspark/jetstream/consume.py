@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from jetspark.documents.consumers import ConsumerConfig
     from jetspark.jetstream.api import Api
     from jetspark.jetstream.fetch import Priority
-    from jetspark.wire.events import MessageFrame
+    from jetspark.wire.kernel import MessageFrame
     from jetspark.wire.pull import PullLimit
     from jetspark.wire.status import Status
 

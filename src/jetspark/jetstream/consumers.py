@@ -63,7 +63,7 @@ from jetspark.wire.kernel import frame_of
 from jetspark.wire.status import CONFLICT, CONTROL, status_of
 
 if TYPE_CHECKING:
-    from jetspark.wire.events import MessageFrame
+    from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
 # What pull and push consumers have in common: info, pause, resume, reset, delete.

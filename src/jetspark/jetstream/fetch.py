@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from jetspark.client.subscription import Listener
     from jetspark.documents.consumers import ConsumerConfig
     from jetspark.wire.documents import ServerInfo
-    from jetspark.wire.events import MessageFrame
+    from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
 # Gap detection: the deliveries received, compared with those that the consumer says it has sent.

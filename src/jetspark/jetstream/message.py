@@ -19,7 +19,7 @@ from jetspark.errors import (
 )
 from jetspark.subjects import NO_TEXT
 from jetspark.timestamps import Seconds, ns_from_now
-from jetspark.wire.events import MessageFrame as MessageFrame
+from jetspark.wire.kernel import MessageFrame as MessageFrame
 from jetspark.wire.kernel import stream_position as stream_position
 
 ACK = b"+ACK"

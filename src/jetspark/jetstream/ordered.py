@@ -60,7 +60,7 @@ from jetspark.wire.pull import ConsumerOrder
 
 if TYPE_CHECKING:
     from jetspark.jetstream.consume import ConsumeOptions, ContinuousPull
-    from jetspark.wire.events import MessageFrame
+    from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
 # Whether the stream of a recreated consumer is the one that was read before.

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from jetspark.client.subscription import Listener
     from jetspark.jetstream.api import Api
     from jetspark.wire.documents import ServerInfo
-    from jetspark.wire.events import MessageFrame
+    from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
 # The headers that a JetStream publish may carry: message id, expectations, time to live (ADR-43).

@@ -61,7 +61,7 @@ from jetspark.wire import js_api
 from jetspark.wire.status import status_of
 
 if TYPE_CHECKING:
-    from jetspark.wire.events import MessageFrame
+    from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
 # What a restore that was interrupted has left on the server.

@@ -38,8 +38,8 @@ from jetspark.errors import (
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.services.protocol import EndpointInfo, EndpointStats, Tally, error_headers, one_line
 from jetspark.wire.documents import decode_json, encode_document
-from jetspark.wire.events import MessageFrame
 from jetspark.wire.headers import HeadersLike
+from jetspark.wire.kernel import MessageFrame
 
 MAX_PENDING: Final = 65_536
 

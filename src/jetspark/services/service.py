@@ -52,7 +52,7 @@ from jetspark.subjects import check_queue
 from jetspark.timestamps import Seconds
 from jetspark.validation import check_whole
 from jetspark.wire.documents import encode_document
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.service_api import DEFAULT_PREFIX, Verb, verb_subjects
 
 STOP_TIMEOUT: Final = 30.0

@@ -7,9 +7,25 @@ the events before it are returned, and further bytes are ignored.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
 from jetspark.errors import ProtocolError
-from jetspark.wire.events import Event
-from jetspark.wire.kernel import MAX_CONTROL_LINE, look, split_frames
+from jetspark.wire.control import ControlEvent
+from jetspark.wire.kernel import MAX_CONTROL_LINE, Event, MessageFrame, look, split_frames
+
+Frame: TypeAlias = MessageFrame | ControlEvent
+
+
+def one_by_one(events: Iterable[Event]) -> Iterator[Frame]:
+    """Events with each message by itself, for code where speed does not matter."""
+    for event in events:
+        if isinstance(event, tuple):
+            _, messages, _ = event
+            yield from messages
+        else:
+            yield event
+
 
 _SIZE = 4096
 """Initial size of the buffer, bytes: enough for the start of most frames."""

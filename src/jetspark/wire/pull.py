@@ -26,7 +26,7 @@ from jetspark.wire.reply_subject import delivery_parts
 from jetspark.wire.status import Status
 
 if TYPE_CHECKING:
-    from jetspark.wire.events import MessageFrame
+    from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
 # The pull request's document (ADR-13, ADR-37, ADR-42), for the client and `bulk`.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from jetspark.wire.events import Err, Event, Frame, Info, MessageFrame, Ok, Ping, one_by_one
+from jetspark.wire.control import Err, Info, Ok, Ping
+from jetspark.wire.kernel import Event, MessageFrame
+from jetspark.wire.parser import Frame, one_by_one
 
 MASK = "***"
 _SECRETS = ("pass", "auth_token", "jwt", "sig", "user")

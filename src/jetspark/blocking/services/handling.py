@@ -21,7 +21,7 @@ from jetspark.blocking.worker import Worker, check_callback
 from jetspark.errors import ConfigError, shown
 from jetspark.services.endpoint import Answering, Endpoint, Handling, no_answer
 from jetspark.services.protocol import SharedTally
-from jetspark.wire.events import MessageFrame
+from jetspark.wire.kernel import MessageFrame
 
 Handler: TypeAlias = Callable[[Request], None]
 HandlerT = TypeVar("HandlerT", bound=Handler)
