@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from jetspark.bulk.arrow import SCHEMA as ARROW_SCHEMA
-from jetspark.spark.schema import SCHEMA
+from jetspark.spark.source import SCHEMA
 
 _ROWS = 10_000  # in one record batch, as many as jetspark puts there
 _TIMEOUT = 30.0

@@ -12,16 +12,13 @@ import pyarrow as pa
 import pytest
 from nats.js.errors import KeyNotFoundError
 from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import to_arrow_schema
 from tests.support.table_readers import by_duckdb, column
 
-from jetspark.bulk.arrow import BUCKET_SCHEMA as ARROW_SCHEMA
 from jetspark.errors import BadNameError, ConfigError, TableError
 from jetspark.spark.failures import explain
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.options import parse_options
 from jetspark.spark.queries import start_query
-from jetspark.spark.schema import BUCKET_SCHEMA
 from jetspark.spark.sink import EntryEncoder
 
 if TYPE_CHECKING:
@@ -259,10 +256,3 @@ def test_bucket_entries_with_wrong_keys_or_operations_are_refused() -> None:
         encode("a", None, "PUT")
     with pytest.raises(ConfigError, match="has 6 bytes"):
         encode("a", "123456")
-
-
-def test_the_schema_is_that_of_the_batches() -> None:
-    arrow = to_arrow_schema(BUCKET_SCHEMA, timezone="UTC")
-    assert [(f.name, f.type, f.nullable) for f in arrow] == [
-        (f.name, f.type, f.nullable) for f in ARROW_SCHEMA
-    ]

@@ -14,7 +14,8 @@ from tests.support.accounts import Operator, creds_text, new_key
 
 from jetspark.bulk.links import connect
 from jetspark.errors import AuthorizationError, ConfigError
-from jetspark.spark.options import CONNECTION, parse_options
+from jetspark.spark.option_values import CONNECTION
+from jetspark.spark.options import parse_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from jetspark.errors import ConfigError
-from jetspark.spark.options import _KNOWN, _OF_KAFKA, parse_options
+from jetspark.spark.option_values import _OF_KAFKA, CONNECTION
+from jetspark.spark.options import _READING, parse_options
 from jetspark.spark.sink_options import _WRITING, parse_sink_options
 
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-options.md"
+_KNOWN = {**CONNECTION, **_READING}
 # As Spark 4.3's guide to the connector lists them.
 READING = [
     *("kafka.bootstrap.servers", "assign", "subscribe", "subscribePattern"),

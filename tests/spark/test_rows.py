@@ -13,8 +13,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from jetspark.bulk.arrow import to_batch
 from jetspark.bulk.publish import pack, unpack
 from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError
-from jetspark.spark.schema import SCHEMA
 from jetspark.spark.sink import RowEncoder, check_columns
+from jetspark.spark.source import SCHEMA
 from jetspark.wire.kernel import Deliveries
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))

@@ -20,7 +20,7 @@ def test_sink_options_have_defaults() -> None:
 
 
 def test_reading_knows_every_name_that_is_for_writing_only() -> None:
-    assert set(reading._FOR_WRITING) == set(writing._WRITING) - set(reading._KNOWN)
+    assert set(reading._FOR_WRITING) == set(writing._WRITING) - set(reading._READING)
 
 
 def test_sink_options_ignore_case_and_what_spark_adds() -> None:

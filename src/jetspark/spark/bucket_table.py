@@ -53,7 +53,7 @@ def check_source(options: SourceOptions) -> None:
             f"--option columns: the table of a bucket needs {', '.join(_NEEDED)}; "
             f"{', '.join(missing)} would be missing."
         )
-    if options.starting_positions("earliest").all() != ["earliest"]:
+    if options.batch_start.all() != ["earliest"]:
         raise ConfigError(
             "--start: the table of a bucket has all its keys, so it begins at the earliest."
         )

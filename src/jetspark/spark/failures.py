@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
-from jetspark.spark.options import with_names_of_spark
+from jetspark.spark.option_values import with_names_of_spark
 
 _OURS = re.compile(r"^(?:Caused by: )?jetspark\.errors\.(\w+): (.*)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)

@@ -22,7 +22,6 @@ from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, check_library, format_of, in_catalog
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path
-from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
 from jetspark.spark.lag import lag_of
@@ -91,7 +90,8 @@ class Ingest:
         Raises ConfigError when table, checkpoint and stream do not belong together.
         """
         self._check_start()
-        check_columns(self._lakehouse, self._names())
+        made = [name for name, expression in self._partitions() if expression is not None]
+        check_columns(self._lakehouse, [*self._columns(), *made])
 
     def _check_start(self) -> None:
         check_start(self._lakehouse, self.checkpoint_location)
@@ -113,8 +113,6 @@ class Ingest:
         for name, expression in self._partitions():
             _check_column(name, expression, columns)
             columns.append(name)
-        if self.json_schema is not None:
-            check_fields(self.json_schema, "--json", in_lake=True)
         if self._bucket is not None:
             bucket_table.check_source(self._source)
             bucket_table.check_table_options(self.table_options)
@@ -122,17 +120,12 @@ class Ingest:
         if self.checkpoint is None and local_path(self.to) is None:
             raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
 
-    def _columns(self) -> dict[str, str]:
-        """Names and types ("": not known), without columns that are added for partitions."""
+    def _columns(self) -> Sequence[str]:
+        """Without those that are made for partitions."""
         columns = self._source.columns
         if self.json_schema is None:
-            return dict.fromkeys(columns, "")
+            return columns
         return json_columns(self.json_schema, "--json", columns)
-
-    def _names(self) -> dict[str, str]:
-        """With those that are made for partitions."""
-        made = {name: "" for name, expression in self._partitions() if expression is not None}
-        return self._columns() | made
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises ConfigError, or PipelineError with Spark's reason.

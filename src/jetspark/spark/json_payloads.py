@@ -6,7 +6,6 @@ reads, for a tenth of the CPU (`bulk.arrow`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from py4j.protocol import Py4JError
@@ -17,7 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from jetspark.bulk.arrow import TYPES
 from jetspark.errors import ConfigError
-from jetspark.spark.ddl import ambiguous, check_fields, column_collated
+from jetspark.spark.ddl import ambiguous, check_fields
 from jetspark.spark.failures import explain
 
 CORRUPT = "_corrupt_record"
@@ -27,29 +26,30 @@ _OPTION = "jsonSchema"
 _PAYLOADS = ("data", "value")
 """Of a stream's rows, and of a bucket's."""
 _WHOLE = "_parsed"
-_SAID = {"timestamp": "timestamp_ltz"}  # "timestamp" depends on a setting
+_IN_DDL = {"timestamp": "timestamp_ltz"}  # "timestamp" depends on a setting
 _TIMES = {"date", "timestamp"}
-_NO_COLLATION = re.compile(r"The value (\S+) does not represent .*?(?:\[(.*)\]|$)")
 _POLICY = "spark.sql.legacy.timeParserPolicy"
 
 
-def json_columns(ddl: str, said: str, columns: Iterable[str]) -> dict[str, str]:
-    """The columns of `with_json_fields` and their types, as far as known without Spark.
+def json_columns(ddl: str, option: str, columns: Iterable[str]) -> list[str]:
+    """The columns of `with_json_fields`, without Spark.
 
-    `said`: the name of the schema's option, for messages; `columns`: of the source. Raises
+    `option`: the name of the schema's option, for messages; `columns`: of the source. Raises
     ConfigError.
     """
-    fields = check_fields(ddl, said)
-    _, kept = _divided(columns, said)
+    fields = check_fields(ddl, option)
+    _, kept = _divided(columns, option)
     if name := ambiguous((*kept, CORRUPT), fields):
         raise ConfigError(
-            f"{said}: column {name} has a name that another field has, or the message itself "
+            f"{option}: column {name} has a name that another field has, or the message itself "
             f"({', '.join((*kept, CORRUPT))}), and Spark ignores case: leave it out."
         )
-    return dict.fromkeys(kept, "") | fields | {CORRUPT: "string"}
+    return [*kept, *fields, CORRUPT]
 
 
-def parsing(spark: SparkSession, options: Mapping[str, str], ddl: str, said: str) -> dict[str, str]:
+def parsing(
+    spark: SparkSession, options: Mapping[str, str], ddl: str, option: str
+) -> dict[str, str]:
     """Options of format jetstream with which it parses what it can of `with_json_fields` itself.
 
     Empty when the fields have other types than it knows, or names that Spark could not distinguish
@@ -58,29 +58,31 @@ def parsing(spark: SparkSession, options: Mapping[str, str], ddl: str, said: str
     names = {name.casefold() for name in options}
     if {"bucket", "columns", _OPTION.casefold()} & names:
         return {}
-    fields = {field.name: field.dataType.simpleString() for field in _schema(ddl, said)}
+    fields = {field.name: field.dataType.simpleString() for field in _schema(ddl, option)}
     if ambiguous((*KEPT, "data", _WHOLE), fields) or not set(fields.values()) <= set(TYPES):
         return {}
     if _TIMES & set(fields.values()) and spark.conf.get(_POLICY) == "LEGACY":
         return {}
-    quoted = {name.replace("`", "``"): _SAID.get(kind, kind) for name, kind in fields.items()}
+    quoted = {name.replace("`", "``"): _IN_DDL.get(kind, kind) for name, kind in fields.items()}
     return {_OPTION: ", ".join(f"`{name}` {kind}" for name, kind in quoted.items())}
 
 
-def with_json_fields(source: DataFrame, ddl: str, said: str, *, parsed: bool = False) -> DataFrame:
+def with_json_fields(
+    source: DataFrame, ddl: str, option: str, *, parsed: bool = False
+) -> DataFrame:
     """The source's rows with the fields of a schema (Spark DDL) instead of the payload.
 
     Bytes that are not UTF-8 become U+FFFD: in the fields as Spark's parser replaces them, in what
     is kept as in headers, since no reader of a table takes them as text.
 
-    `said`: the name of the schema's option, for messages. `parsed`: the source was loaded with the
-    options of `parsing`, which were not empty. Raises ConfigError.
+    `option`: the name of the schema's option, for messages. `parsed`: the source was loaded with
+    the options of `parsing`, which were not empty. Raises ConfigError.
     """
-    schema = _schema(ddl, said)
+    schema = _schema(ddl, option)
     fields = schema.names if parsed else []
     columns = [name for name in source.columns if name not in fields]
-    payload, kept = _divided(columns, said)
-    json_columns(ddl, said, columns)
+    payload, kept = _divided(columns, option)
+    json_columns(ddl, option, columns)
     text = F.col(payload).cast("string")
     corrupt = F.coalesce(
         F.make_valid_utf8(F.col(_WHOLE).getField(CORRUPT)),
@@ -97,7 +99,10 @@ def with_json_fields(source: DataFrame, ddl: str, said: str, *, parsed: bool = F
         F.coalesce(F.col(_WHOLE).getField(name), *([_named(name)] if parsed else [])).alias(name)
         for name in schema.names
     ]
-    return source.withColumn(_WHOLE, whole).select(*kept, *found, corrupt.alias(CORRUPT))
+    try:
+        return source.withColumn(_WHOLE, whole).select(*kept, *found, corrupt.alias(CORRUPT))
+    except PySparkException as error:  # a type that is not in JSON
+        raise ConfigError(f"{option} {ddl!r}: {explain(error)}") from error
 
 
 def _more_than_an_object(text: Column) -> Column:
@@ -112,17 +117,12 @@ def _more_than_an_object(text: Column) -> Column:
     return F.when(suspect & (F.coalesce(F.size(listed), F.lit(-1)) != 1), text)
 
 
-def _schema(ddl: str, said: str) -> StructType:
-    check_fields(ddl, said)
+def _schema(ddl: str, option: str) -> StructType:
+    check_fields(ddl, option)
     try:
         schema = StructType.fromDDL(ddl)
     except (PySparkException, Py4JError) as error:
-        reason = str(explain(error))
-        if (unknown := _NO_COLLATION.search(reason)) and (of := column_collated(ddl, unknown[1])):
-            advice = f"; it suggests {unknown[2]}" if unknown[2] else ""
-            reason = f"Spark has no collation {unknown[1]}{advice}."
-            raise ConfigError(f"{said}: column {of}: {reason}") from error
-        raise ConfigError(f"{said} {ddl!r} is no schema: {reason}") from error
+        raise ConfigError(f"{option} {ddl!r} is no schema: {explain(error)}") from error
     assert isinstance(schema, StructType)  # noqa: S101  it has fields with names
     return schema
 
@@ -132,13 +132,13 @@ def _named(name: str) -> Column:
     return F.col(f"`{quoted}`")
 
 
-def _divided(columns: Iterable[str], said: str) -> tuple[str, list[str]]:
+def _divided(columns: Iterable[str], option: str) -> tuple[str, list[str]]:
     """The payload's column, and the others. Raises ConfigError."""
     names = list(columns)
     payload = next((one for one in _PAYLOADS if one in names), None)
     if payload is None:
         raise ConfigError(
-            f"{said}: the rows have no payload (a column data, or value of a bucket); there are "
+            f"{option}: the rows have no payload (a column data, or value of a bucket); there are "
             f"{', '.join(names)}."
         )
     return payload, [one for one in names if one != payload]

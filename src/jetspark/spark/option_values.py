@@ -1,23 +1,33 @@
-"""Converters of option texts: functions of (name, text), which raise ConfigError."""
+"""What the options of all formats have in common: names without case, texts that become values.
+
+Names follow Spark's Kafka connector where the meaning is the same. Spark passes texts, and folds
+the case of names.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any, TypeAlias, TypeVar
 
 from jetspark.bulk.arrow import TYPES
+from jetspark.connection.options import ConnectOptions, make_options
+from jetspark.connection.proxy import parse_proxy
+from jetspark.connection.urls import parse_urls
 from jetspark.errors import ConfigError
-from jetspark.kv_rules import check_filter
+from jetspark.kv_rules import check_bucket, check_filter
 from jetspark.spark.ddl import check_fields
 from jetspark.subjects import (
     check_disjoint,
     check_name,
     check_publish_subject,
     check_subscribe_subject,
+    nearest_name,
 )
 
 T = TypeVar("T")
+
+# -- values: functions of (name, text), which raise ConfigError ---------------------------------
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -91,20 +101,84 @@ def truth(name: str, value: str) -> bool:
     return folded == "true"
 
 
-def _listed(value: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",") if part.strip())
+def word(*words: str) -> Callable[[str, str], str]:
+    """One of these words."""
+
+    def convert(name: str, value: str) -> str:
+        if value not in words:
+            raise ConfigError(f"Option {name!r} must be {', '.join(words)}, not {value!r}.")
+        return value
+
+    return convert
 
 
-def streams(name: str, value: str) -> tuple[str, ...]:
-    """Names of streams, each once."""
-    names = _listed(value)
-    if not names:
-        raise ConfigError(f"Option {name!r} is empty: name the streams to read.")
-    for one in names:
-        check_name("stream", one)
-    if len(set(names)) < len(names):
-        raise ConfigError(f"Option {name!r} names a stream twice.")
-    return names
+def columns(name: str, value: str) -> tuple[str, ...]:
+    """Names with commas between them, in the order given, each once."""
+    found = tuple(part.strip() for part in value.split(",") if part.strip())
+    if not found:
+        raise ConfigError(f"Option {name!r} is empty; leave it out to have all.")
+    for one in found:
+        if found.count(one) > 1:
+            raise ConfigError(f"Option {name!r} names {one!r} twice.")
+    return found
+
+
+def listed(check: Callable[[str], object]) -> Callable[[str, str], tuple[str, ...]]:
+    """The same, all of which pass a check."""
+
+    def convert(name: str, value: str) -> tuple[str, ...]:
+        found = columns(name, value)
+        for one in found:
+            check(one)
+        return found
+
+    return convert
+
+
+def _filters(check: Callable[[str], object]) -> Callable[[str, str], tuple[str, ...]]:
+    def convert(name: str, value: str) -> tuple[str, ...]:
+        found = listed(check)(name, value)
+        check_disjoint(f"Option {name!r}", found)
+        return found
+
+    return convert
+
+
+streams = listed(lambda name: check_name("stream", name))
+subjects = _filters(check_subscribe_subject)
+keys = _filters(check_filter)
+
+
+def stream(name: str, value: str) -> str:
+    """The name of a stream."""
+    return check_name("stream", value)
+
+
+def consumer(name: str, value: str) -> str:
+    """The name of a consumer."""
+    return check_name("consumer", value)
+
+
+def bucket(name: str, value: str) -> str:
+    """The name of a bucket."""
+    return check_bucket(value)
+
+
+def subject(name: str, value: str) -> str:
+    """A subject to publish to."""
+    check_publish_subject(value)
+    return value
+
+
+def pattern(name: str, value: str) -> str:
+    """A regular expression."""
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ConfigError(
+            f"Option {name!r} is no regular expression ({error}): {value!r}."
+        ) from None
+    return value
 
 
 def json_fields(name: str, value: str) -> tuple[tuple[str, str], ...]:
@@ -119,54 +193,206 @@ def json_fields(name: str, value: str) -> tuple[tuple[str, str], ...]:
     return tuple(fields.items())
 
 
-def pattern(name: str, value: str) -> str:
-    """A regular expression."""
-    if not value.strip():
-        raise ConfigError(f"Option {name!r} is empty; '.*' means every stream.")
-    try:
-        re.compile(value)
-    except re.error as error:
+# -- names --------------------------------------------------------------------------------------
+
+Table: TypeAlias = Mapping[str, tuple[str, Callable[[str, str], Any]]]
+"""By the name of an option: the field for its value, and the function for its text."""
+
+# A catalog table's own properties, which Spark passes in addition to the options.
+_OF_CATALOG = frozenset(
+    {"provider", "owner", "location", "comment", "collation", "external", "is_managed_location"}
+)
+_OPTION_OF_TABLE = "option."  # how a table keeps the options it was created with
+_OF_KAFKA = {
+    "kafka.bootstrap.servers": "'servers' here",
+    "subscribe": "'stream' or 'streams' here",
+    "subscribepattern": "'streamPattern' here",
+    "topic": "'subject' here",
+    "includeheaders": "'columns' here: headers are there unless it leaves them out",
+    "kafkaconsumer.polltimeoutms": "'readTimeout' here, in seconds",
+    "fetchoffset.numretries": "covered by 'readTimeout' here",
+    "fetchoffset.retryintervalms": "covered by 'readTimeout' here",
+    "assign": "not needed here: streams have no partitions to choose from",
+    "groupidprefix": "not needed here: there are no consumer groups",
+    "kafka.group.id": "not needed here: there are no consumer groups",
+}
+_OF_CLIENT = {
+    "sign": "executors cannot call it; use credentials, credsFile, or jwtToken with nkeySecret",
+    "nkey": "executors cannot call sign; use nkeySecret or nkeySeedFile",
+    "dialer": "it cannot be sent to executors; use proxy",
+    "sslcontext": "it cannot be sent to executors; use the tls… options",
+    "ssl_context": "it cannot be sent to executors; use the tls… options",
+}
+_MASKED = {
+    "creds": "credentials",
+    "nkeyseed": "nkeySecret",
+    "nkey_seed": "nkeySecret",
+    "jwt": "jwtToken",
+}
+"""The client's names that Spark would show in plans, and the masked ones to use."""
+_HINTS = {
+    **{name: f"of Spark's Kafka connector is {what}" for name, what in _OF_KAFKA.items()},
+    **{name: f"is for the client only: {why}" for name, why in _OF_CLIENT.items()},
+    **{
+        name: f"is called {masked!r} here, a name that Spark masks"
+        for name, masked in _MASKED.items()
+    },
+    "path": "is for files: load() without one, and the option 'stream', or 'backup' for a folder",
+    "timestampasof": "is for tables with versions: 'endingTimestamp' here",
+    "versionasof": "is for tables with versions: 'endingOffsets' here",
+}
+"""What to say of options of other sources and of the client, which are unknown here; by the folded
+name."""
+
+
+def read_options(
+    options: Mapping[str, str],
+    table: Table,
+    *,
+    elsewhere: Mapping[str, str],
+    of_spark: frozenset[str] = frozenset(),
+) -> dict[str, Any]:
+    """The values by the names in the table.
+
+    `elsewhere`: names that have a meaning in another place, with that place; `of_spark`: names,
+    folded, that Spark itself adds. Raises ConfigError for an unknown name, with the nearest known
+    one, and for a bad value.
+    """
+    known = {name.casefold(): name for name in table}
+    found = {}
+    for given, value in _without_catalog(options):
+        name = known.get(given.casefold())
+        if name is not None:
+            found[name] = read(table[name][1], name, value)
+        elif given.casefold() not in of_spark:
+            raise ConfigError(_unknown(given, list(table), elsewhere))
+    return found
+
+
+def fields_of(given: Mapping[str, Any], table: Table) -> dict[str, Any]:
+    """The values by the fields of the table. Raises ConfigError for two of one field."""
+    found: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, value in given.items():
+        if name in table:
+            field = table[name][0]
+            if field in found:
+                raise ConfigError(f"Give only one of the options {names[field]!r}, {name!r}.")
+            found[field], names[field] = value, name
+    return found
+
+
+def _without_catalog(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The user's options; those given with the read come last, so they override the table's."""
+    for given, value in options.items():
+        if given.casefold().startswith(_OPTION_OF_TABLE):
+            yield given[len(_OPTION_OF_TABLE) :], value
+    for given, value in options.items():
+        folded = given.casefold()
+        if folded not in _OF_CATALOG and not folded.startswith(_OPTION_OF_TABLE):
+            yield given, value
+
+
+def _unknown(given: str, known: list[str], elsewhere: Mapping[str, str]) -> str:
+    folded = given.casefold()
+    for name, place in elsewhere.items():
+        if name.casefold() == folded:
+            return f"Option {name!r} is for {place}."
+    if folded in _HINTS:
+        return f"Option {given!r} {_HINTS[folded]}."
+    if folded.startswith("kafka."):
+        return f"Option {given!r} is for Kafka; docs/kafka-options.md has the options here."
+    if (near := nearest_name(given, known)) is not None:
+        return f"Unknown option {given!r} for format jetstream; did you mean {near!r}?"
+    return f"Unknown option {given!r} for format jetstream; known: {', '.join(known)}."
+
+
+def refuse(given: Container[str], reasons: Mapping[str, str]) -> None:
+    """Raise ConfigError for the first option that has a reason."""
+    for name, reason in reasons.items():
+        if name in given:
+            raise ConfigError(f"Option {name!r} is {reason}")
+
+
+# -- the connection -----------------------------------------------------------------------------
+#
+# Its options are read on the driver and used on the executors. Texts are sent with the plan's
+# readers, and are in no repr. Files (`credsFile`, `nkeySeedFile`, `tls…File`, `tlsCaDir`) must
+# exist on every machine under the same path, and are read at each connect. Spark shows the options
+# of a write in its plans, and masks those whose names contain secret, password, token or
+# credential: all options for secrets have such names, and URLs with secrets are refused. A context
+# of the `nats` command and the NATS_… variables exist on the driver only: the credentials files
+# that they name are read there, and their contents are sent.
+
+
+def _servers(name: str, value: str) -> str:
+    for url in parse_urls(value):
+        if url.user is not None or url.token is not None:
+            raise ConfigError(
+                f"Option {name!r} holds a user or token: give them in the options 'user' and "
+                "'password', or 'token', which Spark does not show."
+            )
+    return value
+
+
+def _proxy(name: str, value: str) -> str:
+    if parse_proxy(value).user is not None:
         raise ConfigError(
-            f"Option {name!r} is no regular expression ({error}): {value!r}."
-        ) from None
+            f"Option {name!r} holds a user: name the proxy in a context of the nats command, whose "
+            "secrets Spark does not show."
+        )
     return value
 
 
-def subject(name: str, value: str) -> str:
-    """A subject to publish to."""
-    check_publish_subject(value)
-    return value
+CONNECTION: Table = {
+    "servers": ("servers", _servers),
+    "context": ("context", text),
+    "user": ("user", text),
+    "password": ("password", text),
+    "token": ("token", text),
+    "credsFile": ("creds_file", text),
+    "credentials": ("creds", text),
+    "nkeySeedFile": ("nkey_seed_file", text),
+    "nkeySecret": ("nkey_seed", text),
+    "jwtToken": ("jwt", text),
+    "proxy": ("proxy", _proxy),
+    "tls": ("tls", truth),
+    "tlsFirst": ("tls_first", truth),
+    "tlsCaFile": ("tls_ca_file", text),
+    "tlsCaDir": ("tls_ca_dir", text),
+    "tlsCertFile": ("tls_cert_file", text),
+    "tlsKeyFile": ("tls_key_file", text),
+    "tlsKeyPassword": ("tls_key_password", text),
+    "tlsHostname": ("tls_hostname", text),
+    "connectTimeout": ("connect_timeout", seconds),
+    "inboxPrefix": ("inbox_prefix", subject),
+    "jetstreamDomain": ("jetstream_domain", lambda name, value: check_name("domain", value)),
+    "jetstreamApiPrefix": (
+        "jetstream_api_prefix",
+        lambda name, value: subject(name, value.removesuffix(".")),
+    ),
+}
+"""The fields are those of ConnectOptions, and `context`."""
+
+_HERE = {field: name for name, (field, _) in CONNECTION.items() if field != name}
+# Not in quotation marks, which contain what the user wrote.
+_CLIENT_NAME = re.compile(rf"(?<!['\"\w])(?:{'|'.join(_HERE)})(?!['\"\w])")
 
 
-def api_prefix(name: str, value: str) -> str:
-    """The prefix of an API's subjects, with or without a dot at its end."""
-    check_publish_subject(value.removesuffix("."))
-    return value
+def with_names_of_spark(error: ConfigError) -> ConfigError:
+    """The client's error with the names of the options in Spark."""
+    said = str(error)
+    here = _CLIENT_NAME.sub(lambda found: _HERE[found[0]], said)
+    return error if here == said else ConfigError(here)
 
 
-def subjects(name: str, value: str) -> tuple[str, ...]:
-    """Subjects to subscribe to that do not overlap."""
-    return _filters(name, value, "subject", check_subscribe_subject)
-
-
-def keys(name: str, value: str) -> tuple[str, ...]:
-    """Keys of a bucket, or wildcards for them, that do not overlap."""
-    return _filters(name, value, "key", check_filter)
-
-
-def _filters(name: str, value: str, what: str, check: Callable[[str], object]) -> tuple[str, ...]:
-    found = _listed(value)
-    if not found:
-        raise ConfigError(f"Option {name!r} is empty; leave it out to read every {what}.")
-    for one in found:
-        check(one)
-    check_disjoint(f"Option {name!r}", found)
-    return found
-
-
-def columns(name: str, value: str) -> tuple[str, ...]:
-    """Names of columns, in the order given, each once; whether they exist is checked later."""
-    found = _listed(value)
-    if not found or len(set(found)) < len(found):
-        raise ConfigError(f"Option {name!r} must name columns once each, with commas.")
-    return found
+def connection_options(given: Mapping[str, Any]) -> ConnectOptions:
+    """Of the options that were given, those of the connection. Raises ConfigError."""
+    if {"jetstreamDomain", "jetstreamApiPrefix"} <= given.keys():
+        raise ConfigError("Give either 'jetstreamDomain' or 'jetstreamApiPrefix', not both.")
+    try:
+        options = make_options(**fields_of(given, CONNECTION))
+        named_here = {"credsFile", "nkeySeedFile"} & given.keys()
+        return options if named_here else options.with_contents()
+    except ConfigError as error:
+        raise with_names_of_spark(error) from None

@@ -1,14 +1,9 @@
-"""The options of format("jetstream"): read once, checked at load, secrets in no repr.
-
-Names follow Spark's Kafka connector where the meaning is the same. Spark folds the case of option
-names, so ours are matched without case.
-"""
+"""The options of format("jetstream") for reading: checked at load, secrets in no repr."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -17,204 +12,18 @@ import msgspec
 
 from jetspark.bulk.arrow import BUCKET_COLUMNS, COLUMNS
 from jetspark.bulk.ranges import ReadLimits
-from jetspark.connection.options import ConnectOptions, make_options
-from jetspark.connection.proxy import parse_proxy
-from jetspark.connection.urls import parse_urls
+from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, DocumentError
-from jetspark.kv_rules import STREAM_PREFIX, check_bucket
+from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.spark import option_values as values
 from jetspark.spark.ddl import ambiguous
-from jetspark.subjects import check_name, nearest_name
+from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
+from jetspark.subjects import nearest_name
 from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
 from jetspark.wire.documents import decode_document
 
 # -------------------------------------------------------------------------------------------------
-# The connection options of format("jetstream").
-#
-# They are read on the driver and used on the executors. Texts are sent with the plan's readers,
-# and are in no repr. Files (`credsFile`, `nkeySeedFile`, `tls…File`, `tlsCaDir`) must exist on
-# every machine under the same path, and are read at each connect. Spark shows the options of a
-# write in its plans, and masks those whose names contain secret, password, token or credential:
-# all options for secrets have such names, and URLs with secrets are refused. A context of the
-# `nats` command and the NATS_… variables exist on the driver only: the credentials files that they
-# name are read there, and their contents are sent.
-
-
-def _servers(name: str, value: str) -> str:
-    for url in parse_urls(value):
-        if url.user is not None or url.token is not None:
-            raise ConfigError(
-                f"Option {name!r} holds a user or token: give them in the options 'user' and "
-                "'password', or 'token', which Spark does not show."
-            )
-    return value
-
-
-def _proxy(name: str, value: str) -> str:
-    if parse_proxy(value).user is not None:
-        raise ConfigError(
-            f"Option {name!r} holds a user: name the proxy in a context of the nats command, whose "
-            "secrets Spark does not show."
-        )
-    return value
-
-
-CONNECTION: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "servers": ("servers", _servers),
-    "context": ("context", values.text),
-    "user": ("user", values.text),
-    "password": ("password", values.text),
-    "token": ("token", values.text),
-    "credsFile": ("creds_file", values.text),
-    "credentials": ("creds", values.text),
-    "nkeySeedFile": ("nkey_seed_file", values.text),
-    "nkeySecret": ("nkey_seed", values.text),
-    "jwtToken": ("jwt", values.text),
-    "proxy": ("proxy", _proxy),
-    "tls": ("tls", values.truth),
-    "tlsFirst": ("tls_first", values.truth),
-    "tlsCaFile": ("tls_ca_file", values.text),
-    "tlsCaDir": ("tls_ca_dir", values.text),
-    "tlsCertFile": ("tls_cert_file", values.text),
-    "tlsKeyFile": ("tls_key_file", values.text),
-    "tlsKeyPassword": ("tls_key_password", values.text),
-    "tlsHostname": ("tls_hostname", values.text),
-    "connectTimeout": ("connect_timeout", values.seconds),
-    "inboxPrefix": ("inbox_prefix", values.subject),
-    "jetstreamDomain": ("jetstream_domain", lambda name, value: check_name("domain", value)),
-    "jetstreamApiPrefix": ("jetstream_api_prefix", values.api_prefix),
-}
-"""By the name in Spark: the name in ConnectOptions, and the parser of the text."""
-
-MASKED = {
-    "creds": "credentials",
-    "nkeyseed": "nkeySecret",
-    "nkey_seed": "nkeySecret",
-    "jwt": "jwtToken",
-}
-"""The client's names, folded, that Spark would show in plans, and the masked ones to use."""
-
-CALLABLES = {
-    "sign": "executors cannot call it; use credentials, credsFile, or jwtToken with nkeySecret",
-    "nkey": "executors cannot call sign; use nkeySecret or nkeySeedFile",
-    "dialer": "it cannot be sent to executors; use proxy",
-    "sslcontext": "it cannot be sent to executors; use the tls… options",
-    "ssl_context": "it cannot be sent to executors; use the tls… options",
-}
-"""Options of the client, folded, that Spark cannot have: the reason, and what to use."""
-
-
-_HERE = {target: name for name, (target, _) in CONNECTION.items() if target != name}
-# Not in quotation marks, which contain what the user wrote.
-_CLIENT_NAME = re.compile(rf"(?<!['\"\w])(?:{'|'.join(_HERE)})(?!['\"\w])")
-
-
-def with_names_of_spark(error: ConfigError) -> ConfigError:
-    """The client's error with the names of the options in Spark."""
-    said = str(error)
-    here = _CLIENT_NAME.sub(lambda found: _HERE[found[0]], said)
-    return error if here == said else ConfigError(here)
-
-
-def connection_options(given: dict[str, Any]) -> ConnectOptions:
-    """ConnectOptions from their fields and `context`. Raises ConfigError."""
-    if {"jetstream_domain", "jetstream_api_prefix"} <= given.keys():
-        raise ConfigError("Give either 'jetstreamDomain' or 'jetstreamApiPrefix', not both.")
-    try:
-        options = make_options(**given)
-        named_here = {"creds_file", "nkey_seed_file"} & given.keys()
-        return options if named_here else options.with_contents()
-    except ConfigError as error:
-        raise with_names_of_spark(error) from None
-
-
-# -------------------------------------------------------------------------------------------------
-# Matches the options that Spark passes with those of the format.
-
-
-# A catalog table's own properties, which Spark passes in addition to the options.
-_OF_CATALOG = frozenset(
-    {"provider", "owner", "location", "comment", "collation", "external", "is_managed_location"}
-)
-_OPTION_OF_TABLE = "option."  # how a table keeps the options it was created with
-_OF_KAFKA = {
-    "kafka.bootstrap.servers": "'servers' here",
-    "subscribe": "'stream' or 'streams' here",
-    "subscribepattern": "'streamPattern' here",
-    "topic": "'subject' here",
-    "includeheaders": "'columns' here: headers are there unless it leaves them out",
-    "kafkaconsumer.polltimeoutms": "'readTimeout' here, in seconds",
-    "fetchoffset.numretries": "covered by 'readTimeout' here",
-    "fetchoffset.retryintervalms": "covered by 'readTimeout' here",
-    "assign": "not needed here: streams have no partitions to choose from",
-    "groupidprefix": "not needed here: there are no consumer groups",
-    "kafka.group.id": "not needed here: there are no consumer groups",
-}
-"""Options of Spark's Kafka connector, folded, that have another name here or none."""
-_OF_TABLES = {
-    "path": "is for files: load() without one, and the option 'stream', or 'backup' for a folder",
-    "timestampasof": "is for tables with versions: 'endingTimestamp' here",
-    "versionasof": "is for tables with versions: 'endingOffsets' here",
-}
-"""Options of Spark's other sources, folded, and what they are for."""
-
-
-def named(
-    options: Mapping[str, str],
-    known: Iterable[str],
-    *,
-    elsewhere: Mapping[str, str],
-    of_spark: frozenset[str] = frozenset(),
-) -> Iterator[tuple[str, str]]:
-    """(name as it is known, text) of each option; Spark folds the case of names.
-
-    `elsewhere`: names that are known in another place, with that place; `of_spark`: names, folded,
-    that Spark itself adds. Raises ConfigError for an unknown name, with the nearest known one.
-    """
-    by_folded = {name.casefold(): name for name in known}
-    places = {name.casefold(): (name, place) for name, place in elsewhere.items()}
-    for given, value in _without_catalog(options):
-        folded = given.casefold()
-        if folded in by_folded:
-            yield by_folded[folded], value
-        elif folded not in of_spark:
-            raise ConfigError(_unknown(given, list(by_folded.values()), places))
-
-
-def _without_catalog(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The user's options; those given with the read come last, so they override the table's."""
-    for given, value in options.items():
-        if given.casefold().startswith(_OPTION_OF_TABLE):
-            yield given[len(_OPTION_OF_TABLE) :], value
-    for given, value in options.items():
-        folded = given.casefold()
-        if folded not in _OF_CATALOG and not folded.startswith(_OPTION_OF_TABLE):
-            yield given, value
-
-
-def _unknown(given: str, known: list[str], places: Mapping[str, tuple[str, str]]) -> str:
-    folded = given.casefold()
-    if folded in CALLABLES:
-        return f"Option {given!r} is for the client only: {CALLABLES[folded]}."
-    if folded in MASKED:
-        return f"Option {given!r} is called {MASKED[folded]!r} here, a name that Spark masks."
-    if folded in places:
-        name, place = places[folded]
-        return f"Option {name!r} is for {place}."
-    if folded in _OF_KAFKA:
-        return f"Option {given!r} of Spark's Kafka connector is {_OF_KAFKA[folded]}."
-    if folded in _OF_TABLES:
-        return f"Option {given!r} {_OF_TABLES[folded]}."
-    if folded.startswith("kafka."):
-        return f"Option {given!r} is for Kafka; docs/kafka-options.md has the options here."
-    near = nearest_name(given, known)
-    if near is not None:
-        return f"Unknown option {given!r} for format jetstream; did you mean {near!r}?"
-    return f"Unknown option {given!r} for format jetstream; known: {', '.join(known)}."
-
-
-# -------------------------------------------------------------------------------------------------
-# The options for where reading begins and ends: one position for all streams, or one for each.
+# Where reading begins and ends: one position for all streams, or one for each.
 #
 # The names are the Kafka connector's: startingOffsets, startingTimestamp,
 # startingOffsetsByTimestamp, and the same three for the end. Only one of each three may be given.
@@ -275,12 +84,12 @@ class Positions:
         return list(self.each.values()) if self.everywhere is None else [self.everywhere]
 
 
-def offsets(name: str, value: str) -> Positions:
+def _offsets(name: str, value: str) -> Positions:
     """earliest, latest, a sequence, or a JSON object of these by stream."""
     return _parse(name, value, _position, "earliest, latest or a sequence number of at least 1")
 
 
-def times(name: str, value: str) -> Positions:
+def _times(name: str, value: str) -> Positions:
     """A time, or a JSON object of times by stream."""
     expected = "a time (2026-01-31T12:00:00Z) or milliseconds since 1970"
     return _parse(name, value, partial(_time, name), expected)
@@ -289,28 +98,26 @@ def times(name: str, value: str) -> Positions:
 def _parse(name: str, value: str, one: Callable[[Any], Wanted | None], expected: str) -> Positions:
     bare = value.strip()
     if not bare.startswith("{"):
-        wanted = one(bare)
-        if wanted is None:
-            raise ConfigError(
-                f"Option {name!r} must be {expected}, or JSON of these by stream, not {value!r}."
-            )
-        return Positions(name, wanted)
+        if (wanted := one(bare)) is not None:
+            return Positions(name, wanted)
+        raise ConfigError(
+            f"Option {name!r} must be {expected}, or JSON of these by stream, not {value!r}."
+        )
     try:
         document = decode_document(bare, name)
     except DocumentError as error:
         raise ConfigError(
             f'Option {name!r} must be JSON such as {{"ORDERS": …}}: {error.why}.'
         ) from None
-    each = {stream: one(given) for stream, given in document.items()}
-    for stream, wanted in each.items():
-        if wanted is None:
-            raise ConfigError(
-                f"Option {name!r} must be {expected} for {stream!r}, "
-                f"not {msgspec.json.encode(document[stream]).decode()}."
-            )
-    if not each:
+    if not document:
         raise ConfigError(f"Option {name!r} names no stream.")
-    return Positions(name, None, {k: v for k, v in each.items() if v is not None})
+    each: dict[str, Wanted] = {}
+    for stream, given in document.items():
+        if (wanted := one(given)) is None:
+            text = msgspec.json.encode(given).decode()
+            raise ConfigError(f"Option {name!r} must be {expected} for {stream!r}, not {text}.")
+        each[stream] = wanted
+    return Positions(name, None, each)
 
 
 def _position(value: Any) -> Position | None:
@@ -346,13 +153,6 @@ def if_time(option: str, number: int) -> str:
     return ""
 
 
-def one_of(given: Mapping[str, Positions], default: Position) -> Positions:
-    """The option that was given, or the default. Raises ConfigError for several."""
-    if len(given) > 1:
-        raise ConfigError(f"Give only one of the options {', '.join(map(repr, given))}.")
-    return next(iter(given.values()), Positions("", default))
-
-
 def resolve(
     wanted: Wanted,
     stream: str,
@@ -377,37 +177,26 @@ def resolve(
     )
 
 
+# -------------------------------------------------------------------------------------------------
+
+
 DEFAULT_RECORDS_PER_PARTITION = 250_000
-DEFAULT_TRIGGER_DELAY = 15 * 60.0
-
-
-def _strategy(name: str, value: str) -> str:
-    if value not in ("error", "latest"):
-        raise ConfigError(f"Option {name!r} must be error or latest, not {value!r}.")
-    return value
-
-
-def _consumer(name: str, value: str) -> str:
-    return check_name("consumer", value)
-
-
 BACKFILLS = ("consumer", "snapshot", "snapshot-blocking-deletes")
 
-
-def _backfill(name: str, value: str) -> str:
-    if value not in BACKFILLS:
-        raise ConfigError(f"Option {name!r} must be {', '.join(BACKFILLS)}, not {value!r}.")
-    return value
-
-
-_READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "stream": ("streams", lambda name, value: (check_name("stream", value),)),
+_READING: values.Table = {
+    "stream": ("stream", values.stream),
     "streams": ("streams", values.streams),
     "streamPattern": ("stream_pattern", values.pattern),
     "subjects": ("subjects", values.subjects),
     "columns": ("columns", values.columns),
     "jsonSchema": ("json_fields", values.json_fields),
-    "startingOffsetsByTimestampStrategy": ("strategy", _strategy),
+    "startingOffsets": ("starting", _offsets),
+    "startingTimestamp": ("starting", _times),
+    "startingOffsetsByTimestamp": ("starting", _times),
+    "startingOffsetsByTimestampStrategy": ("strategy", values.word("error", "latest")),
+    "endingOffsets": ("ending", _offsets),
+    "endingTimestamp": ("ending", _times),
+    "endingOffsetsByTimestamp": ("ending", _times),
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", values.whole),
     "minOffsetsPerTrigger": ("min_offsets_per_trigger", values.whole),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", values.whole),
@@ -419,43 +208,46 @@ _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "maxBytesPerBatch": ("max_bytes_per_batch", values.whole),
     "readTimeout": ("read_timeout", values.seconds),
     "soleReader": ("sole_reader", values.truth),
-    "interestConsumer": ("interest_consumer", _consumer),
-    "progressConsumer": ("progress_consumer", _consumer),
-    "backfill": ("backfill", _backfill),
+    "interestConsumer": ("interest_consumer", values.consumer),
+    "progressConsumer": ("progress_consumer", values.consumer),
+    "backfill": ("backfill", values.word(*BACKFILLS)),
     "backup": ("backup", values.name),
-    "bucket": ("bucket", lambda name, value: check_bucket(value)),
+    "bucket": ("bucket", values.bucket),
     "keys": ("keys", values.keys),
     "history": ("history", values.truth),
     "presentValues": ("present_values", values.truth),
 }
-_STARTING: dict[str, Callable[[str, str], Positions]] = {
-    "startingOffsets": offsets,
-    "startingTimestamp": times,
-    "startingOffsetsByTimestamp": times,
-}
-_ENDING: dict[str, Callable[[str, str], Positions]] = {
-    "endingOffsets": offsets,
-    "endingTimestamp": times,
-    "endingOffsetsByTimestamp": times,
-}
 _SELECTION = ("stream", "streams", "streamPattern", "bucket", "backup")
 _OF_BUCKETS = ("keys", "history", "presentValues")
 _OF_STREAMS = ("subjects", "soleReader", "interestConsumer")
-_STREAMING_ONLY = (
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxBytesPerTrigger",
-    "maxTriggerDelay",
-)
 _CONSUMERS = ("interestConsumer", "progressConsumer")
 _OF_SERVERS = (*CONNECTION, "readTimeout", "backfill", "soleReader", *_CONSUMERS)
-_KNOWN = (*CONNECTION, *_READING, *_STARTING, *_ENDING)
-READING_ONLY = frozenset({*_READING, *_STARTING, *_ENDING}) - {"stream", "bucket"}
+READING_ONLY = frozenset(_READING) - {"stream", "bucket"}
 """Names that have no meaning for writing."""
 _FOR_WRITING = (
     *("subject", "guarantee", "transactionId", "lanes", "prepareStream", "adoptLedger"),
     *("writerName", "publishTimeout"),
 )
+_FOR_READ_STREAM = {
+    **{
+        name: "for readStream; a batch read takes the whole range (bound it with 'endingOffsets')."
+        for name, (field, _) in _READING.items()
+        if field.endswith("_per_trigger") or field == "max_trigger_delay"
+    },
+    **dict.fromkeys(_CONSUMERS, "for readStream; a batch read leaves nothing on the server."),
+    "presentValues": "for readStream; a batch read of a bucket has its present values anyway, "
+    "unless 'history' is true.",
+}
+_FOR_READ = {
+    **{
+        name: "for spark.read; a streaming query has no end (trigger(availableNow=True) stops at "
+        "what is there when it starts)."
+        for name, (field, _) in _READING.items()
+        if field == "ending"
+    },
+    "history": "for spark.read; a streaming query reads every change anyway.",
+    "backup": "for spark.read: nothing is added to a backup.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -472,13 +264,13 @@ class SourceOptions:
     columns: tuple[str, ...] = COLUMNS
     json_fields: tuple[tuple[str, str], ...] = ()
     """Names and types of further columns, out of JSON payloads."""
-    starting: Mapping[str, Positions] = dataclasses.field(default_factory=dict)
-    ending: Mapping[str, Positions] = dataclasses.field(default_factory=dict)
+    starting: Positions | None = None
+    ending: Positions = Positions("", "latest")
     strategy: str = "error"
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
-    max_trigger_delay: float = DEFAULT_TRIGGER_DELAY
+    max_trigger_delay: float = 15 * 60.0
     min_partitions: int = 1
     max_records_per_partition: int = DEFAULT_RECORDS_PER_PARTITION
     fail_on_data_loss: bool = True
@@ -499,8 +291,11 @@ class SourceOptions:
     """Of a stream of changes only the last one of each key matters: the rows are merged."""
 
     @property
-    def takes_nothing(self) -> bool:
-        """Read by direct gets, since a consumer would remove the messages."""
+    def removes(self) -> bool:
+        """Whether messages are removed once the checkpoint has them.
+
+        They are read by direct gets, since a consumer would remove them.
+        """
         return self.sole_reader or self.interest_consumer is not None
 
     @property
@@ -518,6 +313,16 @@ class SourceOptions:
         """Also from servers before 2.15, where a snapshot blocks deletes."""
         return self.backfill == BACKFILLS[2]
 
+    @property
+    def batch_start(self) -> Positions:
+        """Where a batch read begins: by default at the first message."""
+        return self.starting or Positions("", "earliest")
+
+    @property
+    def streaming_start(self) -> Positions:
+        """Where a streaming query begins: by default at the end, a sole reader at what waits."""
+        return self.starting or Positions("", "earliest" if self.sole_reader else "latest")
+
     def limits(self) -> ReadLimits:
         """How ranges are read and divided."""
         return ReadLimits(
@@ -526,39 +331,9 @@ class SourceOptions:
             timeout=self.read_timeout,
         )
 
-    def starting_positions(self, default: Position) -> Positions:
-        """Where to begin. Raises ConfigError if several options give it."""
-        return one_of(self.starting, default)
-
-    def streaming_start(self) -> Positions:
-        """Where a streaming query begins: by default at the end, a sole reader at what waits.
-
-        Raises as `starting_positions`.
-        """
-        return self.starting_positions("earliest" if self.sole_reader else "latest")
-
-    def ending_positions(self) -> Positions:
-        """Where to end. Raises ConfigError if several options give it."""
-        return one_of(self.ending, "latest")
-
     def for_batch(self) -> SourceOptions:
         """These options for spark.read; raises ConfigError for those of readStream only."""
-        for name in _STREAMING_ONLY:
-            if name in self.given:
-                raise ConfigError(
-                    f"Option {name!r} is for readStream; a batch read takes the whole range "
-                    "(bound it with 'endingOffsets')."
-                )
-        for name in _CONSUMERS:
-            if name in self.given:
-                raise ConfigError(
-                    f"Option {name!r} is for readStream; a batch read leaves nothing on the server."
-                )
-        if "presentValues" in self.given:
-            raise ConfigError(
-                "Option 'presentValues' is for readStream; a batch read of a bucket has its "
-                "present values anyway, unless 'history' is true."
-            )
+        refuse(self.given, _FOR_READ_STREAM)
         if self.by_snapshot and "maxRecordsPerPartition" in self.given:
             raise ConfigError(
                 "Option 'maxRecordsPerPartition' has no effect in a batch read with 'backfill': "
@@ -570,32 +345,22 @@ class SourceOptions:
                 "Option 'backfill' is for streams, and for a bucket with 'history'; its present "
                 "values are read by a consumer."
             )
-        if self.is_snapshot and (self.starting or self.ending):
+        if self.is_snapshot and (self.starting or self.ending.option):
             raise ConfigError(
                 "A bucket's snapshot has neither start nor end; set 'history' to true to read a "
                 "range of revisions."
             )
-        starting = self.starting_positions("earliest")
-        if "latest" in starting.all():
-            raise ConfigError(f"Option {starting.option!r} cannot be latest in a batch read.")
-        if "earliest" in (ending := self.ending_positions()).all():
-            raise ConfigError(f"Option {ending.option!r} cannot be earliest.")
+        if "latest" in self.batch_start.all():
+            raise ConfigError(
+                f"Option {self.batch_start.option!r} cannot be latest in a batch read."
+            )
+        if "earliest" in self.ending.all():
+            raise ConfigError(f"Option {self.ending.option!r} cannot be earliest.")
         return self
 
     def for_streaming(self) -> SourceOptions:
         """These options for spark.readStream; raises ConfigError for those of read only."""
-        if "history" in self.given:
-            raise ConfigError(
-                "Option 'history' is for spark.read; a streaming query reads every change anyway."
-            )
-        if self.backup is not None:
-            raise ConfigError("Option 'backup' is for spark.read: nothing is added to a backup.")
-        if self.ending:
-            raise ConfigError(
-                f"Option {next(iter(self.ending))!r} is for spark.read; a streaming query has no "
-                "end (trigger(availableNow=True) stops at what is there when it starts)."
-            )
-        self.streaming_start()
+        refuse(self.given, _FOR_READ)
         if "maxTriggerDelay" in self.given and self.min_offsets_per_trigger is None:
             raise ConfigError(
                 "Option 'maxTriggerDelay' needs 'minOffsetsPerTrigger': without it no batch waits."
@@ -611,7 +376,7 @@ class SourceOptions:
                 "Option 'failOnDataLoss' cannot be false with 'presentValues': values that expire "
                 "are no loss, and after any other loss newer values may have smaller revisions."
             )
-        if self.takes_nothing and self.progress_consumer is not None:
+        if self.removes and self.progress_consumer is not None:
             raise ConfigError(
                 "Option 'progressConsumer' cannot be used with 'soleReader' or "
                 "'interestConsumer': a further consumer would keep messages that were read; what "
@@ -622,78 +387,53 @@ class SourceOptions:
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Raises ConfigError: unknown names (with the nearest known one), bad values, no stream."""
-    connection: dict[str, Any] = {}
-    reading: dict[str, Any] = {}
-    starting: dict[str, Positions] = {}
-    ending: dict[str, Positions] = {}
-    given = set()
     elsewhere = dict.fromkeys(_FOR_WRITING, "writing")
-    for name, value in named(options, _KNOWN, elsewhere=elsewhere):
-        given.add(name)
-        if name in CONNECTION:
-            target, convert = CONNECTION[name]
-            connection[target] = values.read(convert, name, value)
-        elif name in _STARTING:
-            starting[name] = _STARTING[name](name, value)
-        elif name in _ENDING:
-            ending[name] = _ENDING[name](name, value)
-        else:
-            target, convert = _READING[name]
-            reading[target] = values.read(convert, name, value)
+    given = values.read_options(options, {**CONNECTION, **_READING}, elsewhere=elsewhere)
     _check_selection(given, options)
+    reading = fields_of(given, _READING)
+    known = BUCKET_COLUMNS if "bucket" in reading else COLUMNS
+    if "stream" in reading:
+        reading["streams"] = (reading.pop("stream"),)
     if "bucket" in reading:
         bucket = reading["bucket"]
         reading["streams"] = (STREAM_PREFIX + bucket,)
         reading["subjects"] = tuple(f"$KV.{bucket}.{key}" for key in reading.get("keys", ()))
-        reading.setdefault("columns", BUCKET_COLUMNS)
-    _check_columns(reading.get("columns", COLUMNS), of_bucket="bucket" in reading)
-    if "json_fields" in reading:
-        _check_json(reading)
-    for wanted in (*starting.values(), *ending.values()) if "streams" in reading else ():
-        wanted.check(reading["streams"])
-    if reading.get("backfill", BACKFILLS[0]) != BACKFILLS[0]:
-        _check_backfill(reading)
-    return SourceOptions(
-        connection=connection_options(connection),
+    found = SourceOptions(
+        connection=connection_options(given),
         given=frozenset(given),
-        starting=starting,
-        ending=ending,
-        **reading,
+        **{"columns": known, **reading},
     )
+    for name in found.columns:
+        if name not in known:
+            near = nearest_name(name, known)
+            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}."
+            raise ConfigError(f"Option 'columns': there is no column {name!r}; {hint}")
+    if found.json_fields:
+        _check_json(found)
+    for wanted in (found.starting, found.ending) if found.streams else ():
+        if wanted is not None:
+            wanted.check(found.streams)
+    if found.by_snapshot and found.removes:
+        name = "soleReader" if found.sole_reader else "interestConsumer"
+        raise ConfigError(
+            f"Option 'backfill' cannot be used with {name!r}: such a stream is read by direct gets."
+        )
+    return found
 
 
-def _check_backfill(reading: Mapping[str, Any]) -> None:
-    for name, target in (("soleReader", "sole_reader"), ("interestConsumer", "interest_consumer")):
-        if reading.get(target):
-            raise ConfigError(
-                f"Option 'backfill' cannot be used with {name!r}: such a stream is read by direct "
-                "gets."
-            )
-
-
-def _check_json(reading: Mapping[str, Any]) -> None:
-    columns = reading.get("columns", COLUMNS)
-    if "bucket" in reading:
+def _check_json(options: SourceOptions) -> None:
+    if options.bucket is not None:
         raise ConfigError("Option 'jsonSchema' is for streams: use from_json on a bucket's values.")
-    if "data" not in columns:
+    if "data" not in options.columns:
         raise ConfigError("Option 'jsonSchema' needs the column data, which 'columns' leaves out.")
-    if name := ambiguous(columns, dict(reading["json_fields"])):
+    if name := ambiguous(options.columns, dict(options.json_fields)):
         raise ConfigError(
             f"Option 'jsonSchema': there is another column {name}, which Spark could not "
             "distinguish: use from_json on data."
         )
 
 
-def _check_columns(columns: Sequence[str], *, of_bucket: bool) -> None:
-    known = BUCKET_COLUMNS if of_bucket else COLUMNS
-    for name in columns:
-        if name not in known:
-            near = nearest_name(name, known)
-            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}."
-            raise ConfigError(f"Option 'columns': there is no column {name!r}; {hint}")
-
-
-def _check_selection(given: set[str], options: Mapping[str, str]) -> None:
+def _check_selection(given: Mapping[str, object], options: Mapping[str, str]) -> None:
     chosen = [name for name in _SELECTION if name in given]
     if len(chosen) > 1:
         raise ConfigError(f"Give only one of the options {', '.join(map(repr, chosen))}.")
@@ -701,20 +441,15 @@ def _check_selection(given: set[str], options: Mapping[str, str]) -> None:
         hint = (
             ""
             if options
-            else (
-                " (Spark 4.3 forgets the options of CREATE TABLE … USING jetstream: repeat them, "
-                "SELECT … FROM t WITH (stream = '…', servers = '…'), or use a TEMPORARY VIEW.)"
-            )
+            else " (Spark 4.3 forgets the options of CREATE TABLE … USING jetstream: repeat them, "
+            "SELECT … FROM t WITH (stream = '…', servers = '…'), or use a TEMPORARY VIEW.)"
         )
         raise ConfigError(
             "Option 'stream' is missing: name the stream to read (or several with 'streams', or "
             f"a 'streamPattern'), a 'bucket' or a 'backup'.{hint}"
         )
-    for name in _OF_SERVERS if chosen == ["backup"] else ():
-        if name in given:
-            raise ConfigError(f"Option {name!r} is for servers; a backup is read without one.")
-    of_others = _OF_STREAMS if chosen == ["bucket"] else _OF_BUCKETS
-    for name in of_others:
-        if name in given:
-            kind = "streams" if chosen == ["bucket"] else "a 'bucket'"
-            raise ConfigError(f"Option {name!r} is for reading {kind}.")
+    reasons: dict[str, str] = {}
+    if chosen == ["backup"]:
+        reasons = dict.fromkeys(_OF_SERVERS, "for servers; a backup is read without one.")
+    others, kind = (_OF_STREAMS, "streams") if "bucket" in given else (_OF_BUCKETS, "a 'bucket'")
+    refuse(given, reasons | dict.fromkeys(others, f"for reading {kind}."))

@@ -29,7 +29,8 @@ from jetspark.spark.lakehouse.options import (
 )
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_fit
-from jetspark.spark.options import SourceOptions, parse_options, with_names_of_spark
+from jetspark.spark.option_values import with_names_of_spark
+from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.pipeline_file import PipelineFile, SinkTable, SourceTable, meant_by
 from jetspark.spark.queries import (
     query_of,
@@ -207,7 +208,7 @@ def _check_taken(
     from which is removed what was read. `taken`: the sinks by their streams."""
     for source in sources:
         consumer = source.interest_consumer or ""
-        for one in streams_facts(source).values() if source.takes_nothing else ():
+        for one in streams_facts(source).values() if source.removes else ():
             key = (one.name, one.created, consumer)
             if (other := taken.get(key)) is not None:
                 twice = (

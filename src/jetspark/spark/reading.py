@@ -208,7 +208,7 @@ def _check_retention(options: SourceOptions, facts: StreamFacts, api: StreamAPI)
         _check_interest(options, facts, api)
     elif facts.retention == "workqueue":
         _check_sole_reader(options, facts, api)
-    if options.takes_nothing and facts.longest_inactive is not None:
+    if options.removes and facts.longest_inactive is not None:
         raise ConfigError(
             f"Stream {name!r} removes consumers that are idle for {facts.longest_inactive:g} s "
             "(consumer_limits), so the query's could not stay while it is not running."
@@ -272,16 +272,16 @@ def begin(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str,
 
     Raises ConfigError for a position behind the end of a stream, and as `resolve_positions`.
     """
-    start = resolve_positions(options, options.streaming_start(), facts, end=False)
+    start = resolve_positions(options, options.streaming_start, facts, end=False)
     return {name: planning.initial_offset(one, start[name]) for name, one in facts.items()}
 
 
 def check_start(options: SourceOptions) -> None:
     """Check that a new streaming query could begin; as `streams_facts`, `begin`, `check_claims`."""
-    if options.takes_nothing or set(options.streaming_start().all()) - {"earliest", "latest"}:
+    if options.removes or set(options.streaming_start.all()) - {"earliest", "latest"}:
         facts = streams_facts(options, sure=True)
         offsets = begin(options, facts)
-        if options.takes_nothing:
+        if options.removes:
             leaders(options).ask(lambda api: check_claims(api, options, facts, None, offsets))
 
 
@@ -291,7 +291,7 @@ def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangeP
     Every partition of a range that comes through a snapshot takes one of its own, so there are no
     more of them than `minPartitions`.
     """
-    ranges = [replace(one, direct=options.takes_nothing) for one in wanted]
+    ranges = [replace(one, direct=options.removes) for one in wanted]
     parts = planning.split_all(
         (one for one in ranges if not one.snapshot),
         min_partitions=options.min_partitions,

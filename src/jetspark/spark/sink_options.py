@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -13,10 +13,11 @@ from jetspark.bulk.leaders import Leaders, linearizable_read
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
-from jetspark.kv_rules import STREAM_PREFIX, check_bucket
+from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import place, read_checkpoint
-from jetspark.spark.options import CONNECTION, READING_ONLY, connection_options, named
+from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
+from jetspark.spark.options import READING_ONLY
 from jetspark.subjects import check_name, nearest_name, subject_matches, subjects_overlap
 
 
@@ -40,9 +41,9 @@ def _guarantee(name: str, value: str) -> Guarantee:
         ) from None
 
 
-_WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+_WRITING: values.Table = {
     "stream": ("stream", check_name),
-    "bucket": ("bucket", lambda name, value: check_bucket(value)),
+    "bucket": ("bucket", values.bucket),
     "subject": ("subject", values.subject),
     "guarantee": ("guarantee", _guarantee),
     "transactionId": ("transaction_id", check_name),
@@ -114,35 +115,23 @@ class SinkOptions:
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Raises ConfigError: unknown names (with the nearest known one), bad values, no stream."""
-    connection: dict[str, Any] = {}
-    writing: dict[str, Any] = {}
-    given = set()
-    checkpoint = next((options[one] for one in options if one.casefold() == _CHECKPOINT), None)
-    known = (*CONNECTION, *_WRITING)
-    elsewhere = dict.fromkeys(READING_ONLY, "reading")
-    for name, value in named(options, known, elsewhere=elsewhere, of_spark=_OF_SPARK):
-        given.add(name)
-        if name in CONNECTION:
-            target, convert = CONNECTION[name]
-            connection[target] = values.read(convert, name, value)
-        else:
-            target, convert = _WRITING[name]
-            writing[target] = values.read(convert, name, value)
+    given = values.read_options(
+        options,
+        {**CONNECTION, **_WRITING},
+        elsewhere=dict.fromkeys(READING_ONLY, "reading"),
+        of_spark=_OF_SPARK,
+    )
+    writing = fields_of(given, _WRITING)
     if ("stream" in writing) == ("bucket" in writing):
         raise ConfigError("Give the option 'stream' or 'bucket': the one to write to.")
     if "bucket" in writing:
-        for name in ("subject", "guarantee"):
-            if name in given:
-                raise ConfigError(
-                    f"Option {name!r} is for streams: a bucket's rows have keys, and writing them "
-                    "again changes nothing."
-                )
+        reason = "for streams: a bucket's rows have keys, and writing them again changes nothing."
+        refuse(given, dict.fromkeys(("subject", "guarantee"), reason))
         writing["stream"] = STREAM_PREFIX + writing["bucket"]
     if writing.get("guarantee") is not Guarantee.EXACTLY_ONCE:
-        for name in _ONLY_EXACTLY_ONCE:
-            if name in given:
-                raise ConfigError(f"Option {name!r} is for guarantee exactly-once.")
-    return SinkOptions(connection=connection_options(connection), checkpoint=checkpoint, **writing)
+        refuse(given, dict.fromkeys(_ONLY_EXACTLY_ONCE, "for guarantee exactly-once."))
+    checkpoint = next((options[one] for one in options if one.casefold() == _CHECKPOINT), None)
+    return SinkOptions(connection=connection_options(given), checkpoint=checkpoint, **writing)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""The data source "jetstream"."""
+"""The data source "jetstream": its schema, its batch reader, and how Spark gets the others."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -16,8 +16,10 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
 
+from jetspark.bulk import arrow
 from jetspark.bulk.backup import Backup, Part, open_backup
 from jetspark.bulk.links import pool
 from jetspark.bulk.ranges import Loss, left_out
@@ -39,7 +41,6 @@ from jetspark.spark.reading import (
     streams_facts,
     with_json,
 )
-from jetspark.spark.schema import check_schema, schema_of
 from jetspark.spark.sink import (
     JetStreamBatchWriter,
     JetStreamStreamWriter,
@@ -54,6 +55,65 @@ from jetspark.spark.sink_options import (
     prepare,
 )
 from jetspark.spark.stream import JetStreamStreamReader
+
+# -------------------------------------------------------------------------------------------------
+# The schemas of `bulk.arrow` as Spark types.
+
+
+_HEADERS = ArrayType(  # PySpark before 4.2 would say that elements may be null
+    StructType(
+        [
+            StructField("key", StringType(), nullable=False),
+            StructField("value", StringType(), nullable=False),
+        ]
+    ),
+    containsNull=False,
+)
+
+
+def _of_arrow(schema: pa.Schema) -> StructType:
+    return StructType(
+        [
+            StructField(
+                field.name,
+                _HEADERS if field.name == "headers" else from_arrow_type(field.type),
+                field.nullable,
+            )
+            for field in schema
+        ]
+    )
+
+
+SCHEMA = _of_arrow(arrow.SCHEMA)
+"""The rows of a stream."""
+BUCKET_SCHEMA = _of_arrow(arrow.BUCKET_SCHEMA)
+"""The rows of a Key-Value bucket."""
+_FIELDS = {field.name: field for field in (*SCHEMA, *BUCKET_SCHEMA)}
+
+
+def schema_of(columns: Sequence[str], json_fields: Sequence[tuple[str, str]] = ()) -> StructType:
+    """These columns, in this order, and the fields of JSON payloads behind them."""
+    found = [_FIELDS[name] for name in columns]
+    if json_fields:
+        data = StructField("data", BinaryType())
+        found = [data if field.name == "data" else field for field in found]
+    types = [(name, from_arrow_type(arrow.TYPES[kind][1])) for name, kind in json_fields]
+    return StructType([*found, *(StructField(name, kind) for name, kind in types)])
+
+
+def check_schema(asked: StructType, fixed: StructType) -> None:
+    """Raise ConfigError for a schema other than the fixed one."""
+    # A catalog table may have made columns nullable.
+    if _shape(asked) != _shape(fixed):
+        raise ConfigError(
+            f"format jetstream has a fixed schema ({', '.join(fixed.names)}): leave .schema(…) out "
+            "and use the option columns, or select(…), for example from_json on data."
+        )
+
+
+def _shape(schema: StructType) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.typeName()) for field in schema]
+
 
 # -------------------------------------------------------------------------------------------------
 # spark.read.format("jetstream"): a DataFrame is a snapshot of the range it was planned with.
@@ -81,8 +141,8 @@ class JetStreamBatchReader(DataSourceReader):
             leaders(options).ask(lambda api: check_claims(api, options, facts))
         if options.is_snapshot:
             return [snapshot(options, one) for one in facts.values()]
-        start = resolve_positions(options, options.starting_positions("earliest"), facts, end=False)
-        end = resolve_positions(options, options.ending_positions(), facts, end=True)
+        start = resolve_positions(options, options.batch_start, facts, end=False)
+        end = resolve_positions(options, options.ending, facts, end=True)
         return plan(
             options,
             [
@@ -134,8 +194,8 @@ class JetStreamBackupReader(DataSourceReader):
         """
         options = self._options
         backup = open_backup(options.backup or "")
-        start = self._position(backup, options.starting_positions("earliest"), end=False)
-        end = self._position(backup, options.ending_positions(), end=True)
+        start = self._position(backup, options.batch_start, end=False)
+        end = self._position(backup, options.ending, end=True)
         wanted = planning.fixed_range(backup.facts, start, end)
         self._check_head(backup, wanted.start, start)
         backup.check_subjects("Option 'subjects'", options.subjects)
@@ -248,19 +308,10 @@ class Refusal(DataSourceStreamReader):
         self._error = error
 
     @without_traceback
-    def initialOffset(self) -> dict[str, Any]:
-        """Raises the error."""
+    def _refuse(self, *_: Any) -> Any:
         raise self._error
 
-    @without_traceback
-    def latestOffset(self, *_: Any) -> dict[str, Any]:
-        """Raises the error."""
-        raise self._error
-
-    @without_traceback
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Raises the error."""
-        raise self._error
+    initialOffset = latestOffset = read = _refuse  # type: ignore[assignment]
 
 
 def _checked(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkTarget:

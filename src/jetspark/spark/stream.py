@@ -227,10 +227,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 offsets,
                 "Its revisions begin anew: begin a new table, with a new checkpoint.",
             )
-        if options.takes_nothing:
+        if options.removes:
             planning.check_not_older(facts, offsets, _BEGIN_ANEW)
         self._check_copies(offsets, next((one.asked for one in facts.values()), None))
-        token = token_of(start) if options.takes_nothing else None
+        token = token_of(start) if options.removes else None
         facts = self._held(facts, offsets, token)
         self._asked = facts
         ends = planning.next_offsets(
@@ -251,7 +251,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._progress_consumer.show(
                 {name: one for name, one in offsets.items() if name in facts}
             )
-        if options.takes_nothing and token is None:
+        if options.removes and token is None:
             token = secrets.token_hex(8)
         elif ends == offsets:
             return start
@@ -287,9 +287,9 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._compared_on is None:  # a batch that an earlier process has planned
             self._check_copies(ends, None)
         token = token_of(end)
-        if options.takes_nothing or token is not None:  # the options may be others than before
+        if options.removes or token is not None:  # the options may be others than before
             facts = streams_facts(options, running=True)
-        if options.takes_nothing:
+        if options.removes:
             leaders(options).ask(
                 lambda api: claims.claim(api, options, facts, offsets, ends, token, token_of(start))
             )
@@ -314,7 +314,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         and as `streams_facts`.
         """
         options = self._options
-        if not options.takes_nothing:
+        if not options.removes:
             return
         offsets, token = from_json(end), token_of(end)
         facts = streams_facts(options, running=True, sure=True)
@@ -349,7 +349,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     ) -> dict[str, StreamFacts]:
         """The facts, when nobody else removes messages, and the streams keep those to be read."""
         options, made = self._options, set[str]()
-        if not options.takes_nothing:
+        if not options.removes:
             return facts
         name, strict = options.interest_consumer, options.fail_on_data_loss
 
@@ -370,9 +370,9 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if asked is not None and asked == self._compared_on:
             return
         options = self._options
-        strict = options.fail_on_data_loss or options.takes_nothing
+        strict = options.fail_on_data_loss or options.removes
         advice = "Set failOnDataLoss to false to go on without them." if strict else ""
-        if options.takes_nothing:
+        if options.removes:
             advice = _BEGIN_ANEW
         server, found = "", list[DataLossError]()
         if any(one.last is not None for one in offsets.values()):
