@@ -105,7 +105,7 @@ def test_a_callback_may_use_the_client_raise_and_drain(filled: Filled, nc: Clien
 
     consumer = filled(20)
     messages = consumer.consume(callback=callback)
-    name = "jetspark-consume-c"
+    name = "jetspark consumer 'c'"
     assert [seen.get(timeout=30) for _ in range(20)] == [(number, name) for number in range(20)]
     assert "three is too many" in str(nc.last_error)
     with pytest.raises(errors.ConfigError):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.blocking.interrupted import interrupt_next_wait
 
 from jetspark.blocking import connect
-from jetspark.blocking.listing import Listing
+from jetspark.blocking.iterators import Listing
 from jetspark.blocking.loop_thread import current
 from jetspark.client.listing import Listing as AsyncListing
 
@@ -28,6 +29,7 @@ def test_a_listing_that_still_cleans_up_does_not_hide_an_interrupt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     thread = current()
+    caller: Any = SimpleNamespace(thread=thread)
     begun, go_on, ended = threading.Event(), asyncio.Event(), threading.Event()
 
     async def read() -> AsyncIterator[int]:
@@ -41,7 +43,7 @@ def test_a_listing_that_still_cleans_up_does_not_hide_an_interrupt(
 
     interrupt_next_wait(monkeypatch, begun)
     with pytest.raises(KeyboardInterrupt):
-        list(Listing(thread, AsyncListing(read)))
+        list(Listing(caller, AsyncListing(read)))
     thread.call(go_on.set)
     assert ended.wait(30)
 

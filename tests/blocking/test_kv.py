@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jetspark.blocking import connect, listing
+from jetspark.blocking import connect, iterators
 from jetspark.errors import (
     BucketNotFoundError,
     ConfigError,
@@ -247,7 +247,7 @@ def test_blocking_election_is_iterated_and_calls_back(bucket: Bucket) -> None:
 def test_a_blocking_listing_that_the_client_ends_early_raises(
     shared_server: NatsServer, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
-    monkeypatch.setattr(listing, "_LOT", 1)
+    monkeypatch.setattr(iterators.Listing, "_lot", 1)
     monkeypatch.setattr(watching, "LOT", 0)
     monkeypatch.setattr(watch_module, "PULL_AHEAD", 1)
     for key in "abc":

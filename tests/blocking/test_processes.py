@@ -261,7 +261,8 @@ def test_exit_with_an_open_connection_sends_what_waits(
 ) -> None:
     subject = unique("exit")
     code = """
-from jetspark.blocking import client, loop_thread
+from jetspark.blocking import loop_thread
+from jetspark.blocking.by_hand import client
 client.EXIT_FLUSH_TIMEOUT = loop_thread.EXIT_TIMEOUT = 20.0  # this machine may be slow
 nc = connect(url, event_callback=lambda event: None)
 nc.subscribe(subject, callback=lambda m: None)

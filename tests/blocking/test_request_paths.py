@@ -13,7 +13,7 @@ import pytest
 
 from jetspark import errors
 from jetspark.blocking import Client
-from jetspark.blocking.jetstream import this_thread
+from jetspark.blocking.by_hand import jetstream
 from jetspark.blocking.loop_thread import LoopThread, current
 
 Unique = Callable[[str], str]
@@ -72,7 +72,7 @@ def test_a_publish_finds_a_stream_that_comes_while_it_is_tried_again(
             js.create_stream(name=name, subjects=[name], storage="memory")
         pauses.append(seconds)
 
-    monkeypatch.setattr(this_thread, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(jetstream, "time", SimpleNamespace(sleep=sleep))
     assert js.publish(name, b"1").seq == 1
     assert pauses == [0.25, 0.25]
     js.delete_stream(name)

@@ -128,7 +128,7 @@ def test_a_callback_may_use_the_client_and_raise(nc: Client, unique: Unique) -> 
     sub = nc.subscribe(unique("callback"), callback=callback)
     for number in range(3):
         nc.publish(sub.subject, b"%d" % number)
-    name = f"jetspark-sub-{sub.subject}"
+    name = f"jetspark subscription {sub.subject!r}"
     assert [seen.get(timeout=30) for _ in range(2)] == [(b"0help", name), (b"2help", name)]
     assert "one is too many" in str(nc.last_error)
     assert sub.active

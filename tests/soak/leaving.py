@@ -111,7 +111,7 @@ NOT_LEFT = {
 
 
 def public_iterators(package: str, method: str) -> set[str]:
-    """Names of the public classes in the modules of this package that define the method."""
+    """Names of the public classes in the modules of this package that have the method."""
     found = set()
     root = importlib.import_module(package)
     for module in pkgutil.walk_packages(root.__path__, f"{package}."):
@@ -119,7 +119,8 @@ def public_iterators(package: str, method: str) -> set[str]:
             if (
                 inspect.isclass(value)
                 and value.__module__ == module.name
-                and not name.startswith(("_", "Generated"))
+                and not name.startswith(("_", "Base"))
+                and not name.endswith("Iterator")  # the bases in blocking.iterators
                 and any(method in vars(base) for base in value.__mro__ if base is not dict)
                 and not issubclass(value, (dict, tuple, str, Enum))
             ):

@@ -10,13 +10,23 @@
 Options, events, errors, headers and documents are the same classes as in `jetspark`.
 """
 
-from jetspark.blocking.events import EventStream
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Unpack
+
+from jetspark.blocking.by_hand.client import (
+    ErrorCallback,
+    EventCallback,
+    EventStream,
+    Message,
+    Replies,
+)
+from jetspark.blocking.client import Subscription
 from jetspark.blocking.full_client import Client
-from jetspark.blocking.generated.connecting import connect
 from jetspark.blocking.jetstream import JetStream
-from jetspark.blocking.messages import Message
-from jetspark.blocking.replies import Replies
-from jetspark.blocking.subscription import Subscription
+from jetspark.client.hooks import Hooks
+from jetspark.connection.options import ConnectionOptions, make_options
 
 __all__ = [
     "Client",
@@ -27,3 +37,25 @@ __all__ = [
     "Subscription",
     "connect",
 ]
+
+
+def connect(
+    servers: str | Iterable[str] | None = None,
+    *,
+    hooks: Hooks | None = None,
+    event_callback: EventCallback | None = None,
+    error_callback: ErrorCallback | None = None,
+    **options: Unpack[ConnectionOptions],
+) -> Client:
+    """Connect to NATS: `nc = connect(...)`, or `with connect(...) as nc`.
+
+    `servers`: one URL or several, default nats://127.0.0.1:4222. `options`: the fields of
+    ConnectOptions. `hooks`: are told of messages and events (see `Hooks`). `event_callback` gets
+    changes of the connection, `error_callback` errors that no call can raise; both are called in a
+    thread of their own. Raises ConfigError for an unknown option or a wrong value, and as
+    `Client.connect`.
+    """
+    made = make_options(servers, **options)
+    client = Client(made, hooks=hooks, event_callback=event_callback, error_callback=error_callback)
+    client.connect()
+    return client

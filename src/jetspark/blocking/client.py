@@ -1,195 +1,161 @@
-"""Core NATS without async: publish, subscribe, request, from any thread.
+# Written by `python scripts/delegations.py`: change by_hand/, or the asyncio class.
+"""Core NATS without async.
 
-Contract
-- The same names, arguments, results and errors as the asyncio client's, without `await`. All
-  clients of a process share one event-loop thread (`loop_thread`). Clients are thread-safe.
-- A publish is checked in the calling thread and put into a buffer, which is handed to the loop as a
-  whole; it blocks while the buffer is full. Calls that need a reply block until it arrives.
-- Callbacks run in threads of their own and may use the client.
-- A forked child has to connect anew: there all calls but `close` raise ConnectionClosedError.
+Of docstrings it has the first paragraphs; `help()` shows all.
 """
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
-from functools import partial
-from typing import Self
+from collections.abc import Callable, Iterable
 
-from jetspark.arguments import spelt
-from jetspark.blocking.caller_side import CallerSide
-from jetspark.blocking.events import ErrorCallback, EventCallback
-from jetspark.blocking.generated.client import GeneratedClient
-from jetspark.blocking.leaving import Leaving
-from jetspark.blocking.loop_thread import current
-from jetspark.blocking.messages import Message
-from jetspark.blocking.publish_buffer import PublishBuffer
-from jetspark.blocking.worker import Worker, check_callback, in_callback_of
-from jetspark.client.client import DRAIN_TIMEOUT, Statistics, in_its_own_callback
+from jetspark.blocking.by_hand.client import (
+    BaseClient,
+    BaseSubscription,
+    Message,
+    MessageCallback,
+    Replies,
+    judging,
+)
+from jetspark.blocking.docstrings import twin_of
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.client import Client as AsyncClient
-from jetspark.client.hooks import HookRunner, Hooks
-from jetspark.client.messages import Sendable, parts_of
-from jetspark.connection.events import Closed, ConnectionEvent, ConnectionStatus
-from jetspark.connection.transports import Dial
-from jetspark.errors import JetsparkError, RequestTimeoutError
-from jetspark.timestamps import Seconds, in_seconds
+from jetspark.client.subscription import Subscription as AsyncSubscription
+from jetspark.connection.transports import TLSState
+from jetspark.errors import JetsparkError
+from jetspark.payloads import Payload
+from jetspark.timestamps import Seconds
+from jetspark.wire.documents import ServerInfo
+from jetspark.wire.headers import HeadersLike
 
-EXIT_FLUSH_TIMEOUT = 1.0
-"""Seconds to wait at interpreter exit for the server to confirm what was published."""
+__all__ = ["Client", "Subscription"]
 
 
-class Client(GeneratedClient, Leaving):
-    """One connection to a NATS deployment, thread-safe. Create it, then `connect`."""
+@twin_of(AsyncSubscription)
+class Subscription(BaseSubscription):
+    """What `Client.subscribe` returns: iterate it, or give it a callback."""
 
-    def _make(
+    _inner: AsyncSubscription
+
+    @property
+    def subject(self) -> str:
+        """What was subscribed to."""
+        return self._inner.subject
+
+    @property
+    def queue(self) -> str | None:
+        """The queue group."""
+        return self._inner.queue
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return self._inner.active
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped at a pending limit."""
+        return self._inner.dropped
+
+
+@twin_of(AsyncClient)
+class Client(BaseClient):
+    """One connection to a NATS deployment. Created in a running event loop, then connected."""
+
+    _inner: AsyncClient
+
+    @property
+    def last_error(self) -> JetsparkError | None:
+        """The last asynchronous error; a successful (re)connect clears it."""
+        return self._inner.last_error
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """INFO of the current server, or of the last one while there is no link."""
+        return self._inner.server_info
+
+    @property
+    def current_server(self) -> str | None:
+        """URL of the current server, without credentials; None without a link."""
+        return self._inner.current_server
+
+    @property
+    def tls(self) -> TLSState | None:
+        """Version, cipher and the server's certificate of the link; None without TLS or a link."""
+        return self._inner.tls
+
+    @property
+    def servers(self) -> list[str]:
+        """URLs of all servers in the pool, including those that the cluster advertised."""
+        return self._inner.servers
+
+    @property
+    def max_payload(self) -> int:
+        """Largest message that the server accepts: bytes of headers and payload."""
+        return self._inner.max_payload
+
+    def report(self, error: JetsparkError) -> None:
+        """last_error, the log, and the error callback: for errors that no call can raise."""
+        self._thread.call(self._inner.report, error)
+
+    def set_servers(self, servers: str | Iterable[str]) -> None:
+        """Replace the servers to connect to, discovered ones too, from the next attempt on."""
+        self._thread.call(self._inner.set_servers, servers)
+
+    def force_reconnect(self) -> None:
+        """Leave this server for the next one; returns when the link is up again."""
+        self._thread.run(self._inner.force_reconnect)
+
+    def rtt(self, timeout: Seconds | None = None) -> float:
+        """Seconds of one round trip to the server."""
+        return self._thread.run(self._inner.rtt, timeout)
+
+    def request_many(
         self,
-        hooks: Hooks | None,
-        event_callback: EventCallback | None,
-        error_callback: ErrorCallback | None,
-        dial: Dial | None,
-    ) -> None:
-        for callback in (event_callback, error_callback):
-            check_callback(callback)
-        self._thread = current()
-        self._notices = Worker("jetspark-notices")
-        self._event_callback = event_callback
-        self._error_callback = error_callback
-        self._thread.call(self._make_in_loop, dial)
-        if hooks is not None:
-            self._hook(hooks)
-
-    def _hook(self, hooks: Hooks) -> None:
-        """Call them where messages are sent, and in the callers' threads that get messages."""
-
-        def runner(*, quiet: bool) -> HookRunner:
-            return HookRunner(hooks, self._caller.report, self.options.api_prefix, quiet=quiet)
-
-        self._inner.hooks, self._caller.hooks = in_loop, here = (
-            runner(quiet=True),
-            runner(quiet=False),
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+        max_msgs: int = 0,
+        stall: Seconds | None = None,
+        sentinel: bool | Callable[[Message], bool] = False,
+    ) -> Replies:
+        """Publish and gather replies: `for` over the result, or make it a list."""
+        return Replies(
+            self._caller,
+            self._inner.request_many(
+                subject,
+                payload,
+                timeout=timeout,
+                headers=headers,
+                max_msgs=max_msgs,
+                stall=stall,
+                sentinel=judging(self._caller, sentinel),
+            ),
         )
-        self._inner.publishing.hook(in_loop)
-        self._caller.publishing.hook(here)
-        self._event_callback = here.event_callback(self._event_callback)
 
-    def _make_in_loop(self, dial: Dial | None) -> None:
-        self._inner = AsyncClient(
-            self.options, event_callback=self._on_event, error_callback=self._on_error, dial=dial
+    def subscribe(
+        self,
+        subject: str,
+        *,
+        queue: str | None = None,
+        callback: MessageCallback | None = None,
+        max_msgs: int = 0,
+        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
+        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
+    ) -> Subscription:
+        """Subscribe; iterate the result, or give a callback (a plain function, called in a thread
+        of its own).
+        """
+        return Subscription(
+            self._caller,
+            lambda forward: self._inner.subscribe(
+                subject,
+                queue=queue,
+                callback=forward,
+                max_msgs=max_msgs,
+                pending_msgs_limit=pending_msgs_limit,
+                pending_bytes_limit=pending_bytes_limit,
+            ),
+            callback,
         )
-        link, limit = self._inner.publishing.link, self.options.pending_size
-        self._buffer = PublishBuffer(self._thread, link, limit)
-        self._caller = CallerSide(self._thread, self._inner, self._buffer)
-        self._publishing = self._caller.publishing
-
-    def _on_event(self, event: ConnectionEvent) -> None:
-        self._buffer.link_changed()
-        if self._event_callback is not None:
-            self._notices.post(partial(self._event_callback, event))
-        if isinstance(event, Closed):
-            self._thread.open.discard(self._end)
-            self._notices.stop()
-
-    def _on_error(self, error: JetsparkError) -> None:
-        if self._error_callback is not None:
-            self._notices.post(partial(self._error_callback, error))
-
-    @property
-    def status(self) -> ConnectionStatus:
-        if self._thread.forked:
-            return ConnectionStatus.CLOSED
-        return self._inner.status
-
-    @property
-    def is_connected(self) -> bool:
-        return not self._thread.forked and self._inner.is_connected
-
-    @property
-    def stats(self) -> Statistics:
-        stats = self._inner.stats
-        return replace(stats, out_msgs=stats.out_msgs + self._buffer.published)
-
-    # -- prepared messages ---------------------------------------------------------------------
-
-    def publish_msg(self, message: Sendable) -> None:
-        subject, data, reply, headers = parts_of(message)
-        self.publish(subject, data, reply=reply, headers=headers)
-
-    def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
-        subject, data, _, headers = parts_of(message)
-        return self.request(subject, data, timeout=timeout, headers=headers)
-
-    # -- lifecycle -----------------------------------------------------------------------------
-
-    def connect(self) -> None:
-        self._thread.run(self._connect)
-
-    async def _connect(self) -> None:
-        await self._inner.connect()
-        self._thread.open.add(self._end)
-
-    @spelt
-    def flush(self, timeout: Seconds | None = None) -> None:
-        self._thread.run(self._flush, timeout)
-
-    async def _flush(self, timeout: Seconds | None) -> None:
-        limit = self.options.request_timeout if timeout is None else in_seconds(timeout)
-        try:
-            async with asyncio.timeout(limit):
-                await self._buffer.emptied()
-        except TimeoutError:
-            raise RequestTimeoutError(
-                f"The publish buffer could not be sent within {limit:g} s."
-            ) from None
-        await self._inner.flush(timeout)
-
-    @spelt
-    def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
-        if in_callback_of(self._inner):
-            self._thread.spawn(lambda: self._drain_alone(timeout))
-        else:
-            self._thread.run(self._drain, timeout)
-
-    async def _drain(self, timeout: Seconds) -> None:
-        self._buffer.give()
-        await self._inner.drain(timeout)
-
-    async def _drain_alone(self, timeout: Seconds) -> None:
-        try:
-            await self._drain(timeout)
-        except JetsparkError as error:
-            self._inner.report(error)
-
-    @spelt
-    def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
-        if in_callback_of(self._inner):
-            raise in_its_own_callback()
-        self._thread.run(self._inner.barrier, timeout)
-
-    def close(self) -> None:
-        if not self._thread.is_over:  # else it is closed, or another process's
-            self._thread.run(self._close)
-
-    async def _close(self) -> None:
-        self._buffer.give()
-        try:
-            await self._inner.close()
-        finally:
-            self._thread.open.discard(self._end)
-
-    async def _end(self) -> None:
-        """At interpreter exit."""
-        try:
-            # Closing a socket with unread input resets the connection, and the server would lose
-            # what it had not read by then.
-            await self._flush(EXIT_FLUSH_TIMEOUT)
-        except JetsparkError:
-            pass
-        finally:
-            await self._close()
-
-    def __enter__(self) -> Self:
-        self.connect()
-        return self
-
-    def _finish(self) -> None:
-        self.close()

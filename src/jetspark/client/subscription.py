@@ -300,16 +300,17 @@ class FrameReader(Scoped, Generic[ItemT]):
         client = self._client
         self._release = client.adopt(self, end if self._callback is None else None)
         if self._callback is not None:
-            call = Callback(self._callback, f"The callback of {self._source()}", client.report)
+            call = Callback(self._callback, f"The callback of {self.source}", client.report)
             self._calling = call
             self._task = background(
-                self._call_back(call), f"Reading {self._source()}", self._broken, name=task
+                self._call_back(call), f"Reading {self.source}", self._broken, name=task
             )
             self._task.add_done_callback(self._no_more_calls)
 
     # -- what a subclass says ------------------------------------------------------------------
 
-    def _source(self) -> str:
+    @property
+    def source(self) -> str:
         """The source of the items, for messages."""
         raise NotImplementedError
 
@@ -370,7 +371,7 @@ class FrameReader(Scoped, Generic[ItemT]):
                 return await self.__anext__()
         except StopAsyncIteration:
             raise self._over() from None
-        raise RequestTimeoutError(f"Nothing received from {self._source()} within {seconds:g} s.")
+        raise RequestTimeoutError(f"Nothing received from {self.source} within {seconds:g} s.")
 
     async def _call_back(self, callback: Callback[ItemT]) -> None:
         frames, take, call = self._frames, self._take, callback.call
@@ -446,7 +447,7 @@ class FrameReader(Scoped, Generic[ItemT]):
 
     def _not_taken(self) -> RequestTimeoutError:
         return RequestTimeoutError(
-            f"{len(self._frames)} messages of {self._source()} were not taken in time."
+            f"{len(self._frames)} messages of {self.source} were not taken in time."
         )
 
     @property
@@ -567,7 +568,8 @@ class Subscription(FrameReader[Message]):
         self._read()
         return self
 
-    def _source(self) -> str:
+    @property
+    def source(self) -> str:
         return f"subscription {self.subject!r}"
 
     def _take(self) -> Message:

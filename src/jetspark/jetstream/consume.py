@@ -657,7 +657,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
         return self._pull.stop
 
     def _behind(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return background(work, f"Consuming of {self._source()}", self._end)
+        return background(work, f"Consuming of {self.source}", self._end)
 
     # -- trouble: called in the read loop ------------------------------------------------------
 
@@ -760,7 +760,8 @@ class ConsumerMessages(FrameReader[JsMsg]):
         finally:
             self._loop_ends(over=self._ended)
 
-    def _source(self) -> str:
+    @property
+    def source(self) -> str:
         return f"consumer {self._names['consumer']!r}"
 
     def _take(self) -> JsMsg | None:

@@ -437,6 +437,11 @@ class PushMessages(Scoped):
         return self._sub.dropped
 
     @property
+    def source(self) -> str:
+        """The consumer, for errors."""
+        return f"consumer {self._name!r}"
+
+    @property
     def callback_task(self) -> asyncio.Task[None] | None:
         """The task that calls the callback; None when there is none."""
         return self._sub.callback_task

@@ -107,7 +107,8 @@ class Events(FrameReader[Event]):
         self._check_iterated()
         return self
 
-    def _source(self) -> str:
+    @property
+    def source(self) -> str:
         return "events"
 
     def _take(self) -> Event | None:

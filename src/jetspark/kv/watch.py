@@ -118,6 +118,11 @@ class Watcher(Watching[Entry]):
         """The task that calls the callback; None when there is none."""
         return self._task
 
+    @property
+    def source(self) -> str:
+        """What it watches, for errors."""
+        return f"a watch on bucket {self._name!r}"
+
     def report(self, error: JetsparkError) -> None:
         """Report to the client: last_error, the log, the error callback."""
         self._js.client.report(error)
@@ -175,8 +180,7 @@ class Watcher(Watching[Entry]):
         self.stop()
 
     async def _call_back(self, callback: EntryCallback) -> None:
-        what = f"The callback of a watch on bucket {self._name!r}"
-        call = Callback(callback, what, self.report).call
+        call = Callback(callback, f"The callback of {self.source}", self.report).call
         while True:
             try:
                 entry = await self.__anext__()

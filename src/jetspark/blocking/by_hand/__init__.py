@@ -1,0 +1,1 @@
+"""What the blocking client has by hand: bases of its generated classes, and whole classes."""

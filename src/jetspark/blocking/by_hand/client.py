@@ -1,0 +1,374 @@
+"""Core NATS without async: publish, subscribe, request, from any thread.
+
+Contract
+- The same names, arguments, results and errors as the asyncio client's, without `await`. All
+  clients of a process share one event-loop thread (`loop_thread`). Clients are thread-safe.
+- A publish is checked in the calling thread and put into a buffer, which is handed to the loop as a
+  whole; it blocks while the buffer is full. Calls that need a reply block until it arrives.
+- Callbacks run in threads of their own and may use the client.
+- A forked child has to connect anew: there all calls but `close` raise ConnectionClosedError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Self, TypeAlias
+
+from jetspark.blocking.caller_side import CallerSide, drive
+from jetspark.blocking.docstrings import twin_of
+from jetspark.blocking.iterators import MessageIterator, SingleIterator
+from jetspark.blocking.loop_thread import current
+from jetspark.blocking.publish_buffer import PublishBuffer
+from jetspark.blocking.twin import Block, Twin
+from jetspark.blocking.worker import Worker, check_callback, in_callback_of
+from jetspark.client.callbacks import EventStream as AsyncEventStream
+from jetspark.client.client import DRAIN_TIMEOUT, Statistics, in_its_own_callback
+from jetspark.client.client import Client as CoreClient
+from jetspark.client.hooks import HookRunner, Hooks
+from jetspark.client.messages import Message as AsyncMessage
+from jetspark.client.messages import MessageView, Sendable, parts_of
+from jetspark.client.requests import Replies as AsyncReplies
+from jetspark.client.subscription import Subscription as AsyncSubscription
+from jetspark.connection.events import Closed, ConnectionEvent, ConnectionStatus
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.transports import Dial
+from jetspark.errors import JetsparkError, RequestTimeoutError
+from jetspark.full_client import Client as AsyncClient
+from jetspark.payloads import Payload
+from jetspark.timestamps import Seconds, in_seconds
+from jetspark.wire.headers import HeadersLike
+from jetspark.wire.kernel import frame_of
+
+EXIT_FLUSH_TIMEOUT = 1.0
+"""Seconds to wait at interpreter exit for the server to confirm what was published."""
+
+
+# -------------------------------------------------------------------------------------------------
+# Messages
+
+
+@twin_of(AsyncMessage)
+class Message(MessageView):
+    """One message."""
+
+    __slots__ = ()
+
+    _client: CallerSide
+
+    def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
+        drive(AsyncMessage(self._client, frame_of(self)).respond(payload, headers))
+
+
+MessageCallback: TypeAlias = Callable[[Message], None]
+
+
+class BaseSubscription(MessageIterator[Message], Block):
+    """As `jetspark.client.subscription`. `drain` does not wait for a thread that iterates."""
+
+    _inner: AsyncSubscription
+    _message = Message
+
+    @property
+    def pending_bytes(self) -> int:
+        return self._inner.pending_bytes + sum(len(frame.payload) for frame in self._taken.copy())
+
+    @property
+    def delivered(self) -> int:
+        return self._inner.delivered - len(self._taken)
+
+    def __iter__(self) -> Self:
+        self._inner.__aiter__()  # refuses a subscription that has a callback
+        return self
+
+    def __next__(self) -> Message:
+        try:
+            return Message(self._caller, self._taken.popleft())
+        except IndexError:
+            pass  # not called from here, or an interrupt would show this IndexError too
+        return super().__next__()
+
+    def unsubscribe(self, max_msgs: int = 0) -> None:
+        self._thread.call(self._inner.unsubscribe, max_msgs)
+        if not max_msgs:
+            self._taken.clear()
+
+    def _finish(self) -> None:
+        if not self._thread.is_over:
+            self._thread.call(self._unsubscribe)
+
+    def _unsubscribe(self) -> None:
+        if self._inner.active:
+            self._inner.unsubscribe()
+            self._taken.clear()
+
+
+@twin_of(AsyncReplies)
+class Replies(Twin, Block):
+    """What `Client.request_many` returns: iterate it, once; `list(...)` waits for all.
+
+    `with` ends the request when the block is left; so does `close`.
+    """
+
+    _inner: AsyncReplies
+
+    def __iter__(self) -> Iterator[Message]:
+        replies = self._inner.__aiter__()
+        try:
+            while True:
+                try:
+                    reply = self._thread.run(replies.__anext__)
+                except StopAsyncIteration:
+                    return
+                yield Message(self._caller, frame_of(reply))
+        finally:
+            self._finish()
+
+    def close(self) -> None:
+        """Accept no more replies."""
+        self._thread.run(self._inner.aclose)
+
+    def _finish(self) -> None:
+        # Not waited for: the garbage collector may run this, and after an interrupt it may still be
+        # running.
+        if not self._thread.is_over:
+            self._thread.spawn(self._inner.aclose)
+
+
+def judging(
+    caller: CallerSide, sentinel: bool | Callable[[Message], bool]
+) -> bool | Callable[[AsyncMessage], bool]:
+    """The asyncio call's sentinel: it passes blocking messages to the user's function."""
+    if not callable(sentinel):
+        return sentinel
+    return lambda reply: sentinel(Message(caller, frame_of(reply)))
+
+
+# -------------------------------------------------------------------------------------------------
+# Events of the connection
+
+ErrorCallback: TypeAlias = Callable[[JetsparkError], None]
+EventCallback: TypeAlias = Callable[[ConnectionEvent], None]
+
+
+@twin_of(AsyncEventStream)
+class EventStream(SingleIterator[ConnectionEvent]):
+    """Iterator over connection events, for one thread; ends after Closed."""
+
+    def close(self) -> None:
+        self._thread.call(self._inner.close)
+
+
+# -------------------------------------------------------------------------------------------------
+# The client
+
+
+class BaseClient(Block):
+    """What runs in the caller's thread, and the client's life."""
+
+    _inner: CoreClient
+
+    def __init__(
+        self,
+        options: ConnectOptions | None = None,
+        *,
+        hooks: Hooks | None = None,
+        event_callback: EventCallback | None = None,
+        error_callback: ErrorCallback | None = None,
+        dial: Dial | None = None,
+    ) -> None:
+        for callback in (event_callback, error_callback):
+            check_callback(callback)
+        self.options = options or ConnectOptions()
+        self._thread = current()
+        self._notices = Worker("jetspark-notices")
+        self._event_callback = event_callback
+        self._error_callback = error_callback
+        self._thread.call(self._make_in_loop, dial)
+        if hooks is not None:
+            self._hook(hooks)
+
+    def _hook(self, hooks: Hooks) -> None:
+        """Call them where messages are sent, and in the callers' threads that get messages."""
+
+        def runner(*, quiet: bool) -> HookRunner:
+            return HookRunner(hooks, self._caller.report, self.options.api_prefix, quiet=quiet)
+
+        self._inner.hooks, self._caller.hooks = in_loop, here = (
+            runner(quiet=True),
+            runner(quiet=False),
+        )
+        self._inner.publishing.hook(in_loop)
+        self._caller.publishing.hook(here)
+        self._event_callback = here.event_callback(self._event_callback)
+
+    def _make_in_loop(self, dial: Dial | None) -> None:
+        self._inner = AsyncClient(
+            self.options, event_callback=self._on_event, error_callback=self._on_error, dial=dial
+        )
+        link, limit = self._inner.publishing.link, self.options.pending_size
+        self._buffer = PublishBuffer(self._thread, link, limit)
+        self._caller = CallerSide(self._thread, self._inner, self._buffer)
+        self._publishing = self._caller.publishing
+
+    def _on_event(self, event: ConnectionEvent) -> None:
+        self._buffer.link_changed()
+        if self._event_callback is not None:
+            self._notices.post(partial(self._event_callback, event))
+        if isinstance(event, Closed):
+            self._thread.open.discard(self._end)
+            self._notices.stop()
+
+    def _on_error(self, error: JetsparkError) -> None:
+        if self._error_callback is not None:
+            self._notices.post(partial(self._error_callback, error))
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def status(self) -> ConnectionStatus:
+        if self._thread.forked:
+            return ConnectionStatus.CLOSED
+        return self._inner.status
+
+    @property
+    def is_connected(self) -> bool:
+        return not self._thread.forked and self._inner.is_connected
+
+    @property
+    def stats(self) -> Statistics:
+        stats = self._inner.stats
+        return replace(stats, out_msgs=stats.out_msgs + self._buffer.published)
+
+    def events(self) -> EventStream:
+        return EventStream(self._caller, self._thread.call(self._inner.events))
+
+    def new_inbox(self) -> str:
+        return self._inner.new_inbox()
+
+    # -- in the caller's thread ----------------------------------------------------------------
+
+    def publish(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        reply: str | None = None,
+        headers: HeadersLike | None = None,
+    ) -> None:
+        if self._buffer.crowded:
+            self._buffer.block()
+        self._publishing.send(subject, payload, reply, headers)
+
+    def publish_nowait(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        reply: str | None = None,
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """As `publish`, without waiting while the buffer is full."""
+        self._publishing.send(subject, payload, reply, headers)
+
+    def publish_msg(self, message: Sendable) -> None:
+        subject, data, reply, headers = parts_of(message)
+        self.publish(subject, data, reply=reply, headers=headers)
+
+    def request(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        return Message(self._caller, self._caller.ask(subject, payload, timeout, headers))
+
+    def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
+        subject, data, _, headers = parts_of(message)
+        return self.request(subject, data, timeout=timeout, headers=headers)
+
+    # -- life ----------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        self._thread.run(self._connect)
+
+    async def _connect(self) -> None:
+        await self._inner.connect()
+        self._thread.open.add(self._end)
+
+    def flush(self, timeout: Seconds | None = None) -> None:
+        self._thread.run(self._flush, timeout)
+
+    async def _flush(self, timeout: Seconds | None) -> None:
+        limit = self.options.request_timeout if timeout is None else in_seconds(timeout)
+        try:
+            async with asyncio.timeout(limit):
+                await self._buffer.emptied()
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"The publish buffer could not be sent within {limit:g} s."
+            ) from None
+        await self._inner.flush(timeout)
+
+    def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
+        if in_callback_of(self._inner):
+            self._thread.spawn(lambda: self._drain_alone(timeout))
+        else:
+            self._thread.run(self._drain, timeout)
+
+    async def _drain(self, timeout: Seconds) -> None:
+        self._buffer.give()
+        await self._inner.drain(timeout)
+
+    async def _drain_alone(self, timeout: Seconds) -> None:
+        try:
+            await self._drain(timeout)
+        except JetsparkError as error:
+            self._inner.report(error)
+
+    def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
+        if in_callback_of(self._inner):
+            raise in_its_own_callback()
+        self._thread.run(self._inner.barrier, timeout)
+
+    def close(self) -> None:
+        """Send what is buffered and end the connection. May be called again.
+
+        Pending requests and iterators end at once; a callback that runs is left to finish, and gets
+        no more messages. It does not wait for a link: what is buffered without one is never sent,
+        which is reported.
+        """
+        if not self._thread.is_over:  # else it is closed, or another process's
+            self._thread.run(self._close)
+
+    async def _close(self) -> None:
+        self._buffer.give()
+        try:
+            await self._inner.close()
+        finally:
+            self._thread.open.discard(self._end)
+
+    async def _end(self) -> None:
+        """At interpreter exit."""
+        try:
+            # Closing a socket with unread input resets the connection, and the server would lose
+            # what it had not read by then.
+            await self._flush(EXIT_FLUSH_TIMEOUT)
+        except JetsparkError:
+            pass
+        finally:
+            await self._close()
+
+    def __enter__(self) -> Self:
+        self.connect()
+        return self
+
+    def _finish(self) -> None:
+        self.close()

@@ -1,0 +1,67 @@
+"""An authorization callout service (ADR-26) without async: its handler runs in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.twin import Block, Twin
+from jetspark.blocking.worker import Worker, check_callback
+from jetspark.errors import ConfigError, shown
+from jetspark.identity.callout import STOP_TIMEOUT, Grant
+from jetspark.identity.callout import AuthCallout as AsyncAuthCallout
+from jetspark.identity.claims import AuthRequest
+from jetspark.timestamps import Seconds
+
+CalloutHandler: TypeAlias = Callable[[AuthRequest], Grant]
+
+
+class BaseAuthCallout(Twin, Block):
+    """It stops when its block is left."""
+
+    _inner: AsyncAuthCallout
+
+    def __init__(
+        self,
+        caller: CallerSide,
+        begin: Callable[[Any], Coroutine[Any, Any, AsyncAuthCallout]],
+        handler: CalloutHandler,
+    ) -> None:
+        if not callable(handler):
+            raise ConfigError(f"A handler is a function, not {shown(handler)}.")
+        check_callback(handler)
+        self._handler = handler
+        self._idle: list[Worker] = []
+        self._workers: list[Worker] = []
+        self._caller = caller
+        self._thread = caller.thread
+        super().__init__(caller, caller.thread.run(begin, self._in_a_thread))
+
+    async def _in_a_thread(self, request: AuthRequest) -> Grant:
+        """The asyncio handler: as many threads as the service has handlers at once."""
+        answer: list[Grant] = []
+        worker = self._idle.pop() if self._idle else self._new()
+        await worker.run(self._thread, lambda: answer.append(self._handler(request)))
+        # One that was cancelled is not used again: its handler may still run.
+        self._idle.append(worker)
+        return answer[0]
+
+    def _new(self) -> Worker:
+        worker = Worker("jetspark-callout", self._caller.inner)
+        self._workers.append(worker)
+        return worker
+
+    def stop(self, timeout: Seconds = STOP_TIMEOUT) -> None:
+        """Answer no more requests, and end.
+
+        Handlers that run after `timeout` seconds are left to finish; their users are let in
+        nowhere. The rest is as in `jetspark.identity.AuthCallout.stop`.
+        """
+        if not self._thread.is_over:
+            self._thread.run(self._inner.stop, timeout)
+            for worker in self._workers:
+                self._thread.post(worker.stop)
+
+    def _finish(self) -> None:
+        self.stop()

@@ -1,0 +1,158 @@
+"""Object stores without async: sources are read, and files are written, in the caller's thread.
+
+As `jetspark.objects`. Each thread switch of a reader brings the chunks that have arrived, up to
+about 1 MB.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from jetspark.blocking.docstrings import twin_of
+from jetspark.blocking.iterators import EntryIterator
+from jetspark.blocking.twin import Twin
+from jetspark.errors import ObjectDamagedError
+from jetspark.objects.info import ObjectInfo
+from jetspark.objects.reader import (
+    Bytes,
+    NewFile,
+    ObjectTarget,
+    Readable,
+    Writable,
+    check_data,
+    check_writable,
+    sync_blocks,
+    write_all,
+)
+from jetspark.objects.reader import ObjectReader as AsyncObjectReader
+from jetspark.objects.reader import ObjectWatcher as AsyncObjectWatcher
+from jetspark.objects.store import READ_TRIES, HeaderValues
+from jetspark.objects.store import ObjectStore as AsyncObjectStore
+
+T = TypeVar("T")
+
+ObjectData: TypeAlias = Bytes | os.PathLike[str] | Readable | Iterable[Bytes]
+
+
+@twin_of(AsyncObjectReader)
+class ObjectReader(Twin):
+    """What `ObjectStore.get` returns: `for chunk in reader`, or `reader.all()`, once.
+
+    Reading raises ObjectDamagedError and DigestMismatchError instead of returning the last chunk,
+    ObjectStoreNotFoundError, and ConnectionClosedError.
+    """
+
+    _inner: AsyncObjectReader
+
+    @property
+    def info(self) -> ObjectInfo:
+        return self._inner.info
+
+    def all(self) -> bytes:
+        return self._thread.run(self._inner.all)
+
+    def next_lot(self) -> list[bytes]:
+        return self._thread.run(self._inner.next_lot)
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            while lot := self.next_lot():
+                yield from lot
+        finally:
+            # Not waited for: the garbage collector may be running this.
+            if not self._thread.is_over:
+                self._thread.post(self._inner.stop)
+
+    def stop(self) -> None:
+        if not self._thread.is_over:
+            self._thread.call(self._inner.stop)
+
+
+@twin_of(AsyncObjectWatcher)
+class ObjectWatcher(EntryIterator[ObjectInfo]):
+    """What `ObjectStore.watch` returns: iterate it."""
+
+
+class BaseObjectStore(Twin):
+    """Reads and writes what the user has in the caller's thread."""
+
+    _inner: AsyncObjectStore
+
+    def put(
+        self,
+        name: str,
+        data: ObjectData,
+        *,
+        description: str | None = None,
+        headers: HeaderValues | None = None,
+        metadata: Mapping[str, str] | None = None,
+        chunk_size: int | None = None,
+    ) -> ObjectInfo:
+        """Store an object from bytes, a path, a readable file or an iterable of bytes.
+
+        As `jetspark.objects.ObjectStore.put`; it is read piece by piece in this thread.
+        """
+        check_data(data, awaitable=False)
+        run = self._thread.run
+        writer = self._thread.call(
+            self._inner.writer, name, description, headers, metadata, chunk_size
+        )
+        try:
+            run(writer.begin)
+            with closing(sync_blocks(data)) as source:
+                for block in source:
+                    run(writer.write, block)
+            return run(writer.finish)
+        except BaseException as error:
+            self._thread.leave(error, writer.discard)
+            raise
+
+    def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
+        """Write the content of an object into a file, in this thread.
+
+        As `jetspark.objects.ObjectStore.get_into`.
+        """
+        if isinstance(target, str | os.PathLike):
+            return self._whole(name, partial(_save, target))
+        check_writable(target)
+        reader = self._reader(name)
+        _write_to(target, reader)
+        return reader.info
+
+    def _reader(self, name: str) -> ObjectReader:
+        return ObjectReader(self._caller, self._thread.run(self._inner.get, name))
+
+    def _whole(self, name: str, use: Callable[[ObjectReader], T]) -> T:
+        """Read the object; retry if it was replaced meanwhile, since nothing was returned yet."""
+        tries = 0
+        while True:
+            reader = self._reader(name)
+            try:
+                return use(reader)
+            except ObjectDamagedError:
+                tries += 1
+                if tries == READ_TRIES or self._reader(name).info.nuid == reader.info.nuid:
+                    raise
+
+
+def _write_to(file: Writable, reader: ObjectReader) -> None:
+    try:
+        while lot := reader.next_lot():
+            write_all(file, lot)
+    finally:
+        reader.stop()
+
+
+def _save(path: str | os.PathLike[str], reader: ObjectReader) -> ObjectInfo:
+    file = NewFile(path)
+    try:
+        _write_to(file, reader)
+        file.keep()
+    except BaseException:
+        file.drop()
+        raise
+    return reader.info

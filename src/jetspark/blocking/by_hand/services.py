@@ -1,0 +1,270 @@
+"""Services (ADR-32) without async: their handlers run in threads.
+
+Contract: a handler may block and use the blocking client. There are as many threads as the endpoint
+handles requests at once, started when they are first needed. A thread takes one request after the
+other until none is queued, so many requests cost one thread switch. What a handler raises becomes
+an answer, as in asyncio. A handler that runs when the service gives up is left to finish: its
+requester has been told by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import perf_counter_ns
+from typing import Any, TypeAlias, TypeVar
+
+from jetspark.blocking.by_hand.client import Message
+from jetspark.blocking.caller_side import CallerSide, drive
+from jetspark.blocking.docstrings import twin_of
+from jetspark.blocking.twin import Block, Twin
+from jetspark.blocking.worker import Worker, check_callback
+from jetspark.errors import ConfigError, JetsparkError, shown
+from jetspark.payloads import Payload
+from jetspark.services.discovery import Services as AsyncServices
+from jetspark.services.discovery import answered, json_answer, json_payload
+from jetspark.services.endpoint import (
+    MAX_PENDING,
+    Answering,
+    Endpoint,
+    EndpointOptions,
+    Handling,
+    RequestView,
+    no_answer,
+)
+from jetspark.services.endpoint import Request as AsyncRequest
+from jetspark.services.protocol import SharedTally
+from jetspark.services.service import STOP_TIMEOUT
+from jetspark.services.service import EndpointCalls as AsyncEndpointCalls
+from jetspark.services.service import Service as AsyncService
+from jetspark.timestamps import Seconds
+from jetspark.wire.headers import HeadersLike
+from jetspark.wire.kernel import MessageFrame, frame_of
+
+
+@twin_of(AsyncRequest)
+class Request(RequestView):
+    """One request to an endpoint of a service.
+
+    Every answer raises ConfigError when the requester asks for none, ConnectionClosedError,
+    OutboundBufferError during an outage, MaxPayloadError, BadPayloadError, BadHeaderError.
+    """
+
+    __slots__ = ()
+
+    _client: Answering
+
+    def _request(self) -> AsyncRequest:
+        return AsyncRequest(self._client, frame_of(self))
+
+    def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
+        if self._client.publishing.outbox.crowded:
+            drive(self._request().respond(payload, headers))
+        else:
+            self._client.send(self._frame.reply, payload, headers)
+
+    def respond_nowait(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
+        """Answer without waiting while the link accepts no more. Raises as every answer."""
+        self._client.send(self._frame.reply, payload, headers)
+
+    def respond_json(self, value: Any, headers: HeadersLike | None = None) -> None:
+        drive(self._request().respond_json(value, headers))
+
+    def respond_error(
+        self,
+        code: int,
+        description: str,
+        payload: Payload = b"",
+        headers: HeadersLike | None = None,
+    ) -> None:
+        drive(self._request().respond_error(code, description, payload, headers))
+
+
+# -------------------------------------------------------------------------------------------------
+# Handlers in threads
+
+Handler: TypeAlias = Callable[[Request], None]
+HandlerT = TypeVar("HandlerT", bound=Handler)
+
+_here = threading.local()
+
+
+class _Thread(Worker):
+    """One thread, and the request that it handles."""
+
+    frame: MessageFrame | None = None
+
+
+class HandlingInThreads:
+    """Handles requests of an endpoint in threads of its own."""
+
+    def __init__(self, caller: CallerSide, handler: Handler, endpoint: Endpoint) -> None:
+        self.answering = Answering(caller.publishing, caller.report, SharedTally())
+        self._caller = caller
+        self._handler: Callable[[Request], Any] = caller.hooks.handler(handler, endpoint.failed)
+        self._endpoint = endpoint
+        self._idle: list[_Thread] = []
+        self._threads: list[_Thread] = []
+
+    async def work_off(self) -> None:
+        """As `Handling.work_off`."""
+        endpoint = self._endpoint
+        if not endpoint.frames:
+            return
+        if len(endpoint.frames) > 1:
+            endpoint.workers.call()  # for the others
+        thread = self._idle.pop() if self._idle else self._new()
+        try:
+            await thread.run(self._caller.thread, partial(self._work_off, thread))
+        except asyncio.CancelledError:
+            if endpoint.stopping and (frame := thread.frame) is not None:
+                endpoint.break_off(frame)
+            raise
+        self._idle.append(thread)
+
+    def _new(self) -> _Thread:
+        thread = _Thread(f"jetspark-{self._endpoint.options.name}", self._caller.inner)
+        self._threads.append(thread)
+        return thread
+
+    def _work_off(self, thread: _Thread) -> None:
+        """In the thread."""
+        endpoint, answering, handler = self._endpoint, self.answering, self._handler
+        frames, tally = endpoint.frames, answering.tally
+        _here.endpoint = endpoint
+        while True:
+            try:
+                frame = frames.popleft()
+            except IndexError:
+                return
+            thread.frame = frame
+            tally.begun(len(frame.payload))
+            start = perf_counter_ns()
+            try:
+                if (result := handler(Request(answering, frame))) is not None:
+                    raise no_answer(result)
+            except BaseException as error:  # SystemExit would end the thread silently
+                endpoint.failed(frame, error)
+            finally:
+                thread.frame = None
+                tally.handled(perf_counter_ns() - start)
+
+    def close(self) -> None:
+        """No more will come: the threads end."""
+        for thread in self._threads:
+            thread.stop()
+
+
+# -------------------------------------------------------------------------------------------------
+# Services
+
+
+class BaseEndpointCalls(Twin):
+    """Adding endpoints."""
+
+    _inner: AsyncEndpointCalls
+
+    def add_endpoint(
+        self,
+        name: str,
+        handler: Handler,
+        *,
+        subject: str | None = None,
+        queue_group: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        concurrency: int = 1,
+        max_pending: int = MAX_PENDING,
+    ) -> None:
+        """Answer requests with a handler in a thread; returns when the server knows of it.
+
+        `concurrency`: requests that are handled at once, each in a thread; by default one after the
+        other. The rest is as in `jetspark.services.Service.add_endpoint`.
+        """
+        options = self._inner.endpoint_options(
+            name, subject, queue_group, metadata, concurrency, max_pending
+        )
+        self._thread.run(self._inner.owner.add, options, self._handling(handler))
+
+    def endpoint(
+        self,
+        name: str | None = None,
+        *,
+        subject: str | None = None,
+        queue_group: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        concurrency: int = 1,
+        max_pending: int = MAX_PENDING,
+    ) -> Callable[[HandlerT], HandlerT]:
+        def add(options: EndpointOptions, handler: Handler) -> None:
+            self._thread.call(self._inner.owner.add_nowait, options, self._handling(handler))
+
+        return self._inner.decorator(
+            add, name, subject, queue_group, metadata, concurrency, max_pending
+        )
+
+    def _handling(self, handler: Handler) -> Callable[[Endpoint], Handling]:
+        """Raises ConfigError unless it is a plain function."""
+        if not callable(handler):
+            raise ConfigError(f"A handler is a function, not {shown(handler)}.")
+        check_callback(handler)
+        return partial(HandlingInThreads, self._caller, handler)
+
+
+class BaseService(BaseEndpointCalls, Block):
+    """`with` stops it when the block is left."""
+
+    _inner: AsyncService
+
+    def stop(self, timeout: Seconds = STOP_TIMEOUT) -> None:
+        """Accept no more requests, handle those that have come, and end.
+
+        `timeout` in seconds: requests that are not handled by then are answered with an error, and
+        RequestTimeoutError is raised. Called in a handler of the service, for which it would have
+        to wait, it returns at once and continues in the background; its errors are reported. The
+        rest is as in `jetspark.services.Service.stop`.
+        """
+        if getattr(_here, "endpoint", None) in self._inner.running.endpoints:
+            self._thread.spawn(lambda: self._stop_alone(timeout))
+        elif not self._thread.is_over:
+            self._thread.run(self._inner.stop, timeout)
+
+    async def _stop_alone(self, timeout: Seconds) -> None:
+        try:
+            await self._inner.stop(timeout)
+        except JetsparkError as error:
+            self._caller.inner.report(error)
+
+    def _finish(self) -> None:
+        self.stop()
+
+
+class BaseServices(Twin):
+    """Requests are sent by the caller's thread."""
+
+    _inner: AsyncServices
+
+    def request(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        reply = self._caller.ask(subject, payload, timeout, headers)
+        return answered(Message(self._caller, reply))
+
+    def request_json(
+        self,
+        subject: str,
+        value: Any = None,
+        *,
+        type: Any = Any,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Any:
+        payload = json_payload(value)
+        reply = self.request(subject, payload, timeout=timeout, headers=headers)
+        return json_answer(subject, reply, type)

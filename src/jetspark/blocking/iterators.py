@@ -1,0 +1,356 @@
+"""Iterators of the blocking client: what the event loop receives, handed to other threads.
+
+Contract
+- One thread switch brings up to LOT items, which have left the asyncio queue and are buffered here;
+  those not returned yet count as pending. Several threads may iterate: each item goes to one.
+- A callback runs in a thread of its own, for one item after the other, so it may block and use the
+  blocking client. Its exceptions are reported, and the next item follows. Closing the connection
+  lets a running callback finish. `drain` waits for it, unless it is called in the callback itself.
+- Leaving the last loop over a `LoopIterator` ends it, unless it is used in a `with` block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Generic, Self, TypeAlias, TypeVar
+
+from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.twin import Block, Twin
+from jetspark.blocking.worker import Worker, check_callback
+from jetspark.client.callbacks import check_no_callback
+from jetspark.client.listing import Listing as AsyncListing
+from jetspark.client.messages import Message as AsyncMessage
+from jetspark.client.subscription import loop_was_left
+from jetspark.errors import BadTimeoutError, JetsparkError, RequestTimeoutError, user_error
+from jetspark.timestamps import Seconds, in_seconds
+from jetspark.wire.kernel import MessageFrame, frame_of
+
+LOT = 1000
+"""Most items for each thread switch: enough to make its cost negligible."""
+
+ItemT = TypeVar("ItemT")
+MessageT = TypeVar("MessageT")
+EntryT = TypeVar("EntryT")
+
+Begin: TypeAlias = Callable[[Callable[[Any], Awaitable[None]] | None], Any]
+"""Makes the asyncio object, with this callback if the user gave one."""
+
+
+class CallbackTwin(Twin, Generic[ItemT]):
+    """An object that can be given a callback. The callback's thread is its own."""
+
+    def __init__(
+        self, caller: CallerSide, begin: Begin, callback: Callable[[ItemT], object] | None
+    ) -> None:
+        check_callback(callback)
+        self._callback = callback
+
+        def begin_in_loop() -> None:
+            # In the loop's thread, so that `_inner` is set before the first item arrives.
+            forward = None if callback is None else self._forward
+            super(CallbackTwin, self).__init__(caller, begin(forward))
+            self._worker = Worker(f"jetspark {self._source()}", caller.inner)
+            task = getattr(self._inner, "callback_task", None)
+            if task is not None:
+                task.add_done_callback(lambda _: self._worker.stop())
+
+        caller.thread.call(begin_in_loop)
+
+    def _source(self) -> str:
+        """Where the items come from, for errors and for the callback's thread."""
+        source: str = getattr(self._inner, "source", type(self).__name__)
+        return source
+
+    async def _forward(self, item: ItemT) -> None:
+        """The asyncio callback; the asyncio object reports what the user's callback raises."""
+        callback: Any = self._callback
+        await self._worker.run(self._thread, lambda: callback(item))
+
+
+class MessageSource(CallbackTwin[ItemT]):
+    """It delivers until it is drained."""
+
+    def drain(self, timeout: Seconds | None = None) -> None:
+        """Stop the deliveries, and return when what is on its way has been received and handled.
+
+        A callback is waited for, unless this is called in it; a thread that iterates is not.
+        `timeout`: seconds, default that of requests. Raises RequestTimeoutError,
+        ConnectionClosedError, BadTimeoutError; it has ended in any case.
+        """
+        if not self._worker.is_current:
+            self._thread.run(self._inner.drain, timeout)
+            return
+
+        async def alone() -> None:
+            try:
+                await self._inner.drain(timeout)
+            except JetsparkError as error:
+                self._caller.inner.report(error)
+
+        self._thread.spawn(alone)
+
+
+class SingleIterator(Twin, Generic[ItemT]):
+    """Iterates over the asyncio object, with one thread switch for each item."""
+
+    def __iter__(self) -> Self:
+        self._inner.__aiter__()  # refuses when there is a callback
+        return self
+
+    def __next__(self) -> ItemT:
+        try:
+            item: ItemT = self._thread.run(self._inner.__anext__)
+        except StopAsyncIteration:
+            raise StopIteration from None
+        return item
+
+
+class LotIterator(Twin, Generic[ItemT]):
+    """Iterates over the asyncio object, with one thread switch for up to LOT items."""
+
+    _callback: Callable[..., object] | None = None
+
+    def __init__(self, caller: CallerSide, inner: Any) -> None:
+        super().__init__(caller, inner)
+        self._turn = threading.Lock()
+        self._taken = self._queue()
+        """Not returned to the user yet."""
+
+    def _queue(self) -> deque[Any]:
+        return deque()
+
+    def _pop(self) -> ItemT:
+        """A buffered item. Raises IndexError if there is none."""
+        item: ItemT = self._taken.popleft()
+        return item
+
+    def _take(self, first: Any) -> None:
+        """Buffer this, and what else is queued in the loop.
+
+        Buffered, not returned: after an interrupt the next call finds them.
+        """
+        raise NotImplementedError
+
+    def __next__(self) -> ItemT:
+        try:
+            return self._pop()
+        except IndexError:
+            pass  # not filled from here, or an interrupt would show this IndexError too
+        with self._turn:  # one thread waits for the loop, the others for that thread
+            while True:
+                try:
+                    return self._pop()
+                except IndexError:
+                    pass
+                try:
+                    self._thread.run(self._fill)
+                except StopAsyncIteration:
+                    raise StopIteration from None
+
+    async def _fill(self) -> None:
+        self._take(await self._inner.__anext__())
+
+    def next(self, timeout: Seconds | None = None) -> ItemT:
+        """The next one; waits `timeout` seconds, None: for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError after the last one,
+        ConnectionClosedError, ConfigError when there is a callback, BadTimeoutError,
+        and the error that ended it.
+        """
+        seconds = in_seconds(timeout)
+        check_no_callback(self._callback)
+        try:
+            return self._pop()
+        except IndexError:
+            pass
+        if seconds is not None and seconds < 0:
+            raise BadTimeoutError(seconds)
+        left = seconds
+        if not self._turn.acquire(blocking=False):  # another thread waits for the loop
+            start = time.monotonic()
+            if not self._turn.acquire(timeout=-1 if seconds is None else seconds):
+                raise RequestTimeoutError(f"Nothing was received within {seconds:g} s.")
+            left = None if seconds is None else max(seconds - (time.monotonic() - start), 0)
+        try:
+            while True:
+                try:
+                    return self._pop()
+                except IndexError:
+                    pass
+                self._thread.run(self._fill_within, left)
+        finally:
+            self._turn.release()
+
+    async def _fill_within(self, timeout: float | None) -> None:
+        self._take(await self._inner.next(timeout))
+
+
+class LoopIterator(LotIterator[ItemT], Block):
+    """Leaving the last loop over it ends it too, unless it is used in a `with` block.
+
+    Several threads may loop: it goes on for those that still do.
+    """
+
+    _entered = False
+    _was_left = False
+
+    def __init__(self, caller: CallerSide, inner: Any) -> None:
+        super().__init__(caller, inner)
+        self._loops: list[None] = []
+        """One for each loop; a list, since a thread changes it in one step."""
+
+    def __enter__(self) -> Self:
+        self._entered = True
+        return self
+
+    def __iter__(self) -> Iterator[ItemT]:
+        check_no_callback(self._callback)
+        return self._loop()
+
+    def _loop(self) -> Iterator[ItemT]:
+        if self._was_left:
+            raise loop_was_left()
+        self._loops.append(None)
+        take = self.__next__
+        try:
+            while True:
+                try:
+                    yield take()
+                except StopIteration:
+                    return
+        finally:
+            self._loops.pop()
+            if not (self._entered or self._loops or self._thread.is_over):
+                self._was_left = self._inner.active
+                # Not waited for: the garbage collector may be running this.
+                self._thread.post(self._inner.stop)
+
+    def stop(self) -> None:
+        """End it now, and discard what was not taken. May be called again.
+
+        A running callback finishes.
+        """
+        if not self._thread.is_over:
+            self._thread.call(self._inner.stop)
+        self._taken.clear()
+
+    def _finish(self) -> None:
+        self.stop()
+
+
+class MessageIterator(MessageSource[MessageT], LotIterator[MessageT]):
+    """Iterates over messages, or gives them to a callback."""
+
+    _message: Callable[[CallerSide, MessageFrame], MessageT]
+    """The class of the messages."""
+
+    def __init__(
+        self, caller: CallerSide, begin: Begin, callback: Callable[[MessageT], object] | None
+    ) -> None:
+        check_callback(callback)
+        callback = None if callback is None else caller.hooks.callback(callback)
+        super().__init__(caller, begin, callback)
+
+    def _queue(self) -> deque[Any]:
+        return self._caller.hooks.queue(self._caller, self._callback)
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages received and not taken yet."""
+        count: int = self._inner.pending_msgs
+        return count + len(self._taken)
+
+    def _pop(self) -> MessageT:
+        return self._message(self._caller, self._taken.popleft())
+
+    def _take(self, first: AsyncMessage) -> None:
+        self._taken.append(frame_of(first))
+        self._taken.extend(self._inner.take_queued(LOT - 1))
+
+    async def _forward(self, message: Any) -> None:
+        """The asyncio callback: waits until the worker has handled a lot."""
+        self._take(message)
+        try:
+            await self._worker.run(self._thread, self._call_back)
+        except asyncio.CancelledError:
+            self._taken.clear()  # the connection was closed
+            raise
+
+    def _call_back(self) -> None:
+        """In the worker's thread: call the callback for each message."""
+        callback: Any = self._callback
+        while True:
+            try:
+                message = self._pop()
+            except IndexError:
+                return
+            try:
+                callback(message)
+            except BaseException as error:  # SystemExit would end the thread silently
+                self._caller.report(user_error(f"The callback of {self._source()}", error))
+
+
+class EntryIterator(LoopIterator[EntryT | None], Generic[EntryT]):
+    """Iterates over the entries of a watch."""
+
+    @property
+    def active(self) -> bool:
+        """Whether more entries may come."""
+        active: bool = self._inner.active
+        return active
+
+    @property
+    def complete(self) -> bool:
+        """Whether the current entries have all come."""
+        complete: bool = self._inner.complete
+        return complete
+
+    @property
+    def error(self) -> JetsparkError | None:
+        """The error that ended it; None if none did."""
+        error: JetsparkError | None = self._inner.error
+        return error
+
+    def _take(self, first: EntryT | None) -> None:
+        self._taken.append(first)
+        self._taken.extend(self._inner.take_ready(LOT - 1))
+
+
+class Listing(Twin, Generic[ItemT]):
+    """Iterate it, or `listing.all()` for a list.
+
+    The first request is sent when iteration begins; each iteration starts anew. Items are passed to
+    the caller's thread in lots.
+    """
+
+    _inner: AsyncListing[ItemT]
+    _lot = LOT
+
+    def __iter__(self) -> Iterator[ItemT]:
+        items = self._inner.__aiter__()
+        try:
+            while lot := self._thread.run(take_lot, items, self._lot):
+                yield from lot
+        finally:
+            # Not waited for: after an interrupt it may still be running, and ends itself.
+            close = getattr(items, "aclose", None)
+            if close is not None and not self._thread.is_over:
+                self._thread.spawn(close)
+
+    def all(self) -> list[ItemT]:
+        """All as a list."""
+        return self._thread.run(self._inner.all)
+
+
+async def take_lot(items: AsyncIterator[ItemT], limit: int) -> list[ItemT]:
+    """The next items; none when the iterator has ended."""
+    lot: list[ItemT] = []
+    async for item in items:
+        lot.append(item)
+        if len(lot) == limit:
+            break
+    return lot

@@ -1,0 +1,275 @@
+# Written by `python scripts/delegations.py`: change by_hand/, or the asyncio class.
+"""The system account without async.
+
+Of docstrings it has the first paragraphs; `help()` shows all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jetspark.blocking.docstrings import twin_of
+from jetspark.blocking.iterators import Listing
+from jetspark.blocking.twin import Twin
+from jetspark.system.documents import (
+    AccountInfo,
+    AccountJsz,
+    AccountStatz,
+    Accountz,
+    Answer,
+    Connz,
+    Gatewayz,
+    Healthz,
+    Jsz,
+    Leafz,
+    Routez,
+    Statsz,
+    Subsz,
+    Varz,
+)
+from jetspark.system.system import ServerFilter
+from jetspark.system.system import System as AsyncSystem
+
+__all__ = ["System"]
+
+
+@twin_of(AsyncSystem)
+class System(Twin):
+    """The servers, seen from the system account; made by `Client.system`."""
+
+    _inner: AsyncSystem
+
+    def ping(
+        self, *, server: str | None = None, only: ServerFilter | None = None
+    ) -> Listing[Answer[Statsz]]:
+        """Which servers there are, with their numbers."""
+        return Listing(self._caller, self._inner.ping(server=server, only=only))
+
+    def varz(
+        self, *, server: str | None = None, only: ServerFilter | None = None
+    ) -> Listing[Answer[Varz]]:
+        """Configuration and state."""
+        return Listing(self._caller, self._inner.varz(server=server, only=only))
+
+    def healthz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        js_enabled_only: bool = False,
+        js_server_only: bool = False,
+        js_meta_only: bool = False,
+        account: str | None = None,
+        stream: str | None = None,
+        consumer: str | None = None,
+        details: bool = False,
+    ) -> Listing[Answer[Healthz]]:
+        """Whether servers are well."""
+        return Listing(
+            self._caller,
+            self._inner.healthz(
+                server=server,
+                only=only,
+                js_enabled_only=js_enabled_only,
+                js_server_only=js_server_only,
+                js_meta_only=js_meta_only,
+                account=account,
+                stream=stream,
+                consumer=consumer,
+                details=details,
+            ),
+        )
+
+    def connz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        state: str = "open",
+        auth: bool = False,
+        subscriptions: bool = False,
+        sort: str | None = None,
+        cid: int | None = None,
+        user: str | None = None,
+        account: str | None = None,
+        filter_subject: str | None = None,
+        mqtt_client: str | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Listing[Answer[Connz]]:
+        """Connections of clients; without `limit` 1,024 of each server at most."""
+        return Listing(
+            self._caller,
+            self._inner.connz(
+                server=server,
+                only=only,
+                state=state,
+                auth=auth,
+                subscriptions=subscriptions,
+                sort=sort,
+                cid=cid,
+                user=user,
+                account=account,
+                filter_subject=filter_subject,
+                mqtt_client=mqtt_client,
+                offset=offset,
+                limit=limit,
+            ),
+        )
+
+    def subsz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        subscriptions: bool = False,
+        account: str | None = None,
+        test: str | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Listing[Answer[Subsz]]:
+        """Numbers about subscriptions; with `subscriptions`, a page of them."""
+        return Listing(
+            self._caller,
+            self._inner.subsz(
+                server=server,
+                only=only,
+                subscriptions=subscriptions,
+                account=account,
+                test=test,
+                offset=offset,
+                limit=limit,
+            ),
+        )
+
+    def jsz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        account: str | None = None,
+        accounts: bool = False,
+        streams: bool = False,
+        consumers: bool = False,
+        config: bool = False,
+        leader_only: bool = False,
+        raft: bool = False,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Listing[Answer[Jsz]]:
+        """JetStream: numbers, and as much of its accounts, streams and consumers as asked for."""
+        return Listing(
+            self._caller,
+            self._inner.jsz(
+                server=server,
+                only=only,
+                account=account,
+                accounts=accounts,
+                streams=streams,
+                consumers=consumers,
+                config=config,
+                leader_only=leader_only,
+                raft=raft,
+                offset=offset,
+                limit=limit,
+            ),
+        )
+
+    def accountz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        account: str | None = None,
+    ) -> Listing[Answer[Accountz]]:
+        """Which accounts servers know. `account`: this one in detail."""
+        return Listing(
+            self._caller, self._inner.accountz(server=server, only=only, account=account)
+        )
+
+    def routez(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        subscriptions: bool = False,
+    ) -> Listing[Answer[Routez]]:
+        """Routes within clusters. `subscriptions`: with their subjects."""
+        return Listing(
+            self._caller, self._inner.routez(server=server, only=only, subscriptions=subscriptions)
+        )
+
+    def gatewayz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        name: str | None = None,
+        accounts: bool = False,
+    ) -> Listing[Answer[Gatewayz]]:
+        """Gateways between clusters. `name`: only to this cluster. `accounts`: with accounts."""
+        return Listing(
+            self._caller,
+            self._inner.gatewayz(server=server, only=only, name=name, accounts=accounts),
+        )
+
+    def leafz(
+        self,
+        *,
+        server: str | None = None,
+        only: ServerFilter | None = None,
+        account: str | None = None,
+        subscriptions: bool = False,
+    ) -> Listing[Answer[Leafz]]:
+        """Leaf nodes. `account`: only of this one. `subscriptions`: with their subjects."""
+        return Listing(
+            self._caller,
+            self._inner.leafz(
+                server=server, only=only, account=account, subscriptions=subscriptions
+            ),
+        )
+
+    def account_info(self, account: str) -> Listing[Answer[AccountInfo]]:
+        """An account, as each server that knows it sees it."""
+        return Listing(self._caller, self._inner.account_info(account))
+
+    def account_connz(
+        self,
+        account: str,
+        *,
+        subscriptions: bool = False,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Listing[Answer[Connz]]:
+        """The connections of an account. The options are those of `connz`."""
+        return Listing(
+            self._caller,
+            self._inner.account_connz(
+                account, subscriptions=subscriptions, offset=offset, limit=limit
+            ),
+        )
+
+    def account_jsz(
+        self, account: str, *, streams: bool = False, consumers: bool = False, config: bool = False
+    ) -> Listing[Answer[AccountJsz]]:
+        """The JetStream of an account. The options are those of `jsz`."""
+        return Listing(
+            self._caller,
+            self._inner.account_jsz(account, streams=streams, consumers=consumers, config=config),
+        )
+
+    def account_subsz(
+        self, account: str, *, test: str | None = None, offset: int = 0, limit: int | None = None
+    ) -> Listing[Answer[Subsz]]:
+        """The subscriptions of an account, a page of them. The options are those of `subsz`."""
+        return Listing(
+            self._caller, self._inner.account_subsz(account, test=test, offset=offset, limit=limit)
+        )
+
+    def account_statz(
+        self, accounts: str | Iterable[str] = (), *, include_unused: bool = False
+    ) -> Listing[Answer[AccountStatz]]:
+        """Accounts in numbers, all or these, from each server where they have connections."""
+        return Listing(
+            self._caller, self._inner.account_statz(accounts, include_unused=include_unused)
+        )
