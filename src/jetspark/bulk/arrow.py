@@ -52,7 +52,7 @@ from jetspark.wire.kernel import Columns, JsonKind, header_pairs, json_columns
 # `JsonFields.of` adds the fields to a batch's columns. A payload that is no plain object with
 # values of the fields' types (a number for a text, a number that is too large, damaged text) has
 # none of them: it stays in `data`, which is null elsewhere, for a parser that knows what to do
-# with it.
+# with it. Without the C kernel all payloads are left to it.
 
 
 TYPES: Final[Mapping[str, tuple[JsonKind, Any]]] = {
@@ -83,16 +83,17 @@ class JsonFields:
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch, with the fields behind its columns."""
-        payloads = batch.column(_PAYLOAD)
-        left, columns = json_columns(*_buffers(payloads), self._names, self._kinds)
-        rows = batch.num_rows
-        fields = [
-            pa.Array.from_buffers(field.type, rows, [pa.py_buffer(one) for one in buffers])
-            for field, buffers in zip(self._added, map(_of_arrow, columns), strict=True)
-        ]
+        rows, kept = batch.num_rows, batch.columns
         at = batch.schema.get_field_index(_PAYLOAD)
-        kept = batch.columns
-        kept[at] = _left(payloads, left)
+        if json_columns is None:
+            fields = [pa.nulls(rows, field.type) for field in self._added]
+        else:
+            left, columns = json_columns(*_buffers(kept[at]), self._names, self._kinds)
+            fields = [
+                pa.Array.from_buffers(field.type, rows, [pa.py_buffer(one) for one in buffers])
+                for field, buffers in zip(self._added, map(_of_arrow, columns), strict=True)
+            ]
+            kept[at] = _left(kept[at], left)
         schema = batch.schema.set(at, pa.field(_PAYLOAD, pa.binary()))
         return pa.RecordBatch.from_arrays(
             [*kept, *fields], schema=pa.schema([*schema, *self._added])

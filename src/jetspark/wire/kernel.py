@@ -2,14 +2,15 @@
 
 The C kernel is used where it was built and can be loaded, else the Python one.
 JETSPARK_KERNEL=python selects the Python one, JETSPARK_KERNEL=c the C one (ConfigError if it cannot
-be loaded). The rest of jetspark imports these names from this module only. For type checkers they
-are those of the Python kernel, and what only the C kernel has is declared here.
+be loaded). The rest of jetspark imports these names from this module only. Type checkers see those
+of the Python kernel; what only the C kernel has is declared here, and is None without it.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from enum import IntEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,7 +23,6 @@ from jetspark.wire._python_kernel import (
     Event,
     FrameRun,
     HeaderPairs,
-    JsonKind,
 )
 
 frame_of: Callable[[Delivered], MessageFrame] = attrgetter("_frame")
@@ -30,15 +30,32 @@ frame_of: Callable[[Delivered], MessageFrame] = attrgetter("_frame")
 
 Look: TypeAlias = Callable[[bytes | memoryview], bytes]
 
+
+class JsonKind(IntEnum):
+    """The type of a field of `json_columns`; the numbers are those of the C kernel."""
+
+    TEXT = 0
+    INT8 = 1
+    INT16 = 2
+    INT32 = 3
+    INT64 = 4
+    DOUBLE = 5
+    TRUTH = 6
+    DAY = 7
+    """A date: days since 1970."""
+    TIME = 8
+    """A date, a time and an offset: microseconds since 1970."""
+
+
 if TYPE_CHECKING:
     from jetspark.wire._python_kernel import (
         Delivered,
         Deliveries,
         DeliveryDecoder,
+        Memory,
         MessageFrame,
         deliver,
         header_pairs,
-        json_columns,
         reply_fields,
         split_frames,
         stream_position,
@@ -47,6 +64,16 @@ if TYPE_CHECKING:
 
     IMPLEMENTATION = "c"
     """Which kernel is in use: "c" or "python"."""
+
+    JsonColumns: TypeAlias = tuple[bytes, list[tuple[bytes, bytes, bytes]]]
+    json_columns: Callable[[Memory, Memory, tuple[bytes, ...], bytes], JsonColumns] | None
+    """Payloads that are plain JSON objects, as the columns of their fields.
+
+    Arguments: the payloads; their offsets (32 bits, one more than payloads); the fields' names and
+    their kinds (`JsonKind`). Returns a bit for each payload that is left out, because Spark's
+    parser has to decide what it means or whether it is right; and for each field its bits of
+    validity, its values, and its offsets if it is a text, as Arrow has them.
+    """
 
     class S2Decoder:
         """Unpacks an S2 stream, or one of Snappy, that comes in pieces."""
@@ -140,7 +167,6 @@ else:
     MessageFrame = _implementation.MessageFrame
     deliver = _implementation.deliver
     header_pairs = _implementation.header_pairs
-    json_columns = _implementation.json_columns
     look = memoryview if IMPLEMENTATION == "c" else bytes
     reply_fields = _implementation.reply_fields
     split_frames = _implementation.split_frames
@@ -150,8 +176,9 @@ else:
         EntryDecoder = _implementation.EntryDecoder
         RecordDecoder = _implementation.RecordDecoder
         S2Decoder = _implementation.S2Decoder
+        json_columns = _implementation.json_columns
     else:
-        EntryDecoder = RecordDecoder = S2Decoder = None
+        EntryDecoder = RecordDecoder = S2Decoder = json_columns = None
 
 
 def require_archives() -> None:
