@@ -19,6 +19,7 @@ from tests.support.cluster import Cluster
 from tests.support.java import jvm_options, small_jvms
 from tests.support.js_peer import JsPeer, install
 from tests.support.leaf import HubAndLeaf
+from tests.support.raw_client import RawClient
 
 from jetspark.full_client import connect
 from jetspark.server import NatsServer, server_version
@@ -94,6 +95,18 @@ def reported(nc: Client, monkeypatch: pytest.MonkeyPatch) -> list[JetsparkError]
     errors: list[JetsparkError] = []
     monkeypatch.setattr(nc, "report", errors.append)
     return errors
+
+
+@pytest.fixture
+async def stream(
+    js: JetStream, shared_server: NatsServer, unique: Callable[[str], str]
+) -> AsyncIterator[str]:
+    """A stream in memory that listens to "<its name>.>"."""
+    name = unique("S")
+    await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    yield name
+    with RawClient(shared_server.url) as raw:  # the test may have closed its own connection
+        raw.api(f"STREAM.DELETE.{name}")
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ VALUES = {
 CORE = VALUES | {"wire", "connection", "client"}
 FEATURES = {
     "acl",
+    "backup",
     "documents",
     "jetstream",
     "kv",
@@ -65,10 +66,10 @@ LAYERS: dict[str, set[str]] = {
     "acl": VALUES | {"wire", "documents"},
     "version": set(),
     "wire": VALUES,
-    "archives": VALUES | {"wire"},
     "connection": VALUES | {"wire"},
     "client": VALUES | {"wire", "connection"},
-    "jetstream": CORE | {"archives", "documents"},
+    "jetstream": CORE | {"documents"},
+    "backup": CORE | {"documents", "jetstream"},
     "kv": VALUES | {"client", "documents", "jetstream", "wire.documents"},
     "objects": VALUES | {"client", "documents", "jetstream", "wire.documents"},
     "services": VALUES | {"wire", "client", "documents", "jetstream.events"},
@@ -79,7 +80,7 @@ LAYERS: dict[str, set[str]] = {
     "groups": VALUES | {"wire", "client", "documents", "jetstream", "kv"},
     "full_client": CORE | FEATURES,
     "blocking": CORE | FEATURES | {"full_client"},
-    "bulk": VALUES | {"wire", "archives", "connection.opening"} | SANS_IO,
+    "bulk": VALUES | {"wire", "backup.archive", "backup.folder", "connection.opening"} | SANS_IO,
     "lakehouse": VALUES,
     "spark": VALUES
     | {"bulk", "lakehouse", "connection.options", "connection.proxy", "connection.urls"}
@@ -108,10 +109,11 @@ LIBRARIES: dict[str, set[str]] = {
 # Of the standard library: protocol without I/O, and no event loop where threads block.
 IO = frozenset({"asyncio", "socket", "ssl", "selectors", "threading"})
 FORBIDDEN: dict[str, frozenset[str]] = {
-    **dict.fromkeys(VALUES | {"wire", "archives"}, IO),
+    **dict.fromkeys(VALUES | {"wire", "documents", "backup.archive"}, IO),
     **dict.fromkeys(SANS_IO, frozenset({"asyncio", "socket"})),
     **dict.fromkeys(
-        ("bulk", "lakehouse", "spark", "server", "connection.opening"), frozenset({"asyncio"})
+        ("bulk", "lakehouse", "spark", "server", "connection.opening", "backup.folder"),
+        frozenset({"asyncio"}),
     ),
 }
 

@@ -21,6 +21,7 @@ from importlib import import_module
 TYPE_CHECKING = False  # as type checkers know it: importing `typing` takes most of the time
 if TYPE_CHECKING:
     from jetspark import acl as acl
+    from jetspark import backup as backup
     from jetspark import blocking as blocking
     from jetspark import dead_letters as dead_letters
     from jetspark import errors as errors

@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from types import TracebackType
 from typing import Any, Unpack
 
+from jetspark.backup.restore import RestoreCalls
+from jetspark.backup.save import BackupCalls
 from jetspark.client.callbacks import ErrorCallback, EventCallback
 from jetspark.client.hooks import Hooks
 from jetspark.connection.options import ConnectionOptions, ConnectOptions, make_options
@@ -24,11 +26,13 @@ from jetspark.timestamps import Seconds
 from jetspark.tracing.calls import TraceCalls
 
 
-class JetStream(GroupCalls, BucketCalls, ObjectStoreCalls, DeadLetterCalls):
+class JetStream(
+    GroupCalls, BucketCalls, ObjectStoreCalls, DeadLetterCalls, BackupCalls, RestoreCalls
+):
     """JetStream of a client, as returned by `Client.jetstream`.
 
     Its calls are those of `JetStreamContext` (streams, messages, publishing, consumers and the
-    like), and those of Key-Value buckets, object stores, dead letters and consumer groups.
+    like), and those of Key-Value buckets, object stores, dead letters, consumer groups and backups.
 
     Every API call raises BadNameError before anything is sent; JetStreamNotEnabledError when
     nobody answers for JetStream, JetStreamNotEnabledForAccountError; APIError when the server

@@ -20,13 +20,14 @@ from scripts import delegations
 
 import jetspark
 from jetspark import blocking, full_client
+from jetspark.backup import save
 from jetspark.blocking import iterators
 from jetspark.blocking.by_hand import client as blocking_client
 from jetspark.blocking.by_hand import jetstream as blocking_jetstream
 from jetspark.blocking.docstrings import without_async
 from jetspark.client import callbacks, subscription
 from jetspark.client.messages import MessageView
-from jetspark.jetstream import JsMsg, backup, events
+from jetspark.jetstream import JsMsg, events
 from jetspark.jetstream.fetch import FetchResult
 
 PACKAGES = [
@@ -249,7 +250,7 @@ def test_callbacks_take_the_same_and_return_nothing_to_await() -> None:
         (blocking_client.EventCallback, callbacks.EventCallback),
         (blocking_client.ErrorCallback, callbacks.ErrorCallback),
         (blocking_client.MessageCallback, subscription.MessageCallback),
-        (blocking_jetstream.ProgressCallback, backup.ProgressCallback),
+        (blocking_jetstream.ProgressCallback, save.ProgressCallback),
         (blocking_jetstream.EventCallback, events.EventCallback),
     ):
         (taken,), returned = get_args(ours)

@@ -19,6 +19,8 @@ from tests.support.server_lines import LINES, server_of
 from tests.support.streams import Admin, Row, numbered
 
 from jetspark import blocking
+from jetspark.backup import BackupProgress, verify_backup
+from jetspark.backup import save as backing_up
 from jetspark.bulk import links
 from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.backup import Backup, open_backup
@@ -27,8 +29,6 @@ from jetspark.bulk.reader import read_range
 from jetspark.cli import app
 from jetspark.connection.options import make_options
 from jetspark.errors import BackupError, ConfigError, DataLossError
-from jetspark.jetstream import BackupProgress, verify_backup
-from jetspark.jetstream import backup as backing_up
 from jetspark.timestamps import parse_isotime
 
 MESSAGES = 9_000
@@ -129,27 +129,11 @@ def test_rows_are_those_of_an_ordinary_read(
     assert table(backup, subjects=("S.5", "S.6")).equals(under.combine_chunks())
 
 
-@pytest.mark.parametrize("line", ["2.10", "2.12", "2.14"])
-def test_without_an_index_the_marks_in_the_blocks_count(
-    make_server: MakeServer, tmp_path: Path, line: str
-) -> None:
-    server = make_server(binary=server_of(line))
-    with Admin(server.url) as admin:
-        admin.create("S", "S.>")
-        admin.fill(various("S", MESSAGES))
-        admin.delete_messages("S", *range(3000, 3050))
-        admin.purge("S", seq=100)
-        expected = ordinary(server.url, admin, "S")
-        back_up(server.url, "S", tmp_path / "backup")
-    files = [
-        (one.name, one.data)
-        for one in s2.entries((tmp_path / "backup" / "stream.tar.s2").read_bytes())
-    ]
-    assert any(name == "msgs/index.db" for name, _ in files)
-    content = archives.tar_of([file for file in files if file[0] != "msgs/index.db"])
-    (tmp_path / "backup" / "stream.tar.s2").write_bytes(archives.stream_of(content))
-    without_archive(tmp_path / "backup")
-    assert table(open_backup(tmp_path / "backup")).equals(expected)
+def test_without_an_index_nothing_is_read(tmp_path: Path) -> None:
+    content = archives.tar_of([("meta.inf", b'{"name": "S"}'), ("msgs/1.blk", b"x")])
+    backup = open_backup(archives.write_backup(tmp_path / "b", content, 1, 1, 1))
+    with pytest.raises(BackupError, match="has no index of its messages"):
+        table(backup)
 
 
 @pytest.mark.parametrize("line", ["2.10", "2.12", "2.15"])
@@ -225,7 +209,7 @@ def test_messages_that_are_missing_and_still_stored_are_an_error(
     admin: Admin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = admin.stream(50)
-    monkeypatch.setattr("jetspark.jetstream.backup.messages_in", lambda *_: 48)
+    monkeypatch.setattr("jetspark.backup.folder.messages_in", lambda *_: 48)
     with pytest.raises(BackupError, match=r"sent 48 of 50 messages .* still has 50 of them"):
         back_up(admin.url, name, tmp_path / "b")
     assert list(tmp_path.iterdir()) == []
@@ -288,7 +272,9 @@ def test_a_stream_in_memory(
 
 
 def test_mistakes_are_one_sentence(backup: Backup, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"is no backup of a stream: there is no backup\.json"):
+    with pytest.raises(
+        ConfigError, match=r"is no backup of a stream: there is no file backup\.json"
+    ):
         open_backup(tmp_path)
     with pytest.raises(ConfigError, match="is empty"):
         open_backup("")
@@ -311,13 +297,15 @@ def test_mistakes_are_one_sentence(backup: Backup, tmp_path: Path) -> None:
         for use in (open_backup, verify_backup):
             with pytest.raises(BackupError, match=r"backup\.json is damaged: [^\n]+$"):
                 use(tmp_path / "backup")
-    with pytest.raises(ConfigError, match="nowhere is no backup of a stream: it does not exist"):
+    with pytest.raises(
+        ConfigError, match="nowhere is no backup of a stream: there is no such folder"
+    ):
         open_backup(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match="it is a file, and no folder"):
+    with pytest.raises(ConfigError, match="there is no such folder"):
         open_backup(archive)
     archive.unlink()
     os.mkfifo(archive)
-    with pytest.raises(ConfigError, match="is no regular file"):
+    with pytest.raises(ConfigError, match="there is no file"):
         open_backup(tmp_path / "backup")
 
 

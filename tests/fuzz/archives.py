@@ -86,9 +86,10 @@ def archives(rng: random.Random) -> tuple[bytes, int]:
     key = make.key_of("S", 1)
     block = b"".join(make.record(message, key) for message in messages)
     files = [("meta.inf", b"{}"), ("msgs/1.blk", block)]
-    if rng.random() < 0.7:
-        numbers = [count, len(block), 1, 0, count, 0]
+    if rng.random() < 0.9:
+        numbers = [count, len(block), 1, 0, count]
         index = b"\x0b\x01" + b"".join(map(make.uvarint, numbers))
+        index += make.varint(1_767_225_600 * 10**9)  # the time of the last one in backup.json
         index += make.uvarint(0) + make.uvarint(1)
         index += b"".join(map(make.uvarint, [1, len(block), 1, 0, count, 0, 0]))
         files.append(("msgs/index.db", index + make.uvarint(1) + bytes(8)))

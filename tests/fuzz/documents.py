@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from jetspark.archives.folder import metadata_from
+from jetspark.backup.archive import metadata_from
 from jetspark.bulk.exactly_once import decode_decision, parse_batch_ack
 from jetspark.bulk.leader_terms import observation_of
 from jetspark.bulk.publish import pack, unpack

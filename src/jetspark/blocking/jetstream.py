@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
+from jetspark.backup.folder import StreamBackup
 from jetspark.blocking.by_hand.consumers import FetchResult, JsMsg, JsMsgCallback
 from jetspark.blocking.by_hand.jetstream import (
     BaseEvents,
@@ -52,7 +53,6 @@ from jetspark.documents.streams import (
 )
 from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.groups.documents import PartitioningFilter
-from jetspark.jetstream.backup import StreamBackup
 from jetspark.jetstream.consume import EXPIRES
 from jetspark.jetstream.consumers import ConsumerConfigLike
 from jetspark.jetstream.events import Events as AsyncEvents
@@ -446,53 +446,6 @@ class JetStream(BaseJetStream):
             timeout=timeout,
         )
 
-    def restore_stream(
-        self,
-        folder: str | os.PathLike[str],
-        config: StreamConfigLike | None = None,
-        /,
-        *,
-        progress: ProgressCallback | None = None,
-        timeout: Seconds | None = None,
-        **options: Unpack[UnnamedStreamOptions],
-    ) -> StreamInfo:
-        """Restore a stream from a backup, with its messages, sequences, times and consumers."""
-        return transfer(
-            self._caller,
-            lambda forward: self._inner.restore_stream(
-                folder, config, progress=forward, timeout=timeout, **options
-            ),
-            progress,
-        )
-
-    def backup_stream(
-        self,
-        name: str,
-        folder: str | os.PathLike[str],
-        *,
-        consumers: bool = True,
-        check: bool = False,
-        chunk_size: int | None = None,
-        window_size: int | None = None,
-        progress: ProgressCallback | None = None,
-        timeout: Seconds | None = None,
-    ) -> StreamBackup:
-        """Back up a stream with its messages into a folder, as `nats stream backup` does."""
-        return transfer(
-            self._caller,
-            lambda forward: self._inner.backup_stream(
-                name,
-                folder,
-                consumers=consumers,
-                check=check,
-                chunk_size=chunk_size,
-                window_size=window_size,
-                progress=forward,
-                timeout=timeout,
-            ),
-            progress,
-        )
-
     def create_stream(
         self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
@@ -597,6 +550,53 @@ class JetStream(BaseJetStream):
     def api_request(self, subject: str, document: Configuration | None = None) -> dict[str, Any]:
         """Any call of the JetStream API: the document is sent and the answer given as they are."""
         return self._thread.run(self._inner.api_request, subject, document)
+
+    def restore_stream(
+        self,
+        folder: str | os.PathLike[str],
+        config: StreamConfigLike | None = None,
+        /,
+        *,
+        progress: ProgressCallback | None = None,
+        timeout: Seconds | None = None,
+        **options: Unpack[UnnamedStreamOptions],
+    ) -> StreamInfo:
+        """Restore a stream from a backup, with its messages, sequences, times and consumers."""
+        return transfer(
+            self._caller,
+            lambda forward: self._inner.restore_stream(
+                folder, config, progress=forward, timeout=timeout, **options
+            ),
+            progress,
+        )
+
+    def backup_stream(
+        self,
+        name: str,
+        folder: str | os.PathLike[str],
+        *,
+        consumers: bool = True,
+        check: bool = False,
+        chunk_size: int | None = None,
+        window_size: int | None = None,
+        progress: ProgressCallback | None = None,
+        timeout: Seconds | None = None,
+    ) -> StreamBackup:
+        """Back up a stream with its messages into a folder, as `nats stream backup` does."""
+        return transfer(
+            self._caller,
+            lambda forward: self._inner.backup_stream(
+                name,
+                folder,
+                consumers=consumers,
+                check=check,
+                chunk_size=chunk_size,
+                window_size=window_size,
+                progress=forward,
+                timeout=timeout,
+            ),
+            progress,
+        )
 
     def create_dead_letters(
         self,

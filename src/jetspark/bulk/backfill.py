@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterator
 from functools import partial
 from typing import Any, Final
 
-from jetspark.archives.archive import (
+from jetspark.backup.archive import (
     LIST_MAGIC,
     Content,
     block_steps,
@@ -330,8 +330,6 @@ def _steps(
         while piece := transfer.more():
             file.write(piece)
         blocks = files_of(file).blocks
-        if any(block.state is None for block in blocks):
-            raise BackupError("It has no index.")
         yield from block_steps(file, wanted.stream, blocks, wanted.start, end, rows)
 
 

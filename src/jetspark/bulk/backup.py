@@ -25,22 +25,22 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as fs
 
-from jetspark.archives.archive import (
+from jetspark.backup.archive import (
     LIST_MAGIC,
+    METADATA,
     Block,
+    Metadata,
     block_steps,
     blocks_in,
     content_from,
     list_steps,
     messages_in,
+    metadata_from,
 )
-from jetspark.archives.folder import (
+from jetspark.backup.folder import (
     ARCHIVE,
     HIDDEN,
-    METADATA,
-    Metadata,
     lacking,
-    metadata_from,
     opened_file,
     place_of,
     shown_folder,
@@ -62,7 +62,7 @@ from jetspark.wire.kernel import Columns, Deliveries
 # Files of a backup: in a folder of this machine, or under a URI that pyarrow knows.
 #
 # A URI (`s3://bucket/folder`, `gs://…`, `hdfs://…`) is opened with pyarrow's file systems, with
-# the credentials that these find in the environment. Azure's is refused (`archives.folder`): where
+# the credentials that these find in the environment. Azure's is refused (`backup.folder`): where
 # its credentials are wrong, it ends the process, which may be a Spark worker.
 
 
@@ -350,11 +350,10 @@ def _grouped(blocks: Iterable[Block], start: int, end: int, most: int | None) ->
     group: list[Block] = []
     count, begin = 0, start
     for block in blocks:
-        assert block.state is not None  # noqa: S101 - see `Backup.blocks`
         found = block.state.count(start, end - 1)
         if not found:
             continue
-        if group and most is not None and count + found > most and block.state.exact:
+        if group and most is not None and count + found > most:
             yield Part(begin, block.state.first, tuple(group))
             group, count, begin = [], 0, block.state.first
         group.append(block)

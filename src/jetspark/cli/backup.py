@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from jetspark.archives.folder import shown_folder
+from jetspark.backup.folder import shown_folder
 from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.console import counted, moment, size

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from jetspark.archives.folder import folder_to_read, folder_to_write
+from jetspark.backup import verify_backup
+from jetspark.backup.folder import local_folder
 from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.console import counted, limit, moment, show_info, show_list, size, span
@@ -31,13 +32,12 @@ from jetspark.documents.configuration import config_to_wire
 from jetspark.documents.document import to_wire
 from jetspark.documents.streams import StreamConfig
 from jetspark.errors import ConfigError, NameInUseError
-from jetspark.jetstream import verify_backup
 
 if TYPE_CHECKING:
+    from jetspark.backup import BackupProgress, StreamBackup
+    from jetspark.backup.save import ProgressCallback
     from jetspark.documents.streams import StreamInfo
     from jetspark.full_client import JetStream
-    from jetspark.jetstream import BackupProgress, StreamBackup
-    from jetspark.jetstream.backup import ProgressCallback
 
 ForceOption = Annotated[
     bool, Parameter(name=("--force", "-f"), negative=(), help="Do not ask for confirmation.")
@@ -260,7 +260,7 @@ def backup(
         check: Let the server verify all messages first (servers of 2.15 and newer always do).
         json: Print what was saved as one JSON document.
     """
-    place = folder_to_write(folder)
+    place = local_folder(folder)
 
     async def save(js: JetStream) -> StreamBackup:
         with _bar(f"saving {name}") as progress:
@@ -295,7 +295,7 @@ def restore(
         replicas: Number of replicas instead of the one in the backup.
         json: Print the server's JSON document of the stream.
     """
-    place = folder_to_read(folder)
+    place = local_folder(folder)
     check_replicas(replicas)
 
     async def bring_back(js: JetStream) -> tuple[StreamInfo, str]:

@@ -11,9 +11,6 @@ Their calls are mixins of `context.JetStream`; all ask the server through `api`.
 
 from jetspark.documents.events import Event as Event
 from jetspark.documents.events import EventKind as EventKind
-from jetspark.jetstream.backup import BackupProgress as BackupProgress
-from jetspark.jetstream.backup import StreamBackup as StreamBackup
-from jetspark.jetstream.backup import verify_backup as verify_backup
 from jetspark.jetstream.batches import AtomicBatch as AtomicBatch
 from jetspark.jetstream.batches import FastIngest as FastIngest
 from jetspark.jetstream.consume import ConsumerMessages as ConsumerMessages

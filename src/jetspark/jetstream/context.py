@@ -13,13 +13,11 @@ from jetspark.documents.configuration import Configuration, json_of
 from jetspark.documents.document import from_wire
 from jetspark.documents.streams import AccountInfo
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.backup import BackupCalls
 from jetspark.jetstream.batches import BatchCalls
 from jetspark.jetstream.consumers import ConsumerCalls
 from jetspark.jetstream.events import EventCalls
 from jetspark.jetstream.ordered import OrderedCalls
 from jetspark.jetstream.publish import PublishCalls
-from jetspark.jetstream.restore import RestoreCalls
 from jetspark.jetstream.streams import StreamCalls
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import Seconds
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 
 class JetStreamContext(
     StreamCalls,
-    BackupCalls,
-    RestoreCalls,
     PublishCalls,
     BatchCalls,
     ConsumerCalls,

@@ -1186,12 +1186,11 @@ static PyType_Spec unpacker_spec = {
     .slots = unpacker_slots,
 };
 
-/* Both decoders of messages: `key` and `tombstones` are those of blocks only. */
+/* Both decoders of messages: `key` is that of blocks only. */
 typedef struct {
     PyObject_HEAD
     long long start, end, last;
     uint64_t key[4];
-    PyObject *tombstones;
 } Archive;
 
 static int add_stored(Deliveries *into, const Stored *one) {
@@ -1206,7 +1205,6 @@ static int add_stored(Deliveries *into, const Stored *one) {
 
 static void archive_free(Archive *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
-    Py_XDECREF(self->tombstones);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(self);
     Py_DECREF(type);
@@ -1282,11 +1280,6 @@ static PyObject *records_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     if (self == NULL)
         return NULL;
     read_key(PyBytes_AsString(key), self->key);
-    self->tombstones = PyList_New(0);
-    if (self->tombstones == NULL) {
-        Py_DECREF(self);
-        return NULL;
-    }
     return (PyObject *)self;
 }
 
@@ -1311,11 +1304,7 @@ static PyObject *records_decode(Archive *self, PyObject *args) {
             break;
         }
         long long sequence = (long long)record.sequence;
-        if (mark == TOMBSTONE) {
-            PyObject *gone = PyLong_FromLongLong(sequence);
-            failed = gone == NULL || PyList_Append(self->tombstones, gone) < 0;
-            Py_XDECREF(gone);
-        } else if (sequence > self->last) {
+        if (mark != TOMBSTONE && sequence > self->last) {
             self->last = sequence;
             if (mark == LIVE && sequence >= self->start && sequence < self->end)
                 failed = add_stored((Deliveries *)target, &record) < 0;
@@ -1336,14 +1325,8 @@ static PyMethodDef records_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyMemberDef entries_members[] = {
+static PyMemberDef archive_members[] = {
     {"last_sequence", T_LONGLONG, offsetof(Archive, last), 0, NULL},
-    {NULL, 0, 0, 0, NULL},
-};
-
-static PyMemberDef records_members[] = {
-    {"last_sequence", T_LONGLONG, offsetof(Archive, last), 0, NULL},
-    {"tombstones", T_OBJECT_EX, offsetof(Archive, tombstones), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -1351,7 +1334,7 @@ static PyType_Slot entries_slots[] = {
     {Py_tp_new, entries_new},
     {Py_tp_dealloc, archive_free},
     {Py_tp_methods, entries_methods},
-    {Py_tp_members, entries_members},
+    {Py_tp_members, archive_members},
     {Py_tp_doc, "Decodes a list of messages."},
     {0, NULL},
 };
@@ -1360,7 +1343,7 @@ static PyType_Slot records_slots[] = {
     {Py_tp_new, records_new},
     {Py_tp_dealloc, archive_free},
     {Py_tp_methods, records_methods},
-    {Py_tp_members, records_members},
+    {Py_tp_members, archive_members},
     {Py_tp_doc, "Decodes a message block."},
     {0, NULL},
 };

@@ -122,8 +122,6 @@ if TYPE_CHECKING:
 
         last_sequence: int
         """Highest sequence, wanted or not; erased ones count."""
-        tombstones: list[int]
-        """Sequences of this and other blocks that were deleted, as this block says."""
 
         def __init__(self, key: bytes, start: int, end: int) -> None:
             """`key`: 32 bytes, of the block's checksums."""

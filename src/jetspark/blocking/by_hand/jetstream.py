@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from jetspark.backup import BackupProgress
 from jetspark.blocking.by_hand.publish import AtomicBatch, FastIngest, Publisher
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.client import Client
@@ -22,7 +23,6 @@ from jetspark.documents.events import Event
 from jetspark.documents.streams import PubAck, StoredMsg
 from jetspark.errors import NoRespondersError
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.jetstream import BackupProgress
 from jetspark.jetstream.batches import GapPolicy, atomic_batch, fast_ingest
 from jetspark.jetstream.paging import Paged as AsyncPaged
 from jetspark.jetstream.publish import publisher_options

@@ -14,8 +14,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.jetstream.eventually import eventually
 from tests.support import archives
 from tests.support.frame_proxy import FrameProxy
@@ -24,6 +22,8 @@ from tests.support.raw_client import RawClient
 from tests.support.s2 import decompress, entries
 
 from jetspark import blocking
+from jetspark.backup import BackupProgress, restore, save, verify_backup
+from jetspark.backup.folder import BackupWriter
 from jetspark.bulk.backup import open_backup
 from jetspark.errors import (
     APIError,
@@ -36,9 +36,7 @@ from jetspark.errors import (
     UnsupportedByServerError,
 )
 from jetspark.full_client import JetStream, connect
-from jetspark.jetstream import BackupProgress, backup, restore, verify_backup
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.backup import ArchiveScan, BackupWriter
 from jetspark.wire import frames
 from jetspark.wire.documents import ServerInfo
 
@@ -84,6 +82,20 @@ async def fill(js: JetStream, name: str, count: int = ALL, **options: Any) -> No
     worker = await js.create_consumer(name, durable_name="worker")
     for message in (await worker.fetch(20, timeout=5))[:9]:
         await message.ack_sync()
+
+
+async def fill_large(js: JetStream, name: str, count: int = 40) -> None:
+    """A stream of 100 KB messages, more than one window of chunks."""
+    await js.create_stream(name=name, subjects=[name])
+    for _ in range(count):
+        await js.publish(name, os.urandom(100_000))
+
+
+@pytest.fixture
+async def large(js: JetStream, unique: Callable[[str], str]) -> str:
+    name = unique("L")
+    await fill_large(js, name)
+    return name
 
 
 async def content(js: JetStream, name: str) -> list[StoredMsg]:
@@ -151,6 +163,7 @@ async def test_messages_and_consumers_come_back_as_they_were(
     assert theirs.ack_floor.stream_seq == ours.ack_floor.stream_seq > 5
     assert theirs.config.replace(metadata=None) == ours.config.replace(metadata=None)
     assert (made.stream, made.state.messages) == (filled, ALL - 1)
+    assert made.content == len(decompress(made.archive.read_bytes()))
     for steps, total in ((there, before.state.bytes), (back, made.size)):
         assert steps
         assert all(step.total == total for step in steps)
@@ -162,7 +175,6 @@ async def test_progress_may_be_a_coroutine_function_which_is_waited_for(
     js: JetStream, elsewhere: JetStream, filled: str, tmp_path: Path
 ) -> None:
     inside = 0
-    steps: list[BackupProgress] = []
 
     async def progress(step: BackupProgress) -> None:
         nonlocal inside
@@ -170,12 +182,10 @@ async def test_progress_may_be_a_coroutine_function_which_is_waited_for(
         await js.client.flush()
         assert inside == 1
         inside -= 1
-        steps.append(step)
 
-    made = await js.backup_stream(filled, tmp_path / "b", progress=progress)
-    assert (steps[-1].done, steps[-1].transferred) == (made.state.bytes, made.size)
+    await js.backup_stream(filled, tmp_path / "b", progress=progress)
     await elsewhere.restore_stream(tmp_path / "b", progress=progress)
-    assert (steps[-1].done, inside) == (made.size, 0)
+    assert inside == 0
 
 
 async def test_the_folder_is_what_the_nats_tool_writes(
@@ -249,8 +259,6 @@ async def test_the_configuration_may_be_changed_on_the_way_but_not_the_name(
     await js.backup_stream(filled, folder)
     with pytest.raises(ConfigError, match="the name cannot be changed"):
         await elsewhere.restore_stream(folder, name="OTHER")  # type: ignore[call-arg]
-    with pytest.raises(ConfigError, match="did you mean 'subjects'"):
-        await elsewhere.restore_stream(folder, subject=["a"])  # type: ignore[call-arg]
     info = await elsewhere.restore_stream(folder, {"description": "new"}, max_msgs=ALL * 2)
     assert (info.config.description, info.config.max_msgs) == ("new", ALL * 2)
     with pytest.raises(NameInUseError, match=f'"{filled}" exists already'):
@@ -322,24 +330,20 @@ async def test_backup_of_a_stream_that_is_written_to_is_restored(
 
 async def test_restore_to_a_full_server_creates_no_stream(
     js: JetStream,
-    unique: Callable[[str], str],
+    large: str,
     make_server: MakeServer,
     tmp_path: Path,
     needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.10")  # older ones look only at what is stored already
-    name = unique("ROOM")
-    await js.create_stream(name=name, subjects=[name])
-    for _ in range(40):
-        await js.publish(name, os.urandom(100_000))
-    await js.backup_stream(name, tmp_path / "b")
+    await js.backup_stream(large, tmp_path / "b")
     small = make_server("jetstream { max_file_store: 1MB, max_memory_store: 1MB }")
     async with connect(small.url) as nc:
         there = JetStream(nc)
         with pytest.raises(APIError, match=r"insufficient|exceeded|resources"):
             await there.restore_stream(tmp_path / "b")
-        assert await gone(there, name)
-        await there.create_stream(name=name, subjects=[name])  # the connection still works
+        assert await gone(there, large)
+        await there.create_stream(name=large, subjects=[large])  # the connection still works
 
 
 async def test_on_a_cluster_with_three_replicas(
@@ -398,8 +402,6 @@ async def test_mistakes_are_found_before_anything_is_sent(
             await js.backup_stream(filled, tmp_path / target)
     with pytest.raises(BadNameError):
         await js.backup_stream("a.b", tmp_path / "c")
-    with pytest.raises(ConfigError, match="chunk_size must be at least 1"):
-        await js.backup_stream(filled, tmp_path / "c", chunk_size=0)
     for folder in ("no", "full", "file"):
         with pytest.raises(ConfigError, match="is no backup of a stream"):
             await js.restore_stream(tmp_path / folder)
@@ -442,10 +444,8 @@ async def test_restore_of_a_changed_archive_is_refused_before_sending(
         with pytest.raises(BackupError):
             await js.restore_stream(tmp_path / "b")
     archive.unlink()
-    with pytest.raises(ConfigError, match=r"there is no stream\.tar\.s2 in it"):
-        await js.restore_stream(tmp_path / "b")
     os.mkfifo(archive)
-    with pytest.raises(ConfigError, match=r"stream\.tar\.s2 in it is no regular file"):
+    with pytest.raises(ConfigError, match=r"there is no file stream\.tar\.s2 in it"):
         await js.restore_stream(tmp_path / "b")
     assert nc.stats.out_msgs == before
 
@@ -508,9 +508,7 @@ async def test_a_full_disk_leaves_nothing(
     chunk_size: int,
 ) -> None:
     name = unique("FULL")
-    await js.create_stream(name=name, subjects=[name])
-    for _ in range(8):
-        await js.publish(name, os.urandom(100_000))
+    await fill_large(js, name, 8)
     code = (
         "import resource, sys; from jetspark import blocking\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
@@ -561,16 +559,10 @@ async def test_what_progress_raises_ends_it_and_leaves_nothing(
     await restore_again(elsewhere, tmp_path / "b")
 
 
-async def test_a_cancelled_backup_leaves_nothing(
-    js: JetStream, unique: Callable[[str], str], tmp_path: Path
-) -> None:
-    name = unique("CANCEL")
-    await js.create_stream(name=name, subjects=[name])
-    for _ in range(40):
-        await js.publish(name, os.urandom(100_000))
+async def test_a_cancelled_backup_leaves_nothing(js: JetStream, large: str, tmp_path: Path) -> None:
     began = asyncio.Event()
     running = asyncio.create_task(
-        js.backup_stream(name, tmp_path / "b", chunk_size=1024, progress=lambda _: began.set())
+        js.backup_stream(large, tmp_path / "b", chunk_size=1024, progress=lambda _: began.set())
     )
     await began.wait()
     running.cancel()
@@ -589,7 +581,7 @@ async def test_a_backup_that_is_cancelled_when_it_has_its_name_leaves_nothing(
             renamed.set()
             assert cancelled.wait(30)
 
-    monkeypatch.setattr("jetspark.jetstream.backup._sync_folder", sync)
+    monkeypatch.setattr("jetspark.backup.folder._sync_folder", sync)
     running = asyncio.create_task(js.backup_stream(filled, tmp_path / "b"))
     assert await asyncio.to_thread(renamed.wait, 30)
     assert (tmp_path / "b").exists()
@@ -602,7 +594,7 @@ async def test_a_backup_that_is_cancelled_when_it_has_its_name_leaves_nothing(
 
 HOLDER = """
 import json, sys
-from jetspark.jetstream.backup import BackupWriter
+from jetspark.backup.folder import BackupWriter
 writer = BackupWriter(sys.argv[1], "S")
 writer.write([b"\\xff\\x06\\0\\0S2sTwO"])
 print(json.dumps({}), flush=True)
@@ -668,9 +660,7 @@ async def test_backup_raises_and_leaves_nothing_when_the_server_ends(
     server = make_server()
     async with connect(server.url) as nc:
         js = JetStream(nc)
-        await js.create_stream(name="S", subjects=["S"])
-        for _ in range(120):  # more than the window of old servers
-            await js.publish("S", os.urandom(100_000))
+        await fill_large(js, "S", 120)  # more than the window of old servers
         ends = iter([server.kill if kill else server.stop])
 
         def end_server(_: BackupProgress) -> None:
@@ -740,13 +730,9 @@ async def test_a_lost_answer_costs_the_timeout_of_the_call(
 
 
 async def test_a_server_killed_during_a_restore_has_no_stream_afterwards(
-    js: JetStream, unique: Callable[[str], str], make_server: MakeServer, tmp_path: Path
+    js: JetStream, large: str, make_server: MakeServer, tmp_path: Path
 ) -> None:
-    name = unique("KILLED")
-    await js.create_stream(name=name, subjects=[name])
-    for _ in range(40):
-        await js.publish(name, os.urandom(100_000))
-    await js.backup_stream(name, tmp_path / "b")
+    await js.backup_stream(large, tmp_path / "b")
     server = make_server()
     async with connect(server.url, reconnect_wait=0.05, reconnect_jitter=0.0) as nc:
         there = JetStream(nc)
@@ -759,9 +745,9 @@ async def test_a_server_killed_during_a_restore_has_no_stream_afterwards(
         with pytest.raises(BackupError, match="connection was lost during the restore"):
             await there.restore_stream(tmp_path / "b", progress=restart)
         await eventually(lambda: connected(nc))
-        assert await gone(there, name)
+        assert await gone(there, large)
         await restore_again(there, tmp_path / "b")
-        assert (await there.stream_info(name)).state.messages == 40
+        assert (await there.stream_info(large)).state.messages == 40
 
 
 async def connected(nc: Client) -> bool:
@@ -769,13 +755,9 @@ async def connected(nc: Client) -> bool:
 
 
 async def test_a_connection_lost_during_a_restore_leaves_no_part_of_the_stream(
-    js: JetStream, unique: Callable[[str], str], make_server: MakeServer, tmp_path: Path
+    js: JetStream, large: str, make_server: MakeServer, tmp_path: Path
 ) -> None:
-    name = unique("LOST")
-    await js.create_stream(name=name, subjects=[name])
-    for _ in range(40):
-        await js.publish(name, os.urandom(100_000))
-    await js.backup_stream(name, tmp_path / "b")
+    await js.backup_stream(large, tmp_path / "b")
     async with connect(make_server().url, reconnect_wait=0.05, reconnect_jitter=0.0) as nc:
         there = JetStream(nc)
         moves: list[asyncio.Task[None]] = []
@@ -787,7 +769,7 @@ async def test_a_connection_lost_during_a_restore_leaves_no_part_of_the_stream(
         with pytest.raises(BackupError, match="connection was lost during the restore"):
             await there.restore_stream(tmp_path / "b", progress=move)
         await moves[0]
-        assert await gone(there, name)
+        assert await gone(there, large)
 
 
 class Deaf(FrameProxy):
@@ -810,25 +792,21 @@ class Deaf(FrameProxy):
 
 async def test_a_link_that_falls_silent_during_a_restore_leaves_no_part_of_the_stream(
     js: JetStream,
-    unique: Callable[[str], str],
+    large: str,
     make_server: MakeServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(restore, "SILENCE", 0.5)
     monkeypatch.setattr(restore, "STALLED", 0.5)
-    name = unique("SILENT")
-    await js.create_stream(name=name, subjects=[name])
-    for _ in range(40):
-        await js.publish(name, os.urandom(100_000))
-    await js.backup_stream(name, tmp_path / "b")
+    await js.backup_stream(large, tmp_path / "b")
     server = make_server()
     async with Deaf(server.port, 1_500_000) as proxy, connect(proxy.url) as nc:
         with pytest.raises(BackupError, match="has sent nothing about the restore") as failed:
             await JetStream(nc).restore_stream(tmp_path / "b")
         assert not hasattr(failed.value, "__notes__")
         assert proxy.connections == 2
-        assert await gone(JetStream(nc), name)
+        assert await gone(JetStream(nc), large)
 
 
 def last_answer(frame: bytes) -> bool:
@@ -875,15 +853,13 @@ async def test_a_restore_into_a_stream_that_exists_says_what_it_has_of_the_backu
     assert await said() == whole
     await elsewhere.delete_consumer(filled, "worker")
     assert await said() == (
-        ", and has all 299 messages of the backup, but 0 of the 1 consumers that there were: look "
-        "whether one is missing."
+        ", and has all 299 messages of the backup, but 0 of its 1 consumers: look whether one is "
+        "missing."
     )
     await elsewhere.delete_stream(filled)
     await restore_again(elsewhere, folder)
     await elsewhere.purge_stream(filled, seq=11)
-    assert await said() == (
-        ", and has 290 of the backup's 299 messages: the others were removed from it."
-    )
+    assert await said() == ": delete it before it is restored."
     await elsewhere.delete_stream(filled)
     await elsewhere.create_stream(name=filled, subjects=[f"{filled}.*"], description="old")
     assert "has 0 of the backup's 299 messages: if no restore into it is run" in await said()
@@ -970,16 +946,13 @@ async def test_a_partial_stream_that_others_publish_to_is_kept_and_named(
 
 async def test_a_restore_after_one_that_was_killed_says_what_is_there(
     js: JetStream,
-    unique: Callable[[str], str],
+    large: str,
     make_server: MakeServer,
     tmp_path: Path,
     needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.15")
-    name, server = unique("KILL9"), make_server()
-    await js.create_stream(name=name, subjects=[name])
-    for _ in range(40):
-        await js.publish(name, os.urandom(100_000))
+    name, server = large, make_server()
     await js.backup_stream(name, tmp_path / "b")
     code = (
         "import sys; from jetspark import blocking\n"
@@ -1025,7 +998,7 @@ async def test_a_slow_disk_makes_the_server_wait_and_memory_is_bounded(
     for _ in range(20):
         await js.publish(name, os.urandom(200_000))
     ahead, window, chunk = 64 << 10, 128 << 10, 16 << 10
-    monkeypatch.setattr(backup, "AHEAD", ahead)
+    monkeypatch.setattr(save, "AHEAD", ahead)
     most = 0
     write = BackupWriter.write
 
@@ -1082,12 +1055,12 @@ class ScriptedSnapshot:
 
 
 MAGIC = b"\xff\x06\x00\x00S2sTwO"
-BLOCK = b"\x01\x08\x00\x00CRC.data"
+PADDING = b"\xfe\x08\x00\x00paddings"
 
 
 async def test_backup_with_a_lost_chunk_raises(js: JetStream, tmp_path: Path) -> None:
     for script in (
-        [(MAGIC, "a.10.1"), (BLOCK, "a.12.3"), (b"", None)],
+        [(MAGIC, "a.10.1"), (PADDING, "a.12.3"), (b"", None)],
         [(MAGIC, "a.11.1"), (b"", None)],
     ):
         async with ScriptedSnapshot(js, *script) as scripted:
@@ -1100,7 +1073,7 @@ async def test_an_archive_that_is_cut_off_or_none_is_not_kept(
     js: JetStream, tmp_path: Path
 ) -> None:
     for script in (
-        [(MAGIC + BLOCK[:-1], None), (b"", None)],
+        [(MAGIC + PADDING[:-1], None), (b"", None)],
         [(b"", None)],
         [(b"no archive", None), (b"", None)],
     ):
@@ -1113,7 +1086,7 @@ async def test_an_archive_that_is_cut_off_or_none_is_not_kept(
 async def test_backup_raises_when_the_server_falls_silent(
     js: JetStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backup, "SILENCE", 0.05)
+    monkeypatch.setattr(save, "SILENCE", 0.05)
     async with ScriptedSnapshot(js, (MAGIC, None)) as scripted:
         with pytest.raises(BackupError, match="has sent nothing"):
             await scripted.backup_stream("S", tmp_path / "b")
@@ -1123,35 +1096,31 @@ async def test_backup_raises_when_the_server_falls_silent(
 @pytest.mark.parametrize("again", [False, True], ids=["gone", "again"])
 async def test_a_backup_of_a_stream_that_is_deleted_meanwhile_says_so(
     js: JetStream,
-    unique: Callable[[str], str],
+    large: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     again: bool,
 ) -> None:
-    monkeypatch.setattr(backup, "LOOK_AFTER", 0.2)  # an error of the server, or silence
-    name = unique("GONE")
-    await js.create_stream(name=name, subjects=[name])
+    monkeypatch.setattr(save, "LOOK_AFTER", 0.2)  # an error of the server, or silence
     done = asyncio.Event()
 
     async def delete(_: BackupProgress) -> None:
         if not done.is_set():
             done.set()
-            await js.delete_stream(name)
+            await js.delete_stream(large)
             if again:
-                await js.create_stream(name=name, subjects=[name])
+                await js.create_stream(name=large, subjects=[large])
 
-    for _ in range(40):
-        await js.publish(name, os.urandom(100_000))
     said = "was deleted and created again while" if again else "was deleted while it was backed up"
     with pytest.raises(BackupError, match=said):
-        await js.backup_stream(name, tmp_path / "b", window_size=200_000, progress=delete)
+        await js.backup_stream(large, tmp_path / "b", window_size=200_000, progress=delete)
     assert nothing_in(tmp_path)
 
 
 async def test_a_backup_that_falls_silent_looks_whether_the_stream_is_there(
     js: JetStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backup, "LOOK_AFTER", 0.05)
+    monkeypatch.setattr(save, "LOOK_AFTER", 0.05)
     not_found = {"code": 404, "err_code": 10059, "description": "stream not found"}
     answer = {"type": "io.nats.jetstream.api.v1.stream_info_response", "error": not_found}
     async with ScriptedSnapshot(js, (MAGIC, None)) as scripted:
@@ -1169,7 +1138,7 @@ async def test_a_server_side_failure_is_reported_with_its_text(
     js: JetStream, tmp_path: Path
 ) -> None:
     for status in (b"500 disk broken", b"408 No Flow Response"):
-        script = [(MAGIC + BLOCK, None), (b"NATS/1.0 %b\r\n\r\n" % status, None)]
+        script = [(MAGIC + PADDING, None), (b"NATS/1.0 %b\r\n\r\n" % status, None)]
         async with ScriptedSnapshot(js, *script) as scripted:
             with pytest.raises(BackupError, match=status.decode()):
                 await scripted.backup_stream("S", tmp_path / "b")
@@ -1294,67 +1263,12 @@ async def test_after_a_failure_the_server_waits_for_nothing_more(
             await other.request(subject, b"x", timeout=0.1)
 
 
-# -- archives ----------------------------------------------------------------------------------
-
-blocks = st.lists(
-    st.binary(max_size=40).map(
-        lambda data: b"\x01" + (len(data) + 4).to_bytes(3, "little") + b"CRC." + data
-    )
-    | st.binary(max_size=9).map(
-        lambda data: b"\xfe" + len(data).to_bytes(3, "little") + data  # padding
-    ),
-    max_size=6,
-)
-
-
-@given(blocks, st.data())
-def test_an_archive_is_the_same_in_pieces_of_any_size(parts: list[bytes], data: Any) -> None:
-    whole = MAGIC + b"".join(parts)
-    expected = sum(len(part) - 8 for part in parts if part[0] == 1)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
-    scan = ArchiveScan()
-    for begin, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
-        scan.feed(whole[begin:end])
-    scan.finish()
-    assert (scan.size, scan.content) == (len(whole), expected)
-
-
-@given(blocks, st.data())
-def test_an_archive_that_ends_inside_a_block_is_not_complete(parts: list[bytes], data: Any) -> None:
-    whole = MAGIC + b"".join(parts)
-    ends = {10}
-    for part in parts:
-        ends.add(max(ends) + len(part))
-    cut = data.draw(st.integers(0, len(whole)).filter(lambda at: at not in ends))
-    scan = ArchiveScan()
-    scan.feed(whole[:cut])
-    with pytest.raises(BackupError, match="not complete"):
-        scan.finish()
-
-
-@given(st.binary(max_size=200))
-def test_other_bytes_are_an_error_and_nothing_else(noise: bytes) -> None:
-    scan = ArchiveScan()
-    with pytest.raises(BackupError):
-        scan.feed(noise)
-        scan.finish()
-
-
-async def test_the_length_in_the_frames_is_that_of_the_content(
-    js: JetStream, filled: str, tmp_path: Path
-) -> None:
-    made = await js.backup_stream(filled, tmp_path / "b")
-    assert made.content == len(decompress(made.archive.read_bytes()))
-
-
 # -- without async -----------------------------------------------------------------------------
 
 
 def test_the_blocking_client_calls_progress_in_the_callers_thread(
     shared_server: NatsServer, make_server: MakeServer, unique: Callable[[str], str], tmp_path: Path
 ) -> None:
-    import threading
-
     name = unique("BL")
     with (
         blocking.connect(shared_server.url) as nc,

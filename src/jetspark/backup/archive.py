@@ -1,8 +1,9 @@
-"""The messages of an archive in order, appended to columns step by step.
+"""What a backup's archive has: its messages in order, appended to columns step by step.
 
-Proofs: a list of messages ends with its end mark, or a sequence at or after the wanted end was
-seen. A block has exactly the messages that the server's index lists. Whatever is missing or
-damaged is a BackupError.
+An archive is what the server sends for a snapshot: an S2 stream (framed like Snappy's) of a list of
+messages or, before server 2.15, of a tar of message blocks. A list ends with its end mark; a block
+has exactly the messages that the server's index lists. What is missing or damaged is a BackupError;
+every checksum is verified when it is unpacked. No I/O but on the file of the archive.
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ import re
 import tarfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import BinaryIO, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from jetspark.archives.folder import METADATA, Metadata, State
 from jetspark.errors import BackupError, DocumentError
 from jetspark.timestamps import parse_isotime
 from jetspark.wire.documents import decode_document, decode_json
@@ -32,15 +32,78 @@ from jetspark.wire.kernel import (
 )
 
 # -------------------------------------------------------------------------------------------------
-# The unpacked content of an archive, through a window that moves forward.
-#
-# Every frame's checksum is verified when it is unpacked. Memory is bounded: a frame that is not
-# complete, and what the caller has not dropped.
+# What `backup.json` says: the stream's configuration and state from the server's answer. The `nats`
+# tool writes no more; jetspark adds the archive's size, its SHA-256 and the number of its messages.
 
+METADATA: Final = "backup.json"
+
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class State(msgspec.Struct, frozen=True):
+    """The stream's state when the server began to send it."""
+
+    messages: _Count
+    bytes: _Count
+    first_seq: _Count
+    last_seq: _Count
+    first_ts: str | None = None
+    last_ts: str | None = None
+
+    def __post_init__(self) -> None:
+        for text in (self.first_ts, self.last_ts):
+            if text is not None:
+                parse_isotime(text)  # raises ValueError for what is no time
+
+
+class Digest(msgspec.Struct, frozen=True):
+    """The archive, as jetspark wrote it."""
+
+    bytes: _Count
+    sha256: str
+    messages: _Count | None = None
+    """Those of the state that it has."""
+
+
+class _Config(msgspec.Struct, frozen=True):
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    """The checked part of `backup.json`."""
+
+    config: _Config
+    state: State
+    archive: Digest | None = None
+
+    @property
+    def stream(self) -> str:
+        """The stream's name."""
+        return self.config.name
+
+    def check_size(self, size: int) -> None:
+        """Raise BackupError when the archive has not the size that was written."""
+        if self.archive is not None and self.archive.bytes != size:
+            raise BackupError(
+                f"The archive has {size} bytes and not {self.archive.bytes}, as {METADATA} says."
+            )
+
+
+def metadata_from(data: bytes) -> tuple[Metadata, dict[str, Any]]:
+    """What `backup.json` says, and all of it. Raises BackupError."""
+    try:
+        return decode_json(data, Metadata, METADATA), decode_document(data, METADATA)
+    except DocumentError as error:
+        raise BackupError(f"{METADATA} is damaged: {error.why}.") from None
+
+
+# -------------------------------------------------------------------------------------------------
+# The unpacked content, through a window that moves forward. Memory is bounded: a frame that is not
+# complete, and what the caller has not dropped.
 
 _READ = 1 << 20
 _HEAD = 4 + 4 + 10  # of a frame: kind and length, checksum, the size of its content
-_IDENTIFIER, _COMPRESSED, _PLAIN = 0xFF, 0x00, 0x01
+_COMPRESSED, _PLAIN = 0x00, 0x01
 
 
 class Content:
@@ -70,28 +133,19 @@ class Content:
         had = len(self.data)
         while True:
             end, need = self._decoder.decode(look(self._raw), 0, self.data)
+            self._raw = self._raw[end:]
             if len(self.data) > had:
                 self._fills.append((self._offset, self._unpacked))
                 self._unpacked += len(self.data) - had
-            self._raw = self._raw[end:]
             self._offset += end
             if len(self.data) > had:
                 return True
-            if not need:
-                continue
-            pieces = [self._raw]
-            missing = need - len(self._raw)
-            while missing > 0:
-                piece = self._more()
-                if not piece:
-                    if self._raw or len(pieces) > 1 or not self._decoder.identified:
-                        raise BackupError(
-                            "The archive is not complete: it ends in the middle of a block."
-                        )
-                    return False
-                pieces.append(piece)
-                missing -= len(piece)
-            self._raw = b"".join(pieces)
+            piece = self._more() if need else b""
+            if need and not piece:
+                if self._raw or not self._decoder.identified:
+                    raise BackupError(_CUT_INSIDE)
+                return False
+            self._raw += piece
 
     def drop(self, count: int) -> None:
         """Remove the first bytes of the window."""
@@ -119,6 +173,48 @@ class Content:
         """As `fill`, but more has to come: raises BackupError at the archive's end."""
         if not self.fill():
             raise BackupError("The archive was cut off: its end is missing.")
+
+
+class ArchiveScan:
+    """Unpacks an archive piece by piece, keeps nothing of it: its sizes, its digest, its form."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        """Bytes fed so far."""
+        self.content = 0
+        """Bytes that they unpack to."""
+        self.is_message_list = False
+        """Whether it has the form of server 2.15."""
+        self._digest = hashlib.sha256()
+        self._decoder = S2Decoder()
+        self._rest = b""
+
+    @property
+    def sha256(self) -> str:
+        """Of all bytes so far, in hexadecimal."""
+        return self._digest.hexdigest()
+
+    def feed(self, piece: bytes) -> None:
+        """The next bytes. Raises BackupError for anything that is not an archive."""
+        self._digest.update(piece)
+        self.size += len(piece)
+        self._rest += piece
+        need = 0
+        while not need:
+            unpacked = bytearray()
+            end, need = self._decoder.decode(look(self._rest), 0, unpacked)
+            self._rest = self._rest[end:]
+            if not self.content:
+                self.is_message_list = unpacked.startswith(LIST_MAGIC)
+            self.content += len(unpacked)
+
+    def finish(self) -> None:
+        """The archive has ended. Raises BackupError when it is not complete."""
+        if self._rest or not self._decoder.identified:
+            raise BackupError(_CUT_INSIDE)
+
+
+_CUT_INSIDE = "The archive is not complete: it ends in the middle of a block."
 
 
 def content_from(file: BinaryIO, offset: int = 0, skip: int = 0) -> Content:
@@ -171,11 +267,8 @@ class Frames:
 
 
 # -------------------------------------------------------------------------------------------------
-# The files in an archive of a server before 2.15: a tar of message blocks and their index.
-#
-# Only the places of the blocks are looked up, and the index is read. What lies between is passed
-# over frame by frame, without being unpacked.
-
+# The files in an archive of a server before 2.15: a tar of message blocks and their index. Only the
+# places of the blocks are looked up, and the index is read; what lies between is not unpacked.
 
 _UNIT = tarfile.BLOCKSIZE
 _BLOCK = re.compile(r"msgs/(\d+)\.(blk|idx)")
@@ -183,10 +276,6 @@ _INDEX = "msgs/index.db"
 _CONFIG = "meta.inf"
 _FAILURE = "errors.txt"  # the server's own words
 _MOST_TEXT = 1 << 16
-
-
-class _Config(msgspec.Struct):
-    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +288,7 @@ class Block:
     skip: int
     """Bytes of the frame's content before the block."""
     size: int
-    state: BlockState | None
-    """None: only marks in the records say what was deleted."""
+    state: BlockState
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +298,7 @@ class Files:
     blocks: list[Block]
     """The blocks that have messages, by their number."""
     index: Index | None
-    """What the server's index says; None if there is none."""
+    """What the server's index says; None when there are no messages."""
     stream: str | None
     """The name in the stream's configuration."""
 
@@ -218,22 +306,17 @@ class Files:
 def files_of(file: BinaryIO) -> Files:
     """Look up the files of an archive.
 
-    Raises BackupError for an archive that was cut off, that lacks a block, or with which the server
-    reports a failure.
+    Raises BackupError for an archive that was cut off, that lacks a block or the index, or with
+    which the server reports a failure.
     """
     members = _Members(file)
     index = members.run()
-    found = members.blocks
-    if index is None:
-        blocks = sorted(found.values(), key=lambda block: block.number)
-        return Files(blocks, None, members.stream)
     blocks = []
-    for number, state in sorted(index.blocks.items()):
+    for number, state in sorted(index.blocks.items() if index else ()):
         if state.count(state.first, state.last):
-            if number not in found:
+            if number not in members.blocks:
                 raise BackupError(f"The archive is damaged: message block {number} is missing.")
-            one = found[number]
-            blocks.append(Block(one.number, one.offset, one.skip, one.size, state))
+            blocks.append(Block(number, *members.blocks[number], state))
     return Files(blocks, index, members.stream)
 
 
@@ -244,11 +327,12 @@ class _Members:
         self._file = file
         self._frames = Frames(file)
         self._position = 0
-        self.blocks: dict[int, Block] = {}
+        self.blocks: dict[int, tuple[int, int, int]] = {}
+        """Offset, skip and size, by number."""
         self.stream: str | None = None
 
     def run(self) -> Index | None:
-        """The index; None if there is none."""
+        """The index; None when there are no messages."""
         index: Index | None = None
         own: dict[int, BlockState] = {}
         while (member := self._next()) is not None:
@@ -264,11 +348,12 @@ class _Members:
                 if match[2] == "idx":
                     own[number] = idx_state(self._numbers(size))
                 elif size:
-                    place = self._frames.find(begin)
-                    self.blocks[number] = Block(number, *place, size, None)
+                    self.blocks[number] = (*self._frames.find(begin), size)
             self._position = begin + size + -size % _UNIT
         if index is None and own:
-            index = Index(own, max(state.last for state in own.values()))
+            return Index(own, max(state.last for state in own.values()))
+        if index is None and self.blocks:
+            raise BackupError("The archive has no index of its messages: restore it on its server.")
         return index
 
     def _next(self) -> tarfile.TarInfo | None:
@@ -308,25 +393,7 @@ class _Members:
         return text
 
     def _numbers(self, size: int) -> Numbers:
-        return Numbers(_pieces(self._content(), size))
-
-
-def _pieces(content: Content, size: int) -> Callable[[], bytes]:
-    """What `Numbers` reads of the first `size` bytes of the content."""
-    left = size
-
-    def more() -> bytes:
-        nonlocal left
-        if not left:
-            return b""
-        if not content.data:
-            content.require()
-        piece = bytes(content.data[:left])
-        content.drop(len(piece))
-        left -= len(piece)
-        return piece
-
-    return more
+        return Numbers(self._content(), size)
 
 
 def _size_in(text: str) -> int | None:
@@ -346,9 +413,7 @@ def _name_in(text: str) -> str | None:
 # What a server before 2.15 wrote of its message blocks: which sequences each of them has.
 #
 # `msgs/index.db` (from 2.10 on) has all blocks; before, each block had a file `msgs/N.idx`.
-# Numbers are uvarints and varints. Deleted sequences are bitmaps, or the distances to the first
-# sequence.
-
+# Numbers are uvarints and varints. Deleted sequences are bitmaps, or distances to the first one.
 
 _FULL_STATE, _VERSIONS = 11, (1, 2, 3, 4)
 _STATE_INDEX, _INDEX_VERSION = 22, 1
@@ -387,8 +452,6 @@ class BlockState:
     first: int
     last: int
     deleted: Deleted | None = None
-    exact: bool = True
-    """The server said so, and the block has exactly these messages."""
 
     def count(self, first: int, last: int) -> int:
         """Messages with sequences from `first` to `last`."""
@@ -400,25 +463,24 @@ class BlockState:
 
 
 class Numbers:
-    """Reads numbers of a file that comes in pieces; `more` returns the next one, b"" at the end."""
+    """The numbers in the first `size` bytes of the content."""
 
-    def __init__(self, more: Callable[[], bytes]) -> None:
-        self._more = more
-        self._data = b""
+    def __init__(self, content: Content, size: int) -> None:
+        self._content = content
+        self._left = size
         self._at = 0
 
     def bytes(self, count: int) -> bytes:
         """The next bytes. Raises BackupError when the file ends before, or for an absurd number."""
-        if count > _MOST_BYTES:
-            raise BackupError("The archive is damaged: a size in it is not valid.")
-        while len(self._data) - self._at < count:
-            piece = self._more()
-            if not piece:
-                raise BackupError("The archive is damaged: a file in it is too short.")
-            self._data = self._data[self._at :] + piece
+        if count > min(self._left, _MOST_BYTES):
+            raise BackupError("The archive is damaged: a file in it is too short.")
+        while len(self._content.data) - self._at < count:
+            self._content.drop(self._at)
             self._at = 0
+            self._content.require()
+        self._left -= count
         self._at += count
-        return self._data[self._at - count : self._at]
+        return bytes(self._content.data[self._at - count : self._at])
 
     def unsigned(self) -> int:
         """The next uvarint. Raises BackupError."""
@@ -520,7 +582,6 @@ def idx_state(numbers: Numbers) -> BlockState:
 
 
 LIST_MAGIC = b"NATSARC1"
-_WIDTH = 2048  # sequences in one bitmap
 _MOST_NAME = 1 << 20
 
 
@@ -613,32 +674,26 @@ def block_steps(
     Yields the sequence of the last message in a block so far, wanted or not.
     """
     for block in blocks:
-        state = block.state
-        assert state is not None  # noqa: S101 - whoever has none has looked for marks
-        if state.count(start, end - 1):
-            yield from _one_block(file, stream, block, state, start, end, rows)
+        if block.state.count(start, end - 1):
+            yield from _one_block(file, stream, block, start, end, rows)
 
 
 def _one_block(
-    file: BinaryIO,
-    stream: str,
-    block: Block,
-    state: BlockState,
-    start: int,
-    end: int,
-    rows: Deliveries,
+    file: BinaryIO, stream: str, block: Block, start: int, end: int, rows: Deliveries
 ) -> Iterator[int]:
-    first = max(start, state.first)
-    decoder = RecordDecoder(block_key(stream, block.number), first, end)
+    first = max(start, block.state.first)
+    # The key of the block's checksums.
+    key = hashlib.sha256(f"{stream}-{block.number}".encode()).digest()
+    decoder = RecordDecoder(key, first, end)
     count = 0
     for window, behind in _windows(file, block):
         had = len(rows)
         behind.append(decoder.decode(window, 0, rows))
-        if state.deleted is not None:
-            _leave_out(rows, had, state.deleted)
+        if block.state.deleted is not None:
+            _leave_out(rows, had, block.state.deleted)
         count += len(rows) - had
         yield decoder.last_sequence
-    if state.exact and count != (wanted := state.count(first, end - 1)):
+    if count != (wanted := block.state.count(first, end - 1)):
         raise BackupError(
             f"The archive is damaged: message block {block.number} has {count} of {wanted} "
             "messages."
@@ -673,42 +728,13 @@ def _leave_out(rows: Deliveries, had: int, deleted: Deleted) -> None:
         rows.keep([*range(had), *kept])
 
 
-def by_marks(
-    file: BinaryIO, stream: str, blocks: Iterable[Block], first: int, last: int
-) -> list[Block]:
-    """The blocks of an archive without an index, with what their records say was deleted."""
-    maps: dict[int, int] = {}
-    for sequence in _tombstones_of(file, stream, blocks):
-        number, bit = divmod(sequence, _WIDTH)
-        maps[number] = maps.get(number, 0) | 1 << bit
-    state = BlockState(first, last, Deleted(_WIDTH, maps), exact=False)
-    return [replace(block, state=state) for block in blocks]
-
-
-def _tombstones_of(file: BinaryIO, stream: str, blocks: Iterable[Block]) -> set[int]:
-    found: set[int] = set()
-    for block in blocks:
-        decoder = RecordDecoder(block_key(stream, block.number), 0, 0)
-        for window, behind in _windows(file, block):
-            behind.append(decoder.decode(window, 0, Deliveries()))
-        found.update(decoder.tombstones)
-    return found
-
-
-def block_key(stream: str, number: int) -> bytes:
-    """The key of a block's checksums."""
-    return hashlib.sha256(f"{stream}-{number}".encode()).digest()
-
-
 # -------------------------------------------------------------------------------------------------
-# What an archive holds, compared with what `backup.json` says of the stream.
+# What an archive has, compared with what `backup.json` says of the stream.
 #
-# An archive of server 2.15 begins with the state that the server's answer has, too; its messages
-# are those that a walk through the live stream finds: what is removed before the walk comes there
-# is not in it. An archive of older servers has the stream's configuration and index; only limits
-# remove messages while it is made. So an archive may have fewer messages than the state, and never
-# more.
-
+# A list of messages begins with the state that the server's answer has, too; it has the messages
+# that a walk through the live stream finds, without those that are removed before the walk comes
+# there. A tar has the stream's configuration and index; only limits remove messages while it is
+# made. So an archive may have fewer messages than the state, and never more.
 
 _STATE = b"state.json"
 
@@ -730,13 +756,13 @@ def blocks_in(file: BinaryIO, metadata: Metadata) -> list[Block] | None:
             f"The archive is of stream {files.stream!r}, and {METADATA} of {metadata.stream!r}."
         )
     if files.index is None:
-        return by_marks(file, metadata.stream, files.blocks, state.first_seq, state.last_seq)
+        return []
     last, last_ns = files.index.last, files.index.last_ns
     if last < state.last_seq:
         raise _another("last_seq", last, state.last_seq)
     if last == state.last_seq and state.messages and last_ns not in (None, _ns(state.last_ts)):
         raise _another("last_ts", last_ns, _ns(state.last_ts))
-    found = sum(block.state.count(0, state.last_seq) for block in files.blocks if block.state)
+    found = sum(block.state.count(0, state.last_seq) for block in files.blocks)
     if found > state.messages and last_ns is not None:  # 2.9 may count one too few
         raise _another("messages", found, state.messages)
     return files.blocks
@@ -749,24 +775,14 @@ def messages_in(file: BinaryIO, metadata: Metadata) -> int:
     `blocks_in`.
     """
     blocks = blocks_in(file, metadata)
-    state = metadata.state
-    if blocks is None:
-        content = content_from(file, 0, len(LIST_MAGIC))
-        rows, count = Deliveries(), 0
-        for _ in list_steps(content, 0, state.last_seq + 1, rows, whole=True):
-            count += len(rows)
-            rows.truncate(0)
-        return count
-    count = 0
-    for block in blocks:
-        assert block.state is not None  # noqa: S101 - see `blocks_in`
-        if block.state.exact:
-            count += block.state.count(0, state.last_seq)
-            continue
-        rows = Deliveries()
-        for _ in block_steps(file, metadata.stream, [block], 0, state.last_seq + 1, rows):
-            count += len(rows)
-            rows.truncate(0)
+    last = metadata.state.last_seq
+    if blocks is not None:
+        return sum(block.state.count(0, last) for block in blocks)
+    content = content_from(file, 0, len(LIST_MAGIC))
+    rows, count = Deliveries(), 0
+    for _ in list_steps(content, 0, last + 1, rows, whole=True):
+        count += len(rows)
+        rows.truncate(0)
     return count
 
 

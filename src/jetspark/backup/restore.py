@@ -1,0 +1,412 @@
+"""Restoring a stream from a folder (STREAM.RESTORE).
+
+The backup is verified on disk before anything is sent. The archive is sent in chunks, a few at a
+time, each acknowledged by the server.
+
+Servers differ when a sender just stops: before 2.12 they forget it after 5 s; later ones may create
+the stream from what came, whole or, from 2.15 on, in part. So when anything fails, or the call is
+cancelled, the archive is ended with invalid bytes, the answer awaited, and a stream that the server
+has created for it is deleted, over a new link if the present one is silent. A note on the error
+says when that was not possible. Only a stream that this restore has made is deleted: one that has
+another shape, messages from before the backup or messages from after the restore began is somebody
+else's, or somebody uses it. A restored stream that is shorter than `backup.json` says is deleted,
+too.
+
+The last step, when all was sent, is not undone: when the call is cancelled or the connection lost
+then, or the answer does not come though the stream is there, the error says so. After a process
+that was killed, the next restore is refused because the stream exists, and says what it has of the
+backup.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+from jetspark.backup.folder import BackupProgress, StreamBackup, lacking, verify_backup
+from jetspark.backup.save import (
+    ANSWER_WITHIN,
+    SILENCE,
+    ProgressCallback,
+    Transfer,
+    long_call,
+    report,
+    to_begin,
+)
+from jetspark.connection.events import ConnectionStatus
+from jetspark.documents.configuration import config_to_wire
+from jetspark.documents.document import from_wire
+from jetspark.documents.requirements import Requirement, check_feature, check_stream, stream_needs
+from jetspark.documents.streams import StreamConfig, StreamInfo, UnnamedStreamOptions
+from jetspark.errors import (
+    APIError,
+    BackupError,
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    NameInUseError,
+    NoRespondersError,
+    RequestTimeoutError,
+    StreamNotFoundError,
+)
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.context import JetStreamContext
+from jetspark.jetstream.streams import StreamConfigLike, naming_the_other, stream_info
+from jetspark.timestamps import Seconds
+from jetspark.wire import js_api
+from jetspark.wire.status import status_of
+
+if TYPE_CHECKING:
+    from jetspark.wire.kernel import MessageFrame
+
+logger = logging.getLogger("jetspark")
+
+CHUNK: Final = 256 * 1024
+
+LAST_STEP_WITHIN: Final = 3600.0
+"""Seconds for the server to create the stream after all was sent."""
+
+CLEAN_UP_WITHIN: Final = 20.0
+"""Seconds after a failure for a new link, and for the server to give up the attempt."""
+
+STALLED: Final = 5.0
+"""Seconds without an answer after which cleaning up goes on over a new link."""
+
+_WINDOW: Final = 8
+# A server before 2.12 that fails with more chunks on their way blocks the connection for ever.
+_SMALL_WINDOW: Final = 2
+_NO_ARCHIVE: Final = b"no archive"
+_RESTORED: Final = js_api.Call(js_api.STREAM_RESTORE.template, js_api.STREAM_CREATE.answer)
+_DYNAMIC: Final = "_nats."  # metadata that the server adds to its answers
+
+
+class RestoreCalls(JetStreamContext):
+    """The call of JetStream that restores streams."""
+
+    async def restore_stream(
+        self,
+        folder: str | os.PathLike[str],
+        config: StreamConfigLike | None = None,
+        /,
+        *,
+        progress: ProgressCallback | None = None,
+        timeout: Seconds | None = None,
+        **options: Unpack[UnnamedStreamOptions],
+    ) -> StreamInfo:
+        """Restore a stream from a backup, with its messages, sequences, times and consumers.
+
+        `config` and `options` (fields of StreamConfig) override the backup's configuration:
+        replicas, placement, subjects, limits; the name cannot change. `progress`, a function or
+        coroutine function, is called with a BackupProgress now and then; the restore waits for it,
+        and an exception of it ends the restore. `timeout`: seconds for the server to begin
+        (default: 60, or the context's timeout if that is longer). Messages that the backup lacks
+        (`StreamBackup.removed`) are in a warning in the log.
+
+        When it fails or is interrupted, the part that the server has restored is deleted, within
+        20 s; the error has a note (`__notes__`) when that was not possible, or when all was sent
+        already. A process that is killed leaves that part on servers from 2.15 on.
+
+        Raises ConfigError when the folder is not a backup, BackupError when it is damaged or the
+        transfer fails, NameInUseError when the stream exists (its `restored` is true when that has
+        all of the backup), UnsupportedByServerError for a
+        backup that needs a newer server, APIError when the server refuses, and as every API call
+        (see `JetStream`).
+        """
+        within = to_begin(self.api, timeout, ANSWER_WITHIN)
+        backup = await asyncio.to_thread(verify_backup, folder)
+        name = backup.stream
+        if backup.removed:
+            logger.warning("%s", lacking(name, backup.state.messages, backup.messages))
+        wire, needs = self._config(backup, config, options)
+        request = {"config": wire, "state": backup.document["state"]}
+        left_over = LeftOver(self.api, backup, wire)
+        try:
+            answer = await long_call(
+                self.api, within, "the restore", js_api.STREAM_RESTORE, request, name, needs
+            )
+        except NameInUseError as error:
+            raise await left_over.explained(error) from None
+        transfer = _Outgoing(self.api, backup, answer["deliver_subject"], left_over)
+        try:
+            done = await transfer.send(progress)
+            try:
+                info = from_wire(StreamInfo, js_api.parse_answer(_RESTORED, done, {"stream": name}))
+            except APIError as error:
+                raise await naming_the_other(self.api, error, wire) from None
+            if info.state.last_seq < backup.state.last_seq:
+                # To an old server an archive that ends between two files is complete.
+                raise BackupError(
+                    f"{backup.folder}: the archive ends at sequence {info.state.last_seq} and not "
+                    f'at {backup.state.last_seq}; stream "{name}" was not restored.'
+                )
+        except NameInUseError:
+            raise  # not created by this restore
+        except BaseException as error:
+            await transfer.give_up(error)
+            raise
+        finally:
+            transfer.close()
+        return info
+
+    def _config(
+        self, backup: StreamBackup, config: StreamConfigLike | None, options: UnnamedStreamOptions
+    ) -> tuple[dict[str, Any], list[Requirement]]:
+        wire = {**backup.document["config"], **config_to_wire(StreamConfig, config, options)}
+        if wire.get("name") != backup.stream:
+            raise ConfigError(
+                f'This is a backup of stream "{backup.stream}": the name cannot be changed.'
+            )
+        metadata = wire.pop("metadata", None) or {}
+        if kept := {key: value for key, value in metadata.items() if not key.startswith(_DYNAMIC)}:
+            wire["metadata"] = kept
+        check_stream(wire, self.server_info)
+        needs = stream_needs(wire)
+        if backup.is_message_list:
+            needs += check_feature("A backup made by 2.15", (2, 15), self.server_info)
+        return wire, needs
+
+
+class LeftOver:
+    """The stream of one restore, which begins now; `config` is what the server was sent."""
+
+    def __init__(self, api: Api, backup: StreamBackup, config: dict[str, Any]) -> None:
+        self._api = api
+        self._backup = backup
+        self._name = backup.stream
+        self._config = from_wire(StreamConfig, config)
+        self._began = time.monotonic()
+
+    async def delete(self) -> str | None:
+        """Delete what this restore has left; a sentence about a stream that it has not made.
+
+        Raises as every API call.
+        """
+        with suppress(StreamNotFoundError):
+            if not self._is_ours(await stream_info(self._api, self._name)):
+                return (
+                    f'There is a stream "{self._name}" that this restore has not made, '
+                    "or not alone."
+                )
+            await self._api.call(js_api.STREAM_DELETE, stream=self._name)
+        return None
+
+    async def explained(self, error: NameInUseError) -> NameInUseError:
+        """The error of a restore that was refused, when an earlier one may be the reason."""
+        try:
+            info = await stream_info(self._api, self._name)
+        except JetsparkError:
+            return error
+        there, whole, total = info.state, self._backup.state, self._backup.messages
+        later = max(0, there.last_seq - whole.last_seq)  # published since, at most
+        has = there.messages - later
+        same_start = (there.first_seq, there.first_ts) == (whole.first_seq, whole.first_ts)
+        same_end = (there.last_seq, there.last_ts) == (whole.last_seq, whole.last_ts)
+        if not total or not self._has_same_shape(info):
+            return error
+        if has >= total and (same_start or same_end):
+            restored = there.consumer_count >= whole.consumer_count
+            what = f"all {total:,} messages of the backup: nothing needs to be done."
+            if not restored:
+                what = (
+                    f"all {total:,} messages of the backup, but {there.consumer_count:,} of its "
+                    f"{whole.consumer_count:,} consumers: look whether one is missing."
+                )
+        elif later or same_end or (there.messages and not same_start):
+            return error
+        else:
+            restored = False
+            what = (
+                f"{has:,} of the backup's {total:,} messages: if no restore into it is running, it "
+                "may be left of one that was interrupted; delete it then, and restore again."
+            )
+        found = NameInUseError(
+            error.code,
+            error.err_code,
+            error.description,
+            f'Stream "{self._name}" exists already, and has {what}',
+        )
+        found.restored = restored
+        return found
+
+    async def whole(self) -> str | None:
+        """What the stream has, if it reaches the end of the backup.
+
+        Raises as every API call.
+        """
+        state = (await stream_info(self._api, self._name)).state
+        if state.last_seq < self._backup.state.last_seq:
+            return None
+        return f"{state.messages:,} messages up to sequence {state.last_seq:,}"
+
+    def _is_ours(self, info: StreamInfo) -> bool:
+        state, whole = info.state, self._backup.state
+        if not self._has_same_shape(info):
+            return False
+        if not state.messages or state.first_ts is None or state.last_ts is None:
+            return not state.messages
+        # By the server's clock, which gave the messages their times.
+        now = info.ts or datetime.now(UTC)
+        began = now - timedelta(seconds=time.monotonic() - self._began)
+        oldest = whole.first_ts or state.first_ts
+        return (
+            state.first_seq >= whole.first_seq and oldest <= state.first_ts <= state.last_ts < began
+        )
+
+    def _has_same_shape(self, info: StreamInfo) -> bool:
+        def shape(config: StreamConfig) -> tuple[object, ...]:
+            subjects = sorted(config.subjects or ())
+            mirrors = (config.mirror is not None, len(config.sources or ()))
+            return subjects, config.retention, config.storage, config.description or "", mirrors
+
+        return shape(info.config) == shape(self._config)
+
+
+class _Outgoing(Transfer):
+    """Sends the archive to the server."""
+
+    def __init__(self, api: Api, backup: StreamBackup, subject: str, left_over: LeftOver) -> None:
+        self._left_over = left_over
+        self._backup = backup
+        self._stream = backup.stream
+        self._subject = subject
+        self._on_way = 0
+        self._last = False
+        self._answer: bytes | None = None
+        server = api.server
+        new = server is not None and server.at_least(2, 12)
+        self._window = _WINDOW if new else _SMALL_WINDOW
+        super().__init__(api.client)
+
+    async def send(self, progress: ProgressCallback | None) -> bytes:
+        """Send the whole archive; returns the server's last answer."""
+        backup = self._backup
+        size = min(CHUNK, self._client.max_payload)
+        sent = 0
+        with backup.archive.open("rb") as file:
+            while piece := await asyncio.to_thread(file.read, size):
+                await self._wait(lambda: self._on_way < self._window)
+                if self._answer is not None:
+                    return self._answer  # a refusal; the caller reads it
+                await self._publish(piece)
+                self._on_way += 1
+                sent += len(piece)
+                done = min(sent, backup.size)
+                await report(progress, BackupProgress(done, backup.size, sent))
+        await self._wait(lambda: not self._on_way)
+        if self._answer is None:
+            self._last = True
+            await self._publish(b"")
+            await self._wait_for_end()
+        assert self._answer is not None  # noqa: S101
+        return self._answer
+
+    async def give_up(self, error: BaseException) -> None:
+        """After an error, leave no partial stream behind; in the last step, say what is there."""
+        all_sent = self._last and self._answer is None
+        if all_sent and isinstance(error, JetsparkError):
+            return  # it says so itself
+        end = self._backup.state.last_seq
+        note: str | None = (
+            f'Stream "{self._stream}" may be there with a part of its '
+            f"{self._backup.messages:,} messages: delete it before you restore again."
+        )
+        if all_sent:
+            note = (
+                f'All was sent, and the server may still create stream "{self._stream}": look in a '
+                f"while whether it reaches sequence {end:,}."
+            )
+        try:
+            async with asyncio.timeout(STALLED if all_sent else CLEAN_UP_WITHIN):
+                if all_sent:
+                    if there := await self._left_over.whole():
+                        note = f'All was sent, and stream "{self._stream}" is there with {there}.'
+                    return
+                while not await self._server_has_given_up():
+                    await self._client.force_reconnect()
+                note = await self._left_over.delete()
+        except asyncio.CancelledError as cancelled:
+            error = cancelled  # once more: this is the one that the caller sees
+            raise
+        except (JetsparkError, TimeoutError):
+            pass
+        finally:
+            if note is not None:
+                error.add_note(note)
+
+    async def _server_has_given_up(self) -> bool:
+        """Send invalid bytes and the end; False when the link is silent."""
+        while not self._client.is_connected:
+            if self._client.status is ConnectionStatus.CLOSED:
+                raise ConnectionClosedError
+            await self._heard(None)
+        if self._answer is not None:
+            return True
+        for piece in (_NO_ARCHIVE, b""):
+            try:
+                reply = await self._client.request(self._subject, piece, timeout=STALLED)
+            except NoRespondersError:
+                return True
+            except RequestTimeoutError:
+                return False
+            if reply.data:
+                return True
+        return True
+
+    async def _publish(self, piece: bytes) -> None:
+        await self._client.publish(self._subject, piece, reply=self.inbox)
+
+    async def _wait(self, enough: Callable[[], bool]) -> None:
+        """Until there is enough room, or an answer. Raises the error that ended the transfer."""
+        while self._error is None and self._answer is None and not enough():
+            if not await self._heard(SILENCE):
+                raise self._silent(SILENCE)
+        if self._answer is None and self._error is not None:
+            raise self._error
+
+    async def _wait_for_end(self) -> None:
+        """Until the last answer: creating a large stream takes the server long."""
+        silence = 0.0
+        while self._error is None and self._answer is None:
+            if await self._heard(SILENCE):
+                continue
+            there = None
+            with suppress(JetsparkError):
+                there = await self._left_over.whole()
+            silence += SILENCE
+            if self._answer is None and (there is not None or silence >= LAST_STEP_WITHIN):
+                raise self._silent(silence, there)
+        await self._wait(lambda: True)  # it raises the error
+
+    def _silent(self, seconds: float, there: str | None = None) -> BackupError:
+        but = f", but the stream is there with {there}: look whether its consumers are there, too"
+        return BackupError(
+            f'The server has sent nothing about the restore of stream "{self._stream}" '
+            f"for {seconds:g} s{but if there else ''}."
+        )
+
+    def _on_frame(self, frame: MessageFrame) -> None:
+        if status_of(frame.headers) is not None:
+            self._fail(f'The server gave up the restore of stream "{self._stream}".')
+        elif frame.payload.startswith(b"{"):
+            self._answer = frame.payload
+        elif frame.payload:  # -ERR of servers before 2.12
+            text = frame.payload.decode("utf-8", "replace")
+            self._finish(APIError(500, 0, text, f'Stream "{self._stream}" not restored: {text}.'))
+        else:
+            self._on_way -= 1
+        self._news.set()
+
+    def _on_disconnect(self) -> None:
+        if self._last:
+            self._fail(
+                f'The connection was lost while the server created stream "{self._stream}": '
+                f"check whether it exists and reaches sequence {self._backup.state.last_seq}."
+            )
+        else:
+            self._fail(f'The connection was lost during the restore of stream "{self._stream}".')

@@ -1,0 +1,357 @@
+"""Backing up a stream into a folder (STREAM.SNAPSHOT).
+
+The server sends the archive in chunks to an inbox and waits for acks when its window (8 MB) is
+full. The read loop only queues chunks; a thread writes them. A chunk is acknowledged when it
+arrives or, while more than `AHEAD` bytes wait for the disk, when it is written: memory is bounded,
+and one slow write does not exceed the server's timeout (2 s before 2.12). Chunk numbers, the
+archive and the status of the last message are checked, so a folder that exists at the end is
+complete; when anything fails, the call is cancelled or the connection is lost, it does not exist.
+Servers before 2.10 do not report their own failures: there the archive must not be shorter than the
+stream. Messages published during the backup may be in it or not.
+
+A server of 2.15 walks through the live stream, so messages that are removed meanwhile may be
+missing; from older ones, those that limits removed. They are counted, in the result and in a
+warning. When the stream still has so many that they cannot all have been removed, it is an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from jetspark.backup.folder import BackupProgress, BackupWriter, StreamBackup, lacking
+from jetspark.client.client import seconds_of
+from jetspark.client.tasks import move_on_after
+from jetspark.documents.configuration import given
+from jetspark.documents.requirements import Requirement
+from jetspark.errors import BackupError, JetsparkError, PermissionsError, StreamNotFoundError
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.context import JetStreamContext
+from jetspark.jetstream.streams import stream_info
+from jetspark.subjects import check_name
+from jetspark.timestamps import Seconds
+from jetspark.validation import check_whole
+from jetspark.wire import js_api
+from jetspark.wire.status import END_OF_BATCH, status_of
+
+if TYPE_CHECKING:
+    from jetspark.client.client import Client
+    from jetspark.wire.kernel import MessageFrame
+
+logger = logging.getLogger("jetspark")
+
+ProgressCallback: TypeAlias = Callable[[BackupProgress], Awaitable[None] | None]
+
+AHEAD: Final = 32 << 20
+"""Bytes that may wait for the disk before the server has to wait."""
+
+SILENCE: Final = 30.0
+"""Seconds of silence of the server after which a transfer fails."""
+
+LOOK_AFTER: Final = 5.0
+"""Seconds of silence after which a backup looks whether its stream is still there."""
+
+ANSWER_WITHIN: Final = 60.0
+"""Seconds for the server to start, and ten times as many when it verifies all messages first."""
+
+
+class Transfer:
+    """What a backup and a restore share: the inbox of a transfer, its end, and waiting for news."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._news = asyncio.Event()
+        self._error: JetsparkError | None = None
+        self._listener = client.listen(
+            client.new_inbox(),
+            self._on_frame,
+            on_disconnect=self._on_disconnect,
+            on_reconnect=self._news.set,
+            on_end=self._finish,
+        )
+
+    @property
+    def inbox(self) -> str:
+        return self._listener.subject
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _on_frame(self, frame: MessageFrame) -> None:
+        raise NotImplementedError
+
+    def _on_disconnect(self) -> None:
+        raise NotImplementedError
+
+    def _fail(self, sentence: str) -> None:
+        self._finish(BackupError(sentence))
+
+    def _finish(self, error: JetsparkError | None) -> None:
+        self._error = self._error or error
+        self._news.set()
+
+    async def _heard(self, seconds: float | None) -> bool:
+        """Whether anything has come within so many seconds."""
+        async with move_on_after(seconds):
+            await self._news.wait()
+            self._news.clear()
+            return True
+        return False
+
+
+def to_begin(api: Api, timeout: Seconds | None, default: float) -> float:
+    """Seconds for the server to begin: the call's, or the default if the context's are fewer."""
+    if timeout is None:
+        return max(api.timeout, default)
+    return seconds_of(timeout, api.client.options)
+
+
+async def long_call(
+    api: Api,
+    seconds: float,
+    what: str,
+    call: js_api.Call,
+    request: Any,
+    stream: str,
+    needs: Sequence[Requirement] = (),
+) -> dict[str, Any]:
+    """An API call that may take so many seconds, unless its link is lost.
+
+    `what`: "the backup". Raises BackupError when the link is lost, and as every API call.
+    """
+    slow, client = copy(api), api.client
+    slow.timeout = seconds
+    answer = asyncio.ensure_future(slow.call(call, request, needs, stream=stream))
+
+    def give_up() -> None:
+        answer.cancel()
+
+    listener = client.listen(client.new_inbox(), lambda frame: None, on_disconnect=give_up)
+    try:
+        await asyncio.wait([answer])
+        if answer.cancelled():
+            client.require_open()
+            raise BackupError(f'The connection was lost before {what} of stream "{stream}" began.')
+        return answer.result()
+    finally:
+        answer.cancel()
+        listener.close()
+
+
+async def report(progress: ProgressCallback | None, figures: BackupProgress) -> None:
+    """Call `progress` and wait for it; an exception that it raises ends the transfer."""
+    if progress is not None:
+        result = progress(figures)
+        if inspect.isawaitable(result):
+            await result
+
+
+class BackupCalls(JetStreamContext):
+    """The call of JetStream that backs up streams."""
+
+    async def backup_stream(
+        self,
+        name: str,
+        folder: str | os.PathLike[str],
+        *,
+        consumers: bool = True,
+        check: bool = False,
+        chunk_size: int | None = None,
+        window_size: int | None = None,
+        progress: ProgressCallback | None = None,
+        timeout: Seconds | None = None,
+    ) -> StreamBackup:
+        """Back up a stream with its messages into a folder, as `nats stream backup` does.
+
+        `folder` must not exist, or be empty; it appears when the backup is complete. `consumers`:
+        include them, with their state. `check`: the server first verifies every message's checksum
+        (servers before 2.15; newer ones always do). `chunk_size`, `window_size`: bytes of a chunk
+        and of all unacknowledged chunks (server's defaults: 128 KiB, 8 MiB; the window from 2.12
+        on). `progress`, a function or coroutine function, is called with a BackupProgress now and
+        then; the backup waits for it, and an exception of it ends the backup. `timeout`: seconds
+        for the server to begin, which takes long for a large stream (default: 60, with `check` 600,
+        or the context's timeout if that is longer).
+
+        Messages that are removed from the stream meanwhile may be missing: `StreamBackup.removed`
+        says how many, and so does a warning in the log.
+
+        Raises ConfigError for a folder in use, StreamNotFoundError, BackupError when the transfer
+        or the disk fails, APIError when the server refuses (streams in memory before 2.15), and as
+        every API call (see `JetStream`). Then nothing is left behind.
+        """
+        check_name("stream", name)
+        sizes = given(chunk_size=chunk_size, window_size=window_size)
+        sizes = {option: check_whole(option, size) for option, size in sizes.items()}
+        within = to_begin(self.api, timeout, ANSWER_WITHIN * (10 if check else 1))
+        writer = BackupWriter(folder, name)  # not in a thread, so that it can be discarded at once
+        try:
+            await asyncio.to_thread(writer.remove_left)
+            incoming = _Incoming(self.api, name)
+            try:
+                request: dict[str, Any] = {
+                    "deliver_subject": incoming.inbox,
+                    "no_consumers": not consumers,
+                    "jsck": check,
+                    **sizes,
+                }
+                answer = await long_call(
+                    self.api, within, "the backup", js_api.STREAM_SNAPSHOT, request, name
+                )
+                document = {"config": answer["config"], "state": answer["state"]}
+                size = int(answer["state"]["bytes"])
+                await _receive(incoming, writer, size, progress)
+            finally:
+                incoming.close()
+            self._check_length(name, writer, size)
+            await report(progress, BackupProgress(size, size, writer.scan.size))
+            messages = await asyncio.to_thread(writer.finish, document)
+            await self._check_removed(name, document["state"], messages)
+            backup = await asyncio.to_thread(writer.complete, document, messages)
+        except BaseException:
+            writer.discard()
+            raise
+        if backup.removed:
+            logger.warning("%s", lacking(name, backup.state.messages, messages))
+        return backup
+
+    def _check_length(self, name: str, writer: BackupWriter, size: int) -> None:
+        # Before 2.10 blocks are sent uncompressed, and a failure in the middle is silent.
+        server = self.server_info
+        if server is not None and not server.at_least(2, 10) and writer.scan.content < size:
+            raise BackupError(f'The server sent only part of stream "{name}".')
+
+    async def _check_removed(self, name: str, before: dict[str, Any], messages: int) -> None:
+        """Raises BackupError for messages that are missing and cannot have been removed."""
+        missing = before["messages"] - messages
+        if missing <= 0:
+            return
+        try:
+            now = (await stream_info(self.api, name)).state
+        except (StreamNotFoundError, PermissionsError):
+            return  # the role `backup` need not look at streams
+        stored = now.messages - max(0, now.last_seq - before["last_seq"])
+        if missing > before["messages"] - stored:
+            raise BackupError(
+                f"The server sent {messages:,} of {before['messages']:,} messages of stream "
+                f'"{name}", which still has {stored:,} of them or more.'
+            )
+
+
+async def _receive(
+    incoming: _Incoming, writer: BackupWriter, size: int, progress: ProgressCallback | None
+) -> None:
+    while pieces := await incoming.take():
+        await asyncio.to_thread(writer.write, pieces)
+        incoming.written(pieces)
+        scan = writer.scan
+        # The archive has more than the messages: indexes, consumers, empty space.
+        await report(progress, BackupProgress(min(scan.content, size), size, scan.size))
+
+
+class _Incoming(Transfer):
+    """Chunks between the read loop and the disk."""
+
+    def __init__(self, api: Api, stream: str) -> None:
+        self._api = api
+        self._stream = stream
+        self._began = time.monotonic()
+        self._pieces: list[bytes] = []
+        self._waiting = 0
+        self._unanswered: list[str] = []
+        self._received = 0
+        self._over = False
+        self._gave_up = False
+        super().__init__(api.client)
+
+    async def take(self) -> list[bytes]:
+        """All chunks received; empty at the end. Raises BackupError, ConnectionClosedError."""
+        began = time.monotonic()
+        while not self._pieces and not self._over:
+            if time.monotonic() - began >= SILENCE:
+                raise BackupError(
+                    f'The server has sent nothing of stream "{self._stream}" for {SILENCE:g} s.'
+                )
+            if not await self._heard(min(LOOK_AFTER, SILENCE)):
+                await self._check_there()
+        if self._error is not None:
+            if self._gave_up:
+                await self._check_there()
+            raise self._error
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+    async def _check_there(self) -> None:
+        """Raise BackupError for a stream that is gone: servers only stop sending it."""
+        gone = "deleted while it was backed up: there is no backup of it"
+        try:
+            info = await stream_info(self._api, self._stream)
+            # By the server's clock, which gave the stream its time.
+            now = info.ts or datetime.now(UTC)
+            if info.created < now - timedelta(seconds=time.monotonic() - self._began):
+                return
+            gone = "deleted and created again while it was backed up: back up the new one"
+        except StreamNotFoundError:
+            pass
+        except JetsparkError:
+            return  # the role `backup` need not look at streams
+        raise BackupError(f'Stream "{self._stream}" was {gone}.')
+
+    def written(self, pieces: list[bytes]) -> None:
+        """These chunks are on disk."""
+        self._waiting -= sum(map(len, pieces))
+        if self._waiting < AHEAD:
+            unanswered, self._unanswered = self._unanswered, []
+            for reply in unanswered:
+                self._answer(reply)
+
+    def _on_frame(self, frame: MessageFrame) -> None:
+        if self._over:
+            return
+        piece, reply = frame.payload, frame.reply
+        if not piece:
+            status = status_of(frame.headers)
+            if status is None or status.code == END_OF_BATCH:
+                self._finish(None)
+            else:
+                what = f"{status.code} {status.description}".rstrip()
+                self._gave_up = True
+                self._fail(f'The server ended the backup of stream "{self._stream}": {what}.')
+            return
+        self._pieces.append(piece)
+        self._waiting += len(piece)
+        if reply is not None:
+            self._count(reply.decode(), len(piece))
+        self._news.set()
+
+    def _count(self, reply: str, size: int) -> None:
+        """The reply subject ends in the chunk's size and number, unless an import has mapped it."""
+        *_, its_size, number = reply.split(".")
+        self._received += 1
+        plain = number.isdigit() and its_size.isdigit()
+        if plain and (int(its_size), int(number)) != (size, self._received):
+            self._fail(f'A part of the backup of stream "{self._stream}" did not arrive.')
+        elif self._waiting < AHEAD:
+            self._answer(reply)
+        else:
+            self._unanswered.append(reply)
+
+    def _answer(self, reply: str) -> None:
+        try:
+            self._client.publish_nowait(reply)
+        except JetsparkError as error:
+            self._finish(error)
+
+    def _on_disconnect(self) -> None:
+        self._fail(f'The connection was lost during the backup of stream "{self._stream}".')
+
+    def _finish(self, error: JetsparkError | None) -> None:
+        if not self._over:
+            self._over = True
+            super()._finish(error)
