@@ -42,17 +42,20 @@ async def name(shared_server: NatsServer, unique: Callable[[str], str]) -> Async
 async def test_bucket_stream_has_the_default_configuration(js: JetStream, name: str) -> None:
     await js.create_bucket(name)
     config = (await js.stream_info(f"KV_{name}")).config
-    assert config.subjects == [f"$KV.{name}.>"]
-    assert config.max_msgs_per_subject == 1
-    assert config.discard == "new"
-    assert config.allow_rollup_hdrs
-    assert config.deny_delete
-    assert config.allow_direct
+    wanted: dict[str, Any] = {
+        "subjects": [f"$KV.{name}.>"],
+        "max_msgs_per_subject": 1,
+        "discard": "new",
+        "allow_rollup_hdrs": True,
+        "deny_delete": True,
+        "allow_direct": True,
+        "storage": "file",
+        "retention": "limits",
+        "num_replicas": 1,
+        "duplicate_window": timedelta(minutes=2),
+    }
+    assert {option: getattr(config, option) for option in wanted} == wanted
     assert not config.deny_purge
-    assert config.storage == "file"
-    assert config.retention == "limits"
-    assert config.num_replicas == 1
-    assert config.duplicate_window == timedelta(minutes=2)
 
 
 async def test_every_option_reaches_the_stream(
@@ -74,19 +77,22 @@ async def test_every_option_reaches_the_stream(
     }
     bucket = await js.create_bucket(name, **options)
     config = (await js.stream_info(bucket.stream)).config
-    assert config.description == "prices of fruit"
-    assert config.max_msg_size == 1000
-    assert config.max_msgs_per_subject == 64
-    assert config.max_age == timedelta(hours=1)
-    assert config.duplicate_window == timedelta(minutes=2)
-    assert config.max_bytes == 1_000_000
-    assert config.storage == "memory"
-    assert config.compression == "s2"
+    wanted: dict[str, Any] = {
+        "description": "prices of fruit",
+        "max_msg_size": 1000,
+        "max_msgs_per_subject": 64,
+        "max_age": timedelta(hours=1),
+        "duplicate_window": timedelta(minutes=2),
+        "max_bytes": 1_000_000,
+        "storage": "memory",
+        "compression": "s2",
+        "republish": options["republish"],
+        "allow_msg_ttl": True,
+        "subject_delete_marker_ttl": timedelta(seconds=30),
+    }
+    assert {option: getattr(config, option) for option in wanted} == wanted
     assert config.metadata is not None
     assert config.metadata["owner"] == "me"
-    assert config.republish == options["republish"]
-    assert config.allow_msg_ttl
-    assert config.subject_delete_marker_ttl == timedelta(seconds=30)
     status = await bucket.status()
     for option, value in options.items():
         if option != "metadata":
@@ -112,9 +118,7 @@ def test_a_placement_is_passed_on() -> None:
     [
         ({"history": 0}, "from 1 to 64"),
         ({"history": 65}, "from 1 to 64"),
-        ({"history": "5"}, "history: expected int, got str"),
         ({"ttl": timedelta(seconds=-1)}, "negative"),
-        ({"ttl": "60s"}, "timedelta"),
         ({"limit_marker_ttl": timedelta(milliseconds=999)}, "one second"),
         ({"limit_marker_ttl": timedelta(0)}, "one second"),
         ({"replicas": 6}, "from 1 to 5"),
@@ -196,12 +200,6 @@ async def test_binding_to_a_bucket(js: JetStream, name: str) -> None:
     await js.create_bucket(name)
     bucket = await js.bucket(name)
     assert (bucket.name, bucket.stream) == (name, f"KV_{name}")
-
-
-async def test_a_stream_with_a_buckets_name_is_not_a_bucket(js: JetStream, name: str) -> None:
-    await js.create_stream(name=f"KV_{name}", subjects=[f"{name}.x"])
-    with pytest.raises(BucketNotFoundError):
-        await js.bucket(name)
 
 
 async def test_emptying_keeps_the_revisions_counting(js: JetStream, name: str) -> None:

@@ -17,7 +17,7 @@ from jetspark.errors import (
 from jetspark.kv.lock import Lock
 
 if TYPE_CHECKING:
-    from jetspark.full_client import Client, JetStream
+    from jetspark.full_client import JetStream
     from jetspark.kv import Bucket, ElectionState
 
 
@@ -73,11 +73,9 @@ async def test_a_candidate_is_told_when_there_is_no_election_any_more(
 
 
 async def test_a_failure_to_resign_does_not_take_the_place_of_what_ends_the_block(
-    bucket: Bucket, nc: Client, monkeypatch: pytest.MonkeyPatch
+    bucket: Bucket, reported: list[JetsparkError], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = RequestTimeoutError("no answer")
-    reported: list[JetsparkError] = []
-    monkeypatch.setattr(nc, "report", reported.append)
 
     async def unanswered(_: Lock) -> None:
         raise failure

@@ -84,29 +84,6 @@ async def test_we_read_what_they_write(bucket: Bucket, theirs: Theirs) -> None:
     assert await bucket.create("a.b", b"5") == 7
 
 
-async def test_each_sees_the_others_changes(
-    bucket: Bucket, js_peer: JsPeer, theirs: Theirs
-) -> None:
-    await theirs("put", "before", "1")
-    async with bucket.watch() as changes:
-        first, end = await take(changes, 2)
-        assert first is not None
-        assert (first.key, first.value) == ("before", b"1")
-        assert end is None
-        for call, operation in (("put", "PUT"), ("delete", "DEL"), ("purge", "PURGE")):
-            await theirs(call, "k", *(["2"] if call == "put" else []))
-            [entry] = await take(changes, 1)
-            assert entry is not None
-            assert (entry.key, entry.operation) == ("k", operation)
-    await js_peer.run("kv_watch", bucket=bucket.name, options={"include": "updates"})
-    await bucket.put("k", b"3")
-    assert (await js_peer.hear())["operation"] == "PUT"
-    await bucket.delete("k")
-    assert (await js_peer.hear())["operation"] == "DEL"
-    await bucket.purge("k")
-    assert (await js_peer.hear())["operation"] == "PURGE"
-
-
 async def test_buckets_of_theirs_and_of_ours(
     js: JetStream,
     js_peer: JsPeer,

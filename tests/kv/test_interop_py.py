@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import nats
@@ -14,9 +13,8 @@ from jetspark.errors import KeyExistsError, KeyNotFoundError
 from jetspark.kv import Operation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
-    from jetspark.full_client import JetStream
     from jetspark.kv import Bucket
     from jetspark.server import NatsServer
 
@@ -96,17 +94,3 @@ async def test_each_sees_the_others_changes(bucket: Bucket, theirs: Any) -> None
             assert (seen.key, seen.value or b"", seen.revision) == expected[:3]
             assert (seen.operation or "PUT") == expected[3]
     await their_changes.stop()
-
-
-async def test_buckets_of_theirs_and_of_ours(
-    js: JetStream, their_js: Any, unique: Callable[[str], str]
-) -> None:
-    name = unique("THEIRS")
-    await their_js.create_key_value(bucket=name, history=4, ttl=30, description="theirs")
-    config = (await (await js.bucket(name)).status()).config
-    assert (config.history, config.ttl, config.description) == (4, timedelta(seconds=30), "theirs")
-    ours = await js.create_bucket(unique("OURS"), history=4, ttl=timedelta(seconds=30))
-    status = await (await their_js.key_value(ours.name)).status()
-    assert (status.bucket, status.history, status.ttl) == (ours.name, 4, 30)
-    for made in (name, ours.name):
-        await js.delete_bucket(made)

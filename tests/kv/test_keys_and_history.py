@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.kv.conftest import ALL, HISTORY, shown
 
-from jetspark.errors import (
-    BadNameError,
-    ConnectionClosedError,
-)
+from jetspark.errors import BadNameError, ConnectionClosedError
 from jetspark.full_client import connect
 from jetspark.jetstream import watching
 from jetspark.kv import watch as watch_module
@@ -37,14 +34,6 @@ async def test_history_of_a_key_and_of_many(filled: Bucket) -> None:
     assert await filled.history("nobody").all() == []
 
 
-async def test_history_of_a_key_is_limited_by_the_bucket(bucket: Bucket) -> None:
-    for number in range(9):
-        await bucket.put("k", b"%d" % number)
-    assert [entry.value for entry in await bucket.history("k").all()] == [
-        b"%d" % number for number in range(4, 9)
-    ]
-
-
 async def test_purge_deletes_removes_old_markers(filled: Bucket) -> None:
     await filled.put("c", b"")
     await filled.purge("c")
@@ -59,11 +48,7 @@ async def test_purge_deletes_removes_old_markers(filled: Bucket) -> None:
 @pytest.mark.parametrize("end", ["close", "drain"])
 @pytest.mark.parametrize("call", ["keys", "history", "watch"])
 async def test_a_listing_that_the_client_ends_early_raises(
-    shared_server: NatsServer,
-    filled: Bucket,
-    monkeypatch: pytest.MonkeyPatch,
-    call: str,
-    end: str,
+    shared_server: NatsServer, filled: Bucket, monkeypatch: pytest.MonkeyPatch, call: str, end: str
 ) -> None:
     monkeypatch.setattr(watching, "LOT", 0)
     monkeypatch.setattr(watch_module, "PULL_AHEAD", 1)

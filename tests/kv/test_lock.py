@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.chaos.proxy import Proxy
@@ -23,7 +23,7 @@ from jetspark.errors import (
 )
 from jetspark.kv import Operation
 from jetspark.kv.lock import LockKey
-from jetspark.kv.stored import write_entry
+from jetspark.kv.stored import BucketStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -252,10 +252,10 @@ async def test_an_acquisition_that_is_cancelled_leaves_no_record(bucket: Bucket)
 async def test_a_renewal_whose_answer_is_lost_is_found_to_be_our_own(
     bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = asyncio.Event()
+    stored, write = asyncio.Event(), BucketStream.write
 
-    async def without_answer(*args: object, **options: object) -> int:
-        revision = await write_entry(*args, **options)  # type: ignore[arg-type]
+    async def without_answer(*args: Any, **options: Any) -> int:
+        revision = await write(*args, **options)
         if not stored.is_set():
             stored.set()
             raise RequestTimeoutError("The answer was lost.")
@@ -263,7 +263,7 @@ async def test_a_renewal_whose_answer_is_lost_is_found_to_be_our_own(
 
     lock = bucket.lock("job", lease=2)
     async with asyncio.timeout(30), lock:
-        monkeypatch.setattr("jetspark.kv.lock.write_entry", without_answer)
+        monkeypatch.setattr(BucketStream, "write", without_answer)
         first = await bucket.get("job", leader=True)
         async with bucket.watch("job", resume_from=first.revision + 1) as changes:
             seen = 0

@@ -27,7 +27,7 @@ from jetspark.kv import Base64Codec, Entry, ZlibCodec
 from jetspark.kv import watch as watch_module
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from tests.conftest import MakeServer
     from tests.support.cluster import Cluster
@@ -136,49 +136,49 @@ async def test_constant_writers_do_not_delay_the_end_of_the_initial_data(bucket:
         writing.cancel()
 
 
+@pytest.fixture
+def before_creation(
+    js: JetStream, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Callable[[], Awaitable[None]]], None]:
+    """Awaits a function before each ordered consumer is created."""
+
+    def patch(before: Callable[[], Awaitable[None]]) -> None:
+        ordered = js.ordered
+
+        def patched(*args: Any, **options: Any) -> Any:
+            messages = ordered(*args, **options)
+            create = messages._create
+
+            async def late(*given: Any) -> Any:
+                await before()
+                return await create(*given)
+
+            messages._create = late
+            return messages
+
+        monkeypatch.setattr(js, "ordered", patched)
+
+    return patch
+
+
 async def test_the_initial_data_ends_when_its_last_entry_was_removed(
-    js: JetStream, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, bucket: Bucket, before_creation: Any
 ) -> None:
     await bucket.put("a", b"1")
     await bucket.put("b", b"2")
-    ordered = js.ordered
 
-    def late(*args: Any, **options: Any) -> Any:
-        """The consumer is made after this; between the two the last entry goes."""
-        messages = ordered(*args, **options)
-        create = messages._create
+    async def remove_last() -> None:
+        await js.purge_stream(bucket.stream, filter=f"$KV.{bucket.name}.b")
 
-        async def remove_first(*given: Any) -> Any:
-            await js.purge_stream(bucket.stream, filter=f"$KV.{bucket.name}.b")
-            return await create(*given)
-
-        messages._create = remove_first
-        return messages
-
-    monkeypatch.setattr(js, "ordered", late)
+    before_creation(remove_last)
     async with bucket.watch() as changes:
         assert shown(await take(changes, 2)) == [("a", b"1", 1), None]
 
 
-async def test_silence_does_not_end_the_initial_data(
-    js: JetStream, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silence_does_not_end_the_initial_data(bucket: Bucket, before_creation: Any) -> None:
     await bucket.put("a", b"1")
     gate = asyncio.Event()
-    ordered = js.ordered
-
-    def held(*args: Any, **options: Any) -> Any:
-        messages = ordered(*args, **options)
-        create = messages._create
-
-        async def wait(*given: Any) -> Any:
-            await gate.wait()
-            return await create(*given)
-
-        messages._create = wait
-        return messages
-
-    monkeypatch.setattr(js, "ordered", held)
+    before_creation(gate.wait)
     async with bucket.watch() as changes:
         first = asyncio.ensure_future(anext(changes))
         done, _ = await asyncio.wait({first}, timeout=3 * watching.LOOK_AFTER)
@@ -190,30 +190,21 @@ async def test_silence_does_not_end_the_initial_data(
 
 @pytest.mark.parametrize("filled_before", [False, True])
 async def test_a_watch_whose_consumer_cannot_be_created_at_first(
-    js: JetStream, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, filled_before: bool
+    bucket: Bucket, before_creation: Any, filled_before: bool
 ) -> None:
     """Before anything was given out the caller hears of it; later it is tried again."""
     if filled_before:
         await bucket.put("k", b"1")
-    ordered, failures = js.ordered, 2
+    failures: list[JetsparkError] = [
+        APIError(503, 10008, "JetStream system temporarily unavailable"),
+        RequestTimeoutError("slow"),
+    ]
 
-    def failing(*args: Any, **options: Any) -> Any:
-        messages = ordered(*args, **options)
-        create = messages._create
+    async def fail() -> None:
+        if failures:
+            raise failures.pop()
 
-        async def fail(*given: Any) -> Any:
-            nonlocal failures
-            failures -= 1
-            if failures == 1:
-                raise RequestTimeoutError("slow")
-            if failures == 0:
-                raise APIError(503, 10008, "JetStream system temporarily unavailable")
-            return await create(*given)
-
-        messages._create = fail
-        return messages
-
-    monkeypatch.setattr(js, "ordered", failing)
+    before_creation(fail)
     async with bucket.watch() as changes:
         if filled_before:
             with pytest.raises(RequestTimeoutError, match="slow"):
@@ -224,7 +215,7 @@ async def test_a_watch_whose_consumer_cannot_be_created_at_first(
         await bucket.put("k", b"1")
         assert shown(await take(changes, 1)) == [("k", b"1", 1)]
         assert changes.error is None
-        assert failures < 0
+        assert not failures
 
 
 async def test_a_consumer_lost_during_the_initial_data_repeats_no_entry(
@@ -355,36 +346,31 @@ async def test_closing_the_connection_ends_the_watch(
         await bucket.keys().all()
 
 
+@pytest.mark.parametrize("drains", [True, False])
 async def test_close_ends_watch_callbacks_and_drain_finishes_them(
-    shared_server: NatsServer, bucket: Bucket
+    shared_server: NatsServer, bucket: Bucket, drains: bool
 ) -> None:
     for number in range(20):
         await bucket.put(f"k{number}")
-    for drains in (True, False):
-        heard: list[Entry | None] = []
-        begun, gate = asyncio.Event(), asyncio.Event()
+    heard: list[Entry | None] = []
+    begun, gate = asyncio.Event(), asyncio.Event()
 
-        async def on_entry(
-            entry: Entry | None,
-            heard: list[Entry | None] = heard,
-            begun: asyncio.Event = begun,
-            gate: asyncio.Event = gate,
-        ) -> None:
-            heard.append(entry)
-            begun.set()
-            await gate.wait()
+    async def on_entry(entry: Entry | None) -> None:
+        heard.append(entry)
+        begun.set()
+        await gate.wait()
 
-        nc = await connect(shared_server.url)
-        watcher = (await nc.jetstream().bucket(bucket.name)).watch(callback=on_entry)
-        await asyncio.wait_for(begun.wait(), 30)
-        ending = asyncio.create_task(nc.drain(30) if drains else nc.close())
-        await asyncio.sleep(0)
-        if drains:
-            gate.set()
-        await asyncio.wait_for(ending, 30)
-        assert watcher._task is not None
-        assert watcher._task.done()
-        assert len(heard) == (21 if drains else 1)
+    nc = await connect(shared_server.url)
+    watcher = (await nc.jetstream().bucket(bucket.name)).watch(callback=on_entry)
+    await asyncio.wait_for(begun.wait(), 30)
+    ending = asyncio.create_task(nc.drain(30) if drains else nc.close())
+    await asyncio.sleep(0)
+    if drains:
+        gate.set()
+    await asyncio.wait_for(ending, 30)
+    assert watcher.callback_task is not None
+    assert watcher.callback_task.done()
+    assert len(heard) == (21 if drains else 1)
 
 
 async def test_entries_that_cannot_be_decoded_are_reported_and_left_out(
@@ -422,12 +408,6 @@ async def test_impossible_watch_options_are_refused(
 ) -> None:
     with pytest.raises(ConfigError):
         bucket.watch(keys, **options)
-
-
-# -- lists ---------------------------------------------------------------------------------------
-
-
-# -- time to live --------------------------------------------------------------------------------
 
 
 async def test_limits_leave_markers_that_watchers_get(

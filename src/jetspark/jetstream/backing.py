@@ -53,6 +53,12 @@ def check_backed(config: BackedConfig) -> None:
         raise ConfigError("replicas must be from 1 to 5.")
 
 
+def check_limit(name: str, limit: int | None) -> None:
+    """Raises ConfigError for 0, which would mean no limit to the server, and less than -1."""
+    if limit is not None and limit < 1 and limit != -1:
+        raise ConfigError(f"{name} must be at least 1, or -1 for no limit.")
+
+
 STREAM_FIELDS: Final[Mapping[str, str]] = {
     "max_age": "ttl",
     "num_replicas": "replicas",

@@ -1,7 +1,12 @@
-"""A bucket: what can be read, and put, create, update and delete; locks and elections (ADR-8).
+"""Key-Value buckets: reading, listing, watching, writing; creating and changing them (ADR-8).
 
-Contract: that of `jetspark.kv.bucket`. Every write returns a revision, and may depend on the
-key's last one: the server decides, so one of several writers wins.
+Contract: a bucket is cheap, holds no state of the server's and needs no closing. Keys are checked
+before anything is sent. Reads are direct gets where the bucket allows them, answered by any replica
+or mirror, which may lag behind the last write by a moment; `leader=True` reads from the leader,
+which has every acknowledged write. In the calls for many entries keys are filters: * stands for one
+token, a last > for the rest; several filters need server 2.10. These calls end with the last entry
+that the bucket had at their start. Every write returns a revision, and may depend on the key's last
+one: the server decides, so one of several writers wins.
 """
 
 from __future__ import annotations
@@ -45,7 +50,7 @@ from jetspark.kv.config import (
     stream_options,
 )
 from jetspark.kv.lock import LEASE, Election, Lock, StateCallback
-from jetspark.kv.stored import bucket_info, read_entry, read_snapshot, write_entry
+from jetspark.kv.stored import BucketStream, about_bucket
 from jetspark.kv.watch import (
     HEARTBEAT,
     RESYNC,
@@ -61,15 +66,8 @@ from jetspark.subjects import check_name, subjects_overlap
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.validation import MOST_SEQUENCE, check_sequence, check_whole
 
-# -------------------------------------------------------------------------------------------------
-# Reading a bucket: get keys; list, watch and mirror them (ADR-8).
-#
-# Contract: a bucket is cheap, holds no state of the server's and needs no closing. Keys are
-# checked before anything is sent. Reads are direct gets where the bucket allows them, answered by
-# any replica or mirror, which may lag behind the last write by a moment; `leader=True` reads from
-# the leader, which has every acknowledged write. Keys of the calls for many entries are filters: *
-# stands for one token, a last > for the rest; several filters need server 2.10. These calls end
-# with the last entry that the bucket had at their start.
+MARKER_AGE: Final = timedelta(minutes=30)
+_CREATE_TRIES = 10
 
 
 class ReadOnlyBucket:
@@ -78,9 +76,10 @@ class ReadOnlyBucket:
     Every call raises as those of `Bucket`. The user of the connection needs no permission to write.
     """
 
-    def __init__(self, js: JetStreamContext, encoding: BucketEncoding) -> None:
-        self._js = js
-        self._encoding = encoding
+    def __init__(self, stored: BucketStream) -> None:
+        self._stored = stored
+        self._js = stored.js
+        self._encoding = stored.encoding
 
     @property
     def name(self) -> str:
@@ -104,24 +103,23 @@ class ReadOnlyBucket:
 
         `keys`, `values`: codecs of `jetspark.kv` or your own (ADR-54); None: unchanged.
         """
-        return type(self)(self._js, self._encoding.with_codecs(keys, values))
+        return type(self)(BucketStream(self._js, self._encoding.with_codecs(keys, values)))
 
     async def status(self) -> BucketStatus:
-        """Configuration and state. Raises BucketNotFoundError, and as every API call."""
-        return BucketStatus(await bucket_info(self._js, self._encoding))
+        """Configuration and state."""
+        return BucketStatus(await self._stored.info())
 
     # -- reading -------------------------------------------------------------------------------
 
     async def get(self, key: str, revision: int | None = None, *, leader: bool = False) -> Entry:
         """The latest entry of a key, or the one with this revision.
 
-        `leader`: read from the leader, which has every acknowledged write. Raises
-        KeyNotFoundError, also for a deleted key, ConfigError for an impossible revision, and as
-        every call of a bucket (see `Bucket`).
+        `leader`: read from the leader, which has every acknowledged write. Raises KeyNotFoundError,
+        also for a deleted key.
         """
         if revision is not None:
             check_sequence("revision", revision)
-        return await read_entry(self._js, self._encoding, key, revision, leader=leader)
+        return await self._stored.read(key, revision, leader=leader)
 
     async def get_value(
         self, key: str, revision: int | None = None, *, leader: bool = False
@@ -132,24 +130,20 @@ class ReadOnlyBucket:
     async def get_many(self, keys: str | Iterable[str], *, leader: bool = False) -> Snapshot:
         """The entries of many keys, all as they were at one revision of the bucket.
 
-        `keys`: keys or filters; one without a value is left out. `leader`: not before the last
-        write that was acknowledged when it was called. `revision` of the result is 0 when no key
-        has an entry and `leader` is not set: a server does not tell it then. At most 1,024 keys and
-        32 MiB: otherwise DirectGetError. Needs server 2.11, and a bucket with direct gets. Raises
-        RequestTimeoutError when other writers never paused long enough, UnsupportedByServerError,
-        and as every call of a bucket (see `Bucket`).
+        `keys`: keys or filters; one without a value is left out. `leader`: a revision not before
+        the last write that was acknowledged when it was called. Needs server 2.11, and a bucket
+        with direct gets. Raises DirectGetError for more than 1,024 keys or 32 MiB,
+        RequestTimeoutError when other writers never pause long enough.
         """
         subjects = list(dict.fromkeys(self._encoding.filters(keys)))
-        return await read_snapshot(self._js, self._encoding, subjects, leader=leader)
+        return await self._stored.read_together(subjects, leader=leader)
 
     # -- many entries --------------------------------------------------------------------------
 
     def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
-        """The keys that have a value, all or those that match.
+        """The keys that have a value, all or those that match. A bucket of any size can be listed.
 
-        Keys are not collected: a bucket of any size can be listed. Raises ConfigError for filters
-        that overlap, UnsupportedByServerError; while iterating, as every call of a bucket (see
-        `Bucket`).
+        Raises ConfigError for filters that overlap.
         """
         wanted = Wanted(self._subjects(keys), meta_only=True, ignore_deletes=True)
         return Listing(partial(self._keys, wanted))
@@ -164,7 +158,7 @@ class ReadOnlyBucket:
         return Listing(partial(self._initial_data, wanted))
 
     async def _initial_data(self, wanted: Wanted) -> AsyncIterator[Entry]:
-        async with Watcher(self._js, self._encoding, wanted) as watcher:
+        async with Watcher(self._stored, wanted) as watcher:
             async for entry in watcher:
                 if entry is None:
                     return
@@ -188,9 +182,7 @@ class ReadOnlyBucket:
         entries. `updates_only`: none, only changes. `resume_from`: all from this revision on.
         `meta_only`: without values. `ignore_deletes`: without deletions. `heartbeat`: seconds
         between the server's heartbeats, 0.5 to 15; when none comes for twice as long, the consumer
-        is recreated. How it goes on and ends: see `jetspark.kv.watch`. Raises BadNameError,
-        ConfigError, UnsupportedByServerError; taking entries raises as every call of a bucket
-        (see `Bucket`).
+        is recreated. How it goes on and ends: see `jetspark.kv.watch`.
         """
         if [include_history, updates_only, resume_from is not None].count(True) > 1:
             raise ConfigError("Give one of include_history, updates_only and resume_from.")
@@ -208,7 +200,7 @@ class ReadOnlyBucket:
             resume_from=resume_from,
             heartbeat=heartbeat,
         )
-        return Watcher(self._js, self._encoding, wanted, callback)
+        return Watcher(self._stored, wanted, callback)
 
     def live(
         self,
@@ -221,14 +213,13 @@ class ReadOnlyBucket:
 
         `on_change` is called with each entry, the current ones too. `resync`: seconds between two
         checks for entries that the bucket has removed itself. How it goes on and ends: see
-        `jetspark.kv.watch`. Raises BadNameError, ConfigError, UnsupportedByServerError; entering it
-        raises as every call of a bucket (see `Bucket`).
+        `jetspark.kv.watch`.
         """
         resync = in_seconds(resync)
         if not resync > 0:
             raise ConfigError("resync must be more than 0 seconds.")
         wanted = Wanted(self._subjects(keys))
-        return LiveBucket(self._js, self._encoding, wanted, on_change, resync)
+        return LiveBucket(self._stored, wanted, on_change, resync)
 
     def _subjects(self, keys: str | Iterable[str]) -> list[str]:
         subjects = self._encoding.filters(keys)
@@ -245,37 +236,32 @@ class ReadOnlyBucket:
         return f"{type(self).__name__}({self.name!r})"
 
 
-MARKER_AGE: Final = timedelta(minutes=30)
-_CREATE_TRIES = 10
-
-
 class Bucket(ReadOnlyBucket):
     """A Key-Value bucket, as returned by `JetStream.bucket` and `JetStream.create_bucket`.
 
-    Every call raises BadNameError for a key that cannot be, CodecError when a codec cannot encode
-    or decode it, BucketNotFoundError when the bucket does not exist any more, and as every API
-    call (see `JetStream`). Reads raise DirectGetError with status 503 while no server with the
-    bucket is available (before server 2.10: RequestTimeoutError); writes raise
-    NoStreamResponseError, and ConfigError for a read-only bucket.
+    Every call raises BadNameError for an invalid key, CodecError when a codec cannot encode or
+    decode it, BucketNotFoundError when the bucket does not exist any more, and as every API call
+    (see `JetStream`). While no server with the bucket is available, reads raise DirectGetError with
+    status 503 (before server 2.10: RequestTimeoutError), and writes NoStreamResponseError. Writes
+    to a read-only bucket raise ConfigError.
     """
 
     def read_only(self) -> ReadOnlyBucket:
-        """The same bucket without the calls that write, for who must not."""
-        return ReadOnlyBucket(self._js, self._encoding)
+        """The same bucket without the calls that write."""
+        return ReadOnlyBucket(self._stored)
 
     # -- locks ---------------------------------------------------------------------------------
 
     def lock(self, key: str, *, lease: Seconds = LEASE, holder: str | None = None) -> Lock:
         """A lock that one of all clients holds: `async with bucket.lock("job") as lock`.
 
-        `key`: where it is kept, for nothing else. `lease`: seconds, at least 1, after which the
-        others take over from a holder that is not heard of; it is renewed every third of that.
-        `holder`: what others see of the holder, default: host name and process id. Nothing is
-        sent. Where the bucket has `limit_marker_ttl` (2.11), the server removes what a dead holder
-        has left. Raises BadNameError, ConfigError for a lease shorter than that or longer than the
-        bucket keeps its values, and for a read-only bucket. See `Lock`.
+        `key`: of the lock's record, and of nothing else. `lease`: seconds, at least 1, after which
+        others take over from a silent holder; it is renewed every third of that. `holder`: what
+        others see of the holder; default: host name and process id. Nothing is sent. Where the
+        bucket has `limit_marker_ttl` (2.11), the server removes what a dead holder has left. Raises
+        ConfigError for a lease longer than the bucket keeps its values. See `Lock`.
         """
-        return Lock(self._js, self._encoding, key, lease, holder)
+        return Lock(self._stored, key, lease, holder)
 
     def election(
         self,
@@ -288,20 +274,18 @@ class Bucket(ReadOnlyBucket):
         """A candidate for leader, from entering `async with` to its end: iterate, or a callback.
 
         One of all candidates holds the lock `key` and leads. `callback` (plain or async) is called
-        with each ElectionState. `lease`, `holder`: as for `lock`, whose errors it raises. See
-        `Election`.
+        with each ElectionState. `lease`, `holder`: as for `lock`. See `Election`.
         """
-        return Election(self._js, Lock(self._js, self._encoding, key, lease, holder), callback)
+        return Election(self._js.client, self.lock(key, lease=lease, holder=holder), callback)
 
     # -- writing -------------------------------------------------------------------------------
 
     async def put(self, key: str, value: Payload = b"") -> int:
         """Set a key's value; returns the new revision.
 
-        Raises APIError when the bucket is full or the value too large, MaxPayloadError, and as
-        every call of a bucket (see `Bucket`).
+        Raises APIError when the bucket is full or the value too large, MaxPayloadError.
         """
-        return await self._write(key, value)
+        return await self._stored.write(key, value)
 
     async def create(self, key: str, value: Payload = b"", *, ttl: TimeToLive | None = None) -> int:
         """Set the value of a key that has none, or was deleted; returns the revision.
@@ -309,14 +293,13 @@ class Bucket(ReadOnlyBucket):
         `ttl`: the value is removed after so long, whole seconds; the bucket needs
         `limit_marker_ttl` (2.11), and with a history of more than one the server makes the ttl at
         least as long as that. Raises KeyExistsError, NotEnabledOnStreamError,
-        UnsupportedByServerError, WrongLastSequenceError when others kept writing the key, and as
-        `put`.
+        WrongLastSequenceError when others keep writing the key, and as `put`.
         """
         value = payload_bytes(value)  # once: every attempt writes the same
         last = 0
         for _ in range(_CREATE_TRIES):
             try:
-                return await self._write(key, value, last=last, ttl=ttl)
+                return await self._stored.write(key, value, last=last, ttl=ttl)
             except WrongLastSequenceError as error:
                 failed = error
             try:
@@ -332,18 +315,17 @@ class Bucket(ReadOnlyBucket):
         """Set a key's value if its last entry has this revision; returns the new revision.
 
         `revision`: 0 for a key without an entry. Raises WrongLastSequenceError when the key has
-        changed, ConfigError for an impossible revision, and as `put`.
+        changed, and as `put`.
         """
-        check_whole("revision", revision, 0, MOST_SEQUENCE)
-        return await self._write(key, value, last=revision)
+        check_whole("revision", revision, 0, MOST_SEQUENCE)  # None would be any
+        return await self._stored.write(key, value, last=revision)
 
     async def delete(self, key: str, revision: int | None = None) -> int:
         """Delete a key by a delete marker after its history; returns the marker's revision.
 
-        `revision`: only if the key's last entry has it, otherwise WrongLastSequenceError. Raises
-        as every call of a bucket (see `Bucket`).
+        `revision`: only if the key's last entry has it, otherwise WrongLastSequenceError.
         """
-        return await self._write(key, last=revision, operation=Operation.DEL)
+        return await self._stored.write(key, last=revision, operation=Operation.DEL)
 
     async def purge(
         self, key: str, revision: int | None = None, *, ttl: TimeToLive | None = None
@@ -351,10 +333,9 @@ class Bucket(ReadOnlyBucket):
         """Delete a key and its history; returns the marker's revision.
 
         `ttl`: the marker is removed after so long, whole seconds; the bucket needs
-        `limit_marker_ttl` (2.11), or NotEnabledOnStreamError. `revision`: as for `delete`. Raises
-        as `delete`.
+        `limit_marker_ttl` (2.11), or NotEnabledOnStreamError. `revision`: as for `delete`.
         """
-        return await self._write(key, last=revision, operation=Operation.PURGE, ttl=ttl)
+        return await self._stored.write(key, last=revision, operation=Operation.PURGE, ttl=ttl)
 
     async def purge_deletes(
         self, keys: str | Iterable[str] = ">", *, older_than: Seconds = MARKER_AGE
@@ -363,7 +344,6 @@ class Bucket(ReadOnlyBucket):
 
         The marker of a key deleted less than `older_than` ago (default: 30 minutes) stays, so that
         watchers that were disconnected learn of it. A key written meanwhile keeps its new entries.
-        Raises ConfigError for a time that is none or negative, and as `keys`.
         """
         if (age := duration_to_ns(older_than)) < 0:
             raise ConfigError("older_than cannot be negative: 0 removes every marker.")
@@ -385,37 +365,18 @@ class Bucket(ReadOnlyBucket):
     async def revert(self, key: str, revision: int) -> int:
         """Put the value that the key had at a revision; returns the new revision.
 
-        Raises KeyNotFoundError when the bucket does not have that revision any more, ConfigError
-        for an impossible one, and as `put`.
+        Raises KeyNotFoundError when the bucket does not have that revision any more, and as `put`.
         """
         check_sequence("revision", revision)
         return await self.put(key, await self.get_value(key, revision, leader=True))
 
-    async def _write(
-        self,
-        key: str,
-        value: Payload = b"",
-        *,
-        last: int | None = None,
-        operation: Operation | None = None,
-        ttl: TimeToLive | None = None,
-    ) -> int:
-        if last is not None:
-            check_whole("revision", last, 0, MOST_SEQUENCE)
-        return await write_entry(
-            self._js, self._encoding, key, value, last=last, operation=operation, ttl=ttl
-        )
-
-
-# -------------------------------------------------------------------------------------------------
-# Buckets: create, change, bind, empty, delete, list; aggregates and mirrors (ADR-8, ADR-57).
-#
-# Contract: options are the fields of BucketConfig, given as one, as keyword arguments, or as both,
-# where keyword arguments win. Names and options are checked before anything is sent.
-
 
 class BucketCalls(JetStreamContext):
-    """The calls of JetStream for Key-Value buckets."""
+    """The calls of JetStream for Key-Value buckets; aggregates and mirrors (ADR-8, ADR-57).
+
+    Options are the fields of BucketConfig, given as one, as keyword arguments, or as both, where
+    keyword arguments win. Names and options are checked before anything is sent.
+    """
 
     async def create_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
@@ -423,8 +384,7 @@ class BucketCalls(JetStreamContext):
         """Create a bucket, or bind to it when it exists with the same configuration.
 
         Options are the fields of BucketConfig. Raises NameInUseError when it exists with another
-        configuration, ConfigError, UnsupportedByServerError, and as every API call (see
-        `JetStream`).
+        configuration, UnsupportedByServerError, and as every API call (see `JetStream`).
         """
         wanted, name = bucket_config(config, options), check_bucket(name)
         info = await self._make_bucket(name, wanted, _where(name, wanted))
@@ -435,19 +395,16 @@ class BucketCalls(JetStreamContext):
     ) -> Bucket:
         """Change a bucket; options not given keep their values.
 
-        Raises BucketNotFoundError, ConfigError, UnsupportedByServerError, and as every API call
-        (see `JetStream`).
+        Raises BucketNotFoundError, UnsupportedByServerError, and as every API call (see
+        `JetStream`).
         """
         wanted = bucket_config(config, options)
         if wanted.mirror_name is not None:
             raise ConfigError("A bucket that exists cannot become a mirror.")
         await self._check_markers(wanted)
-        stream = (await self._bucket_info(name)).name
-        try:
-            info = await self.update_stream(name=stream, **stream_options(wanted))
-        except StreamNotFoundError:
-            raise BucketNotFoundError(name) from None
-        return self._bound(info)
+        with about_bucket(name):
+            stream = (await self._bucket_info(name)).name
+            return self._bound(await self.update_stream(name=stream, **stream_options(wanted)))
 
     async def create_or_update_bucket(
         self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
@@ -479,10 +436,9 @@ class BucketCalls(JetStreamContext):
     ) -> Bucket:
         """Create a bucket that also takes the entries of other buckets (server 2.10).
 
-        `origins`: buckets, here or in other domains and accounts. A Source with subject transforms
-        is used as it is, so any stream may be an origin. `writable`: whether the aggregate takes
-        writes of its own. Options are the fields of BucketConfig without mirror_name. Raises as
-        `create_bucket`.
+        `origins`: buckets, here or in other domains and accounts, or a Source with subject
+        transforms: any stream. `writable`: whether the aggregate takes writes of its own. Options
+        are the fields of BucketConfig without mirror_name. Raises as `create_bucket`.
         """
         wanted, name = bucket_config(config, options), check_bucket(name)
         sources = [_source(origin, name) for origin in origins]
@@ -526,23 +482,19 @@ class BucketCalls(JetStreamContext):
 
     async def delete_bucket(self, name: str) -> None:
         """Delete a bucket and its entries. Raises as `bucket`."""
-        try:
+        with about_bucket(name):
             await self.delete_stream((await self._bucket_info(name)).name)
-        except StreamNotFoundError:
-            raise BucketNotFoundError(name) from None
 
     async def empty_bucket(self, name: str) -> int:
         """Delete all entries, but not the bucket; returns how many there were.
 
-        Revisions continue. Watchers are not told. Raises as `bucket`.
+        Revisions continue. Watchers get no deletions. Raises as `bucket`.
         """
-        try:
+        with about_bucket(name):
             return await self.purge_stream((await self._bucket_info(name)).name)
-        except StreamNotFoundError:
-            raise BucketNotFoundError(name) from None
 
     def bucket_names(self) -> Listing[str]:
-        """The names of all buckets. Iterating raises as every API call (see `JetStream`)."""
+        """The names of all buckets."""
         return Listing(self._bucket_names)
 
     async def _bucket_names(self) -> AsyncIterator[str]:
@@ -552,7 +504,7 @@ class BucketCalls(JetStreamContext):
                 yield name.removeprefix(STREAM_PREFIX)
 
     def buckets(self) -> Listing[BucketStatus]:
-        """The statuses of all buckets. Iterating raises as every API call (see `JetStream`)."""
+        """The statuses of all buckets."""
         return Listing(self._buckets)
 
     async def _buckets(self) -> AsyncIterator[BucketStatus]:
@@ -561,7 +513,7 @@ class BucketCalls(JetStreamContext):
                 yield BucketStatus(info)
 
     async def _bucket_info(self, name: str) -> StreamInfo:
-        """Of the bucket's stream. Raises BucketNotFoundError, also for a stream that is none."""
+        """Of the bucket's stream. Raises BucketNotFoundError if the stream is no bucket, too."""
         with suppress(StreamNotFoundError):
             info = await self.stream_info(STREAM_PREFIX + check_bucket(name))
             if is_bucket(info.config):
@@ -569,7 +521,7 @@ class BucketCalls(JetStreamContext):
         raise BucketNotFoundError(name)
 
     def _bound(self, info: StreamInfo) -> Bucket:
-        return Bucket(self, BucketEncoding(info.config, self.api_prefix))
+        return Bucket(BucketStream(self, BucketEncoding(info.config, self.api_prefix)))
 
     async def _make_bucket(
         self, name: str, wanted: BucketConfig, where: dict[str, Any], *, stream: str | None = None
@@ -582,7 +534,7 @@ class BucketCalls(JetStreamContext):
             raise known_as(error, f'Bucket "{name}"', BUCKET_OPTIONS) from None
 
     async def _check_markers(self, wanted: BucketConfig) -> None:
-        """Asks the server that answers: behind a domain it is not the connected one."""
+        """Ask the server that would answer: behind a domain it is not the connected one."""
         if wanted.limit_marker_ttl is None:
             return
         stats = (await self.account_info()).api

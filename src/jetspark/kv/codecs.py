@@ -1,9 +1,8 @@
-"""Codecs: how keys and values are encoded in a bucket (ADR-54).
+"""Entries of a bucket, and how their keys and values are encoded (ADR-54). Pure.
 
-Contract: a codec is pure, and decodes what it encoded to the same key or value. CodecError says
-what it cannot encode or decode. Filters with wildcards need `encode_filter`; a codec without it
-still takes ">" and plain keys. Other programs see the encoded form: these codecs are compatible
-with Orbit's for Go, token by token.
+Contract: a codec decodes what it encoded to the same key or value, and raises CodecError otherwise.
+Filters with wildcards need `encode_filter`; a codec without it still takes ">" and plain keys.
+Other programs see the encoded form: these codecs are compatible with Orbit's for Go.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import base64
 import binascii
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
@@ -37,9 +37,6 @@ from jetspark.validation import check_whole, texts_of
 
 if TYPE_CHECKING:
     from jetspark.client.messages import Message
-
-# -------------------------------------------------------------------------------------------------
-# Entries: one for each write to a key.
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):  # gc: there may be millions
@@ -74,8 +71,8 @@ class Snapshot(Mapping[str, Entry]):
     def __init__(self, entries: dict[str, Entry], revision: int) -> None:
         self._entries = entries
         self.revision = revision
-        """Every entry up to this one is taken into account, and none after it. 0 when no key had
-        an entry and `leader` was not asked for: a server's answer names no revision then."""
+        """The last one that counts. 0 when no key had an entry and `leader` was not given: the
+        server's answer names no revision then."""
 
     def __getitem__(self, key: str) -> Entry:
         return self._entries[key]
@@ -136,51 +133,44 @@ class NoCodec:
     """Leaves keys and values unchanged."""
 
     def encode_key(self, key: str) -> str:
-        """The key."""
         return key
 
     def decode_key(self, stored: str) -> str:
-        """The key."""
         return stored
 
     def encode_filter(self, text: str) -> str:
-        """The filter."""
         return text
 
     def encode_value(self, value: bytes) -> bytes:
-        """The value."""
         return value
 
     def decode_value(self, stored: bytes) -> bytes:
-        """The value."""
         return stored
 
 
 class Base64Codec:
-    """URL-safe Base64 without padding; of a key, each token by itself."""
+    """URL-safe Base64 without padding: of values, and of each token of a key.
+
+    Tokens may have any characters but dots and lone surrogates. Wildcards of a filter stay.
+    """
 
     def encode_key(self, key: str) -> str:
-        """Tokens may have any characters but dots. Raises CodecError for a lone surrogate."""
         return ".".join(map(_token, key.split(".")))
 
     def decode_key(self, stored: str) -> str:
-        """Raises CodecError."""
         try:
             return ".".join(_plain(token.encode()).decode() for token in stored.split("."))
         except UnicodeDecodeError:
             raise CodecError(f"The stored key {stored!r} is not Base64 of UTF-8.") from None
 
     def encode_filter(self, text: str) -> str:
-        """Wildcards stay. Raises CodecError for a lone surrogate."""
         tokens = text.split(".")
         return ".".join(token if token in ("*", _ALL) else _token(token) for token in tokens)
 
     def encode_value(self, value: bytes) -> bytes:
-        """The value in Base64, a third longer."""
         return _base64(value)
 
     def decode_value(self, stored: bytes) -> bytes:
-        """Raises CodecError."""
         return _plain(stored)
 
 
@@ -208,26 +198,24 @@ def _plain(data: bytes) -> bytes:
 class PathCodec:
     """Keys written as paths: "/user/settings" is stored as "_root_.user.settings".
 
-    A slash at the end is dropped. Keys must not have dots: they would be decoded as slashes.
+    A slash at the end is dropped. Keys must not have dots: they would be decoded as slashes. The
+    wildcards of a filter stand between slashes.
     """
 
     _ROOT = "_root_"
 
     def encode_key(self, key: str) -> str:
-        """Raises CodecError for a key with a dot."""
         if "." in key:
             raise CodecError(f"The path {key!r} has a dot.")
         return self.encode_filter(key)
 
     def decode_key(self, stored: str) -> str:
-        """The path."""
         first, dot, rest = stored.partition(".")
         if first == self._ROOT:
             return "/" + rest.replace(".", "/")
         return (first + dot + rest).replace(".", "/")
 
     def encode_filter(self, text: str) -> str:
-        """Wildcards stand between slashes instead of dots."""
         if text == "/":
             return self._ROOT
         if text.startswith("/"):
@@ -236,18 +224,16 @@ class PathCodec:
 
 
 class ZlibCodec:
-    """Values compressed with zlib; `level` from 0 to 9, -1 for zlib's own choice."""
+    """Values compressed with zlib; `level`: 0 to 9, -1: zlib's default."""
 
     def __init__(self, level: int = -1) -> None:
         check_whole("level", level, -1, 9)
         self.level = level
 
     def encode_value(self, value: bytes) -> bytes:
-        """The value compressed, with zlib's header and checksum."""
         return zlib.compress(value, self.level)
 
     def decode_value(self, stored: bytes) -> bytes:
-        """Raises CodecError."""
         try:
             return zlib.decompress(stored)
         except zlib.error as error:
@@ -255,48 +241,39 @@ class ZlibCodec:
 
 
 class KeyChain:
-    """Key codecs applied one after the other; decoding in reverse order."""
+    """Key codecs that encode one after the other, and decode in reverse order."""
 
     def __init__(self, *codecs: KeyCodec) -> None:
-        if not codecs:
-            raise ConfigError("A chain needs at least one codec.")
         self.codecs = codecs
 
     def encode_key(self, key: str) -> str:
-        """First to last."""
         for codec in self.codecs:
             key = codec.encode_key(key)
         return key
 
     def decode_key(self, stored: str) -> str:
-        """Last to first."""
         for codec in reversed(self.codecs):
             stored = codec.decode_key(stored)
         return stored
 
     def encode_filter(self, text: str) -> str:
-        """Raises ConfigError when one of them has no `encode_filter`."""
         for codec in self.codecs:
             text = encode_filter(codec, text)
         return text
 
 
 class ValueChain:
-    """Value codecs applied one after the other; decoding in reverse order."""
+    """Value codecs that encode one after the other, and decode in reverse order."""
 
     def __init__(self, *codecs: ValueCodec) -> None:
-        if not codecs:
-            raise ConfigError("A chain needs at least one codec.")
         self.codecs = codecs
 
     def encode_value(self, value: bytes) -> bytes:
-        """First to last."""
         for codec in self.codecs:
             value = codec.encode_value(value)
         return value
 
     def decode_value(self, stored: bytes) -> bytes:
-        """Last to first."""
         for codec in reversed(self.codecs):
             stored = codec.decode_value(stored)
         return stored
@@ -313,46 +290,27 @@ def encode_filter(codec: KeyCodec, text: str) -> str:
     return codec.encode_key(text)
 
 
-# -------------------------------------------------------------------------------------------------
-# How a bucket's keys and values are encoded in its stream: subjects, headers, codecs. Pure.
-#
-# A mirror has the subjects of its origin, and writes go to the origin: in another domain with that
-# domain's API prefix before "$KV.…". The same applies to a context with a domain or prefix.
-
-
 _DEFAULT_API: Final = "$JS.API"
 
 T = TypeVar("T", str, bytes)
 
 
 def _coded(code: Callable[[T], T], value: T) -> T:
-    """What a codec makes of it. Whatever it raises is a CodecError.
-
-    Some exceptions would mean something to the reader's loop: that it has come to its end.
-    """
+    """Raises CodecError whatever a codec raises: StopIteration would end a loop over entries."""
     try:
         return code(value)
-    except (JetsparkError, KeyboardInterrupt, SystemExit):
+    except JetsparkError:
         raise
-    except BaseException as error:
+    except Exception as error:
         raise CodecError(f"A codec raised {type(error).__name__}.") from error
 
 
 class BucketEncoding:
-    """For one bucket: key to subject, value to payload, and back."""
+    """For one bucket: key to subject, value to payload, and back.
 
-    __slots__ = (
-        "_at",
-        "_writes",
-        "direct",
-        "history",
-        "keys",
-        "max_age",
-        "name",
-        "stream",
-        "ttl",
-        "values",
-    )
+    A mirror has the subjects of its origin, and writes go to the origin: in another domain with
+    that domain's API prefix before "$KV.…". So do those of a context with a domain or prefix.
+    """
 
     def __init__(self, config: StreamConfig, api_prefix: str) -> None:
         self.stream = config.name or ""
@@ -377,9 +335,7 @@ class BucketEncoding:
 
     def with_codecs(self, keys: KeyCodec | None, values: ValueCodec | None) -> BucketEncoding:
         """The same bucket with these codecs."""
-        other = object.__new__(BucketEncoding)
-        for name in ("_at", "_writes", "direct", "history", "max_age", "name", "stream", "ttl"):
-            setattr(other, name, getattr(self, name))
+        other = copy(self)
         other.keys, other.values = keys, values
         return other
 
@@ -392,8 +348,6 @@ class BucketEncoding:
     def plain(self) -> bool:
         """Whether there are no codecs."""
         return self.keys is None and self.values is None
-
-    # -- keys ----------------------------------------------------------------------------------
 
     def _stored_key(self, key: str) -> str:
         return check_key(key if self.keys is None else _coded(self.keys.encode_key, key), key)
@@ -426,8 +380,6 @@ class BucketEncoding:
         stored = subject[self.cut :].decode()
         return stored if self.keys is None else _coded(self.keys.decode_key, stored)
 
-    # -- values --------------------------------------------------------------------------------
-
     def stored_value(self, value: Payload) -> bytes:
         """The payload of a value. Raises BadPayloadError, CodecError."""
         plain = payload_bytes(value)
@@ -439,16 +391,10 @@ class BucketEncoding:
 
     def entry_of(self, message: StoredMsg, key: str) -> Entry:
         """The entry of a stored message of this key. Raises CodecError."""
-        headers = message.headers
-        operation = operation_of(None, None)
-        if headers is not None:
+        operation = Operation.PUT
+        if (headers := message.headers) is not None:
             operation = operation_of(headers.get(OPERATION), headers.get(MARKER_REASON))
+        value = self.value_of(message.data) if operation is Operation.PUT else b""
         return Entry(
-            self.name,
-            key,
-            self.value_of(message.data) if operation == "PUT" else b"",
-            message.seq,
-            exact_ns(message.time),
-            0,
-            operation,
+            self.name, key, value, message.seq, exact_ns(message.time), operation=operation
         )

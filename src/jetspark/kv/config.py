@@ -1,7 +1,7 @@
-"""The stream configuration of a bucket (ADR-8): sources, mirrors (ADR-57), limit markers (ADR-48).
+"""The configuration and status of a bucket (ADR-8, ADR-48, ADR-57). Pure.
 
-Contract: pure. ConfigError says what cannot work, before anything is sent. Only given options are
-set, so that an update keeps the rest; `NEW_BUCKET` adds what makes a stream a bucket.
+Contract: only given options are set in the stream's configuration, so an update keeps the rest;
+`NEW_BUCKET` adds what makes a stream a bucket.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from jetspark.jetstream.backing import (
     BackedStatus,
     backed_options_of,
     check_backed,
+    check_limit,
     stream_options_of,
     takes_in,
 )
@@ -68,8 +69,8 @@ class BucketConfig(BackedConfig, frozen=True, kw_only=True):
     """Most bytes of the bucket, which refuses writes when full; -1 (the default): no limit."""
     republish: Republish | None = None
     limit_marker_ttl: Span | None = None
-    """At least a second: allows keys with a time to live; when a limit removes a value, a PURGE
-    marker tells watchers, and stays for so long (2.11, ADR-48). It cannot be turned off again."""
+    """Allows keys with a time to live; when a limit removes a value, a PURGE marker tells watchers
+    and stays for so long, at least a second (2.11). It cannot be turned off again."""
     mirror_name: str | None = None
     """Makes it a mirror of another bucket. Deprecated: use `create_bucket_mirror`."""
     mirror_domain: str | None = None
@@ -77,7 +78,7 @@ class BucketConfig(BackedConfig, frozen=True, kw_only=True):
 
 
 class BucketSettings(BackedOptions, total=False):
-    """Options of a bucket that has its origins from elsewhere."""
+    """Options of an aggregate or a mirror."""
 
     max_value_size: int | None
     history: int | None
@@ -100,7 +101,7 @@ class Origin:
     `keys`: only those that match one of these filters. `domain`: its JetStream domain; or `api`,
     the prefix of an imported API, when it belongs to another account. `deliver`: the subject
     prefix of its entries, if the import needs one. `stream`: the stream's name, when the origin is
-    a mirror and not the bucket itself. Raises BadNameError, ConfigError.
+    a mirror and not the bucket itself.
     """
 
     bucket: str
@@ -164,14 +165,12 @@ def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> Bu
     if wanted.history is not None and not 1 <= wanted.history <= MAX_HISTORY:
         raise ConfigError(f"history must be from 1 to {MAX_HISTORY}.")
     check_backed(wanted)
-    if wanted.limit_marker_ttl is not None and wanted.limit_marker_ttl < timedelta(seconds=1):
-        raise ConfigError("limit_marker_ttl must be at least one second.")
     if wanted.limit_marker_ttl is not None:
+        if wanted.limit_marker_ttl < timedelta(seconds=1):
+            raise ConfigError("limit_marker_ttl must be at least one second.")
         ns_from_now("limit_marker_ttl", wanted.limit_marker_ttl)
     for name in ("max_value_size", "max_bucket_size"):
-        value = getattr(wanted, name)
-        if value is not None and value < 1 and value != -1:
-            raise ConfigError(f"{name} must be at least 1, or -1 for no limit.")
+        check_limit(name, getattr(wanted, name))
     if wanted.mirror_domain is not None and wanted.mirror_name is None:
         raise ConfigError("mirror_domain needs mirror_name.")
     if wanted.mirror_name is not None:
@@ -210,7 +209,7 @@ def config_of(stream: StreamConfig) -> BucketConfig:
 
 
 def is_bucket(stream: StreamConfig) -> bool:
-    """Whether a stream whose name is a bucket's is one."""
+    """Whether a stream with a bucket's name is a bucket."""
     name = stream.name or ""
     # A mirror that was promoted may have none but the server's default.
     ours = stream.subjects == [name] or takes_in(
@@ -223,10 +222,6 @@ def domain_of(source: Source) -> str | None:
     """The domain in the API prefix of an external source."""
     tokens = source.external.api.split(".") if source.external is not None else []
     return tokens[1] if len(tokens) == 3 and (tokens[0], tokens[2]) == ("$JS", "API") else None
-
-
-# -------------------------------------------------------------------------------------------------
-# The status of a bucket: its configuration and state at a moment.
 
 
 class BucketStatus(BackedStatus):

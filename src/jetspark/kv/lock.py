@@ -1,21 +1,23 @@
-"""A lock in a bucket: one holder among all clients, with a fencing token and a lease.
+"""Locks and elections in a bucket: one holder among all clients, with a fencing token and a lease.
 
 Contract
-- One key has the holder's record. Whoever writes it over what it has seen there (compare-and-set)
-  holds the lock; the token is that write's revision. Revisions only grow: a later holder's token is
-  greater. What is guarded remembers the greatest token that it has seen and refuses smaller ones
-  (fencing): no lease can stop a holder that was suspended in the middle of a write.
+- One key has the holder's record. Whoever replaces the record that it has seen (compare-and-set)
+  holds the lock; the token is that write's revision, so a later holder's token is greater. What the
+  lock guards remembers the greatest token and refuses smaller ones (fencing): no lease can stop a
+  holder that was suspended in the middle of a write.
 - The record is renewed every third of the lease. The holder counts the lease from before a write is
-  sent, and gives up a tenth of it; the others from when they have seen the record, or the server
-  from when it has stored it. So the holder knows that the lock is lost before another can take it,
-  without comparing clocks. The time that a machine sleeps counts.
+  sent, and gives up a tenth of it; others count from when they see the record, the server from when
+  it stores it. So the holder knows that the lock is lost before another can take it, without
+  comparing clocks. The time that a machine sleeps counts.
 - Others wait for the delete marker of the release, or of the record's TTL where the bucket has
-  `limit_marker_ttl`. A record that stays the same for its lease is replaced: its holder is gone.
-- A write without an answer may be stored. A renewal is tried again until the lease ends, and so is
-  a release. A record
-  that is our own is found by its id, and replaced by a new one.
-- Who empties the bucket removes the records without a marker: another client can hold the lock at
-  once, and the holder learns of it with its next renewal. The token still tells them apart.
+  `limit_marker_ttl`. They replace a record that stays the same for its lease: its holder is gone.
+- A write without an answer may be stored. A renewal and a release are tried again until the lease
+  ends. The id in a record shows that it is our own.
+- Emptying the bucket removes records without a marker: another client can hold the lock at once,
+  and the holder learns of it with its next renewal. The token still tells them apart.
+- Whoever holds the lock of an election leads. Its states come in order: first that of the start,
+  which does not lead, then each change. While the callback runs for a lost leadership, this client
+  is no candidate, so it cannot lead twice at once.
 """
 
 from __future__ import annotations
@@ -48,7 +50,6 @@ from jetspark.errors import (
     RequestTimeoutError,
     WrongLastSequenceError,
 )
-from jetspark.kv.stored import read_entry, write_entry
 from jetspark.kv.watch import Wanted, Watcher
 from jetspark.kv_rules import Operation
 from jetspark.retries import PAUSE, is_transient_for_client
@@ -56,15 +57,16 @@ from jetspark.timestamps import Seconds, in_seconds, uptime
 from jetspark.wire.documents import decode_json, encode_document
 
 if TYPE_CHECKING:
-    from jetspark.jetstream.context import JetStreamContext
-    from jetspark.kv.codecs import BucketEncoding, Entry
+    from jetspark.client.client import Client
+    from jetspark.kv.codecs import Entry
+    from jetspark.kv.stored import BucketStream
 
-# -------------------------------------------------------------------------------------------------
-# The key of a lock in its bucket: the holder's record, and how it is read, written and removed.
-
-
+LEASE = 10.0
+"""Seconds without a renewal after which a lock is taken over, by default."""
 RENEWALS = 3
 """Renewals in a lease: two may fail."""
+_USABLE = 0.9
+"""The part of a lease that the holder counts on: clocks do not run equally fast."""
 
 
 class LockRecord(msgspec.Struct, frozen=True):
@@ -85,46 +87,43 @@ class Seen(NamedTuple):
     record: LockRecord | None
 
 
-async def pause(error: JetsparkError) -> None:
-    """After a failure that may pass; raises another one."""
+async def pause_after(error: JetsparkError) -> None:
+    """Raises an error that is not transient."""
     if not is_transient_for_client(error):
         raise error
     await asyncio.sleep(PAUSE)
 
 
 class LockKey:
-    """`record`: what this contender writes into it."""
+    """The key of a lock. `record`: what this contender writes into it."""
 
-    def __init__(
-        self, js: JetStreamContext, encoding: BucketEncoding, key: str, holder: str, lease: float
-    ) -> None:
-        self._js = js
-        self._encoding = encoding
+    def __init__(self, stored: BucketStream, key: str, holder: str, lease: float) -> None:
+        self._stored = stored
         self._key = key
         self.record = LockRecord(secrets.token_hex(8), holder, lease)
         self._value = encode_document(self.record)
-        self._ttl = math.ceil(lease) if encoding.ttl else None
+        self._ttl = math.ceil(lease) if stored.encoding.ttl else None
 
     def watch(self) -> Watcher:
-        """Its entries from now on, and the last one."""
-        return Watcher(self._js, self._encoding, Wanted(self._encoding.filters(self._key)))
+        """Its last entry, and those from now on."""
+        return Watcher(self._stored, Wanted(self._stored.encoding.filters(self._key)))
 
-    async def look(self) -> Seen:
+    async def read(self) -> Seen:
         """The last entry, from the leader. Raises CodecError, and as every call of a bucket."""
         try:
-            return self.seen(await read_entry(self._js, self._encoding, self._key, leader=True))
+            return self.seen(await self._stored.read(self._key, leader=True))
         except KeyNotFoundError as gone:
             return Seen(gone.revision or 0, None)
 
     def seen(self, entry: Entry) -> Seen:
-        """What an entry says. Raises CodecError when it is not of a lock."""
+        """The record in an entry. Raises CodecError for another value."""
         if entry.is_deleted:
             return Seen(entry.revision, None)
         try:
             record = decode_json(entry.value, LockRecord, "record")
         except DocumentError:
             raise CodecError(
-                f'Key "{self._key}" of bucket "{self._encoding.name}" has no record of a lock: '
+                f'Key "{self._key}" of bucket "{entry.bucket}" has no record of a lock: '
                 "use another key."
             ) from None
         return Seen(entry.revision, record)
@@ -134,26 +133,14 @@ class LockKey:
 
         Raises WrongLastSequenceError, and RequestTimeoutError after a third of the lease.
         """
-        return await write_entry(
-            self._js,
-            self._encoding,
-            self._key,
-            self._value,
-            last=last,
-            ttl=self._ttl,
-            timeout=self.record.lease / RENEWALS,
+        timeout = self.record.lease / RENEWALS
+        return await self._stored.write(
+            self._key, self._value, last=last, ttl=self._ttl, timeout=timeout
         )
 
     async def delete(self, last: int) -> None:
         """Delete the entry `last`. Raises WrongLastSequenceError when there is another one."""
-        await write_entry(self._js, self._encoding, self._key, last=last, operation=Operation.DEL)
-
-
-LEASE = 10.0
-"""Seconds without a renewal after which a lock is taken over, by default."""
-
-_USABLE = 0.9
-"""The part of a lease that the holder counts on: clocks do not run equally fast."""
+        await self._stored.write(self._key, last=last, operation=Operation.DEL)
 
 
 class Lock:
@@ -164,14 +151,8 @@ class Lock:
     ask the server raise as those of a bucket (see `Bucket`).
     """
 
-    def __init__(
-        self,
-        js: JetStreamContext,
-        encoding: BucketEncoding,
-        key: str,
-        lease: Seconds,
-        holder: str | None,
-    ) -> None:
+    def __init__(self, stored: BucketStream, key: str, lease: Seconds, holder: str | None) -> None:
+        encoding = stored.encoding
         encoding.write_subject(key)  # a read-only bucket has no locks
         self._lease = in_seconds(lease)
         if not self._lease >= 1:
@@ -181,18 +162,18 @@ class Lock:
                 f'Bucket "{encoding.name}" keeps values for {encoding.max_age.total_seconds():g} s '
                 f"only: the lease cannot be {self._lease:g} s."
             )
-        self._js = js
-        self._encoding = encoding
+        self._client = stored.js.client
+        self._bucket = encoding.name
         self._key = key
         if holder is None:
             holder = f"{socket.gethostname()}:{os.getpid()}"
-        self._at = LockKey(js, encoding, key, holder, self._lease)
+        self._at = LockKey(stored, key, holder, self._lease)
         self._acquiring = False
         self._token: int | None = None
         self._revision = 0
         """Of the last write that is known to be stored."""
         self._until = 0.0
-        """When the holder has to stop, by `uptime`."""
+        """When the usable part of the lease ends, by `uptime`."""
         self._lost: LockLostError | None = None
         self._changed = asyncio.Event()
         """Set while the lock is not held."""
@@ -203,12 +184,12 @@ class Lock:
 
     @property
     def key(self) -> str:
-        """The key that has the holder's record."""
+        """The key of the holder's record."""
         return self._key
 
     @property
     def held(self) -> bool:
-        """Whether it is held by this object, and its lease goes on."""
+        """Whether this object holds it, and its lease goes on."""
         return self._token is not None and self._lost is None and uptime() < self._until
 
     @property
@@ -223,33 +204,31 @@ class Lock:
         Give it to what the lock guards, with every write. Raises LockLostError when the lock is
         lost, ConfigError when it was not acquired.
         """
-        if self._token is None:
-            raise ConfigError(f'Lock "{self._key}" is not held: acquire it first.')
+        token = self._acquired()
         if not self.held:
             raise self._loss()
-        return self._token
+        return token
 
     async def wait_lost(self) -> None:
-        """Return when it is not held any more: lost, or released."""
+        """Return when it is lost or released."""
         await self._changed.wait()
 
     async def owner(self) -> LockRecord | None:
         """Who holds it, from the bucket's leader; None: nobody.
 
-        A record whose holder has died stays until its TTL or another holder. Raises CodecError
-        when the key has something else.
+        The record of a dead holder stays until its TTL or another holder. Raises CodecError when
+        the key has another value.
         """
-        return (await self._at.look()).record
+        return (await self._at.read()).record
 
     # -- holding it ----------------------------------------------------------------------------
 
     async def acquire(self, timeout: Seconds | None = None) -> int:
         """Wait until it is held, `timeout` seconds at most, None: for ever; returns the token.
 
-        Failures that may pass, such as an outage, are waited for. Raises RequestTimeoutError,
-        ConfigError when it is held already, CodecError when the key has something else than a
-        lock's record, LockLostError when its lease ended while this process stood still,
-        ConnectionClosedError when the client is drained or closed.
+        It waits over outages. Raises RequestTimeoutError, ConfigError when it is held already,
+        CodecError when the key has another value, LockLostError when its lease ended while this
+        process stood still, ConnectionClosedError when the client is drained or closed.
         """
         seconds = in_seconds(timeout)
         if seconds is not None and seconds <= 0:
@@ -259,7 +238,7 @@ class Lock:
                 f'Lock "{self._key}" is held or being acquired by this object: '
                 "make another one to compete for it."
             )
-        self._js.client.check_loop()
+        self._client.check_loop()
         self._drop()
         self._acquiring = True
         try:
@@ -269,17 +248,15 @@ class Lock:
         finally:
             self._acquiring = False
         raise RequestTimeoutError(
-            f'Lock "{self._key}" of bucket "{self._encoding.name}" was held by others '
-            f"for {seconds:g} s."
+            f'Lock "{self._key}" of bucket "{self._bucket}" was held by others for {seconds:g} s.'
         )
 
     async def release(self) -> None:
         """Let the others have it. Raises LockLostError when it was lost, ConfigError if not held.
 
-        Without an answer of the server, as when the link is lost, it is tried again until the lease
-        ends; then it raises as every call of a bucket.
+        Without an answer of the server it is tried again until the lease ends.
         """
-        self._check_acquired()
+        self._acquired()
         held, loss = self.held, self._loss()
         self._end_renewals()
         try:
@@ -305,21 +282,22 @@ class Lock:
         except JetsparkError as error:
             if exc is None:
                 raise
-            self._js.client.report(error)
+            self._client.report(error)
 
     def __repr__(self) -> str:
         state = f"token {self._token}" if self.held else "lost" if self.lost else "not held"
         return f"Lock({self._key!r}, {state})"
 
-    def _check_acquired(self) -> None:
+    def _acquired(self) -> int:
         if self._token is None:
             raise ConfigError(f'Lock "{self._key}" is not held: acquire it first.')
+        return self._token
 
     def _loss(self) -> LockLostError:
         if self._lost is not None:
             return self._lost
         reason = "it was not renewed within its lease."
-        return LockLostError(self._encoding.name, self._key, self._token or 0, reason)
+        return LockLostError(self._bucket, self._key, self._token or 0, reason)
 
     # -- competing -----------------------------------------------------------------------------
 
@@ -337,20 +315,20 @@ class Lock:
                 except WrongLastSequenceError:
                     pass
                 except JetsparkError as error:
-                    await pause(error)
+                    await pause_after(error)
                 try:
-                    seen = await self._at.look()
+                    seen = await self._at.read()
                 except JetsparkError as error:
-                    await pause(error)
+                    await pause_after(error)
 
     async def _write_or_withdraw(self, last: int) -> int:
-        """Cancelled, it leaves no record behind."""
-        writing = self._js.client.loop.create_task(self._at.write(last))
+        """Leaves no record behind when it is cancelled."""
+        writing = self._client.loop.create_task(self._at.write(last))
         try:
             return await asyncio.shield(writing)
         except asyncio.CancelledError:
             what = f"Withdrawing from lock {self._key!r}"
-            background(self._withdraw(writing), what, self._js.client.report)
+            background(self._withdraw(writing), what, self._client.report)
             raise
 
     async def _withdraw(self, writing: asyncio.Task[int]) -> None:
@@ -362,7 +340,7 @@ class Lock:
             await self._at.delete(revision)
 
     async def _wait(self, watcher: Watcher, seen: Seen) -> Seen:
-        """Until the record changes, or was the same for its lease."""
+        """Return when the record has changed, or has stayed the same for its lease."""
         assert seen.record is not None  # noqa: S101
         end = uptime() + seen.record.lease
         while (left := end - uptime()) > 0:
@@ -377,7 +355,7 @@ class Lock:
             except JetsparkError as error:
                 if watcher.error is not None:
                     raise
-                await pause(error)
+                await pause_after(error)
                 continue
             if entry is None and not watcher.last_seq:
                 return Seen(0, None)  # removed without a marker
@@ -391,23 +369,22 @@ class Lock:
         self._token = revision
         self._changed.clear()
         self._renewed(revision, began)
-        self._leave_client = self._js.client.adopt(_WithClient(self))
+        self._leave_client = self._client.adopt(_WithClient(self))
         what = f"Renewing lock {self._key!r}"
         self._task = background(self._renew(began), what, self.lose, name=f"jetspark-{what}")
 
     def _renewed(self, revision: int, began: float) -> None:
         self._revision = revision
         self._until = began + self._lease * _USABLE
-        self._watch_the_clock()
+        self._check_deadline()
 
-    def _watch_the_clock(self) -> None:
+    def _check_deadline(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if (left := self._until - uptime()) <= 0:
             self.lose("it was not renewed within its lease.")
         else:
-            loop = self._js.client.loop
-            self._timer = loop.call_later(left, self._watch_the_clock)
+            self._timer = self._client.loop.call_later(left, self._check_deadline)
 
     async def _renew(self, began: float) -> None:
         while self._lost is None:
@@ -427,32 +404,32 @@ class Lock:
                     return first
                 self.lose("another client has taken it over, or its key was changed.")
             except JetsparkError as error:
-                await pause(error)
+                await pause_after(error)
         return first
 
     async def _is_ours(self, first: float) -> bool:
         """Whether the last entry is a renewal without an answer, sent not before `first`."""
-        seen: Seen | None = None
-        while seen is None:
+        while True:
             try:
-                seen = await self._at.look()
+                seen = await self._at.read()
+                break
             except CodecError:
                 return False
             except JetsparkError as error:
-                await pause(error)
+                await pause_after(error)
         if seen.record != self._at.record:
             return False
         self._renewed(seen.revision, first)
         return True
 
     def lose(self, reason: str | JetsparkError) -> None:
-        """The holder learns that it is not one any more."""
+        """The lock is lost, unless it is not held."""
         if self._token is None or self._lost is not None:
             return
         if isinstance(reason, JetsparkError):
-            self._js.client.report(reason)
+            self._client.report(reason)
             reason = str(reason)
-        self._lost = LockLostError(self._encoding.name, self._key, self._token, reason)
+        self._lost = LockLostError(self._bucket, self._key, self._token, reason)
         self._end_renewals()
         self._changed.set()
 
@@ -476,7 +453,7 @@ class Lock:
                     await self._at.delete(self._revision)
                     return True
                 except WrongLastSequenceError:
-                    seen = await self._at.look()
+                    seen = await self._at.read()
                 if seen.record != self._at.record:
                     return may_be_done
                 if seen.revision == self._revision:
@@ -486,17 +463,17 @@ class Lock:
                 if uptime() >= self._until:
                     raise
                 may_be_done = True
-                await pause(error)
+                await pause_after(error)
 
 
 class _WithClient:
-    """For the client's `close`: the lock is lost with the connection, and not only by its clock."""
+    """Closing the client loses the lock."""
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock
 
     async def drain(self, timeout: Seconds | None = None) -> None:
-        """It goes on until the connection is closed."""
+        """The lock is held until the connection is closed."""
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
         return False
@@ -505,23 +482,10 @@ class _WithClient:
         self._lock.lose("the connection was closed.")
 
 
-# -------------------------------------------------------------------------------------------------
-# Electing a leader among clients: whoever holds the lock leads (`jetspark.kv.lock`).
-#
-# Contract
-# - Entering it makes this client a candidate; leaving it ends that, and lets another one lead.
-# - The states come in order: first the one at the start, which does not lead, then each change. A
-#   leader that loses the lock becomes a candidate again; its next token is greater.
-# - `leading` and `token` are right at any moment, also while a state waits to be taken.
-# - A callback is called with one state after the other. While it runs for a lost leadership, this
-#   client is no candidate: so it cannot lead twice at once.
-
-
 class ElectionState(NamedTuple):
-    """What a candidate is."""
+    """Whether a candidate leads."""
 
     leading: bool
-    """Whether it leads."""
     token: int | None
     """The fencing token of this leadership; None when it does not lead."""
 
@@ -532,11 +496,11 @@ StateCallback: TypeAlias = Callable[[ElectionState], Awaitable[None] | None]
 class Election:
     """A candidate, as returned by `Bucket.election`: enter it, then iterate its states."""
 
-    def __init__(self, js: JetStreamContext, lock: Lock, callback: StateCallback | None) -> None:
-        self._js = js
+    def __init__(self, client: Client, lock: Lock, callback: StateCallback | None) -> None:
+        self._client = client
         self._lock = lock
         what = f"The callback of election {lock.key!r}"
-        self._callback = None if callback is None else Callback(callback, what, js.client.report)
+        self._callback = None if callback is None else Callback(callback, what, client.report)
         self._states: deque[ElectionState] = deque()
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -545,7 +509,7 @@ class Election:
 
     @property
     def key(self) -> str:
-        """The key that has the leader's record."""
+        """The key of the leader's record."""
         return self._lock.key
 
     @property
@@ -555,7 +519,7 @@ class Election:
 
     @property
     def token(self) -> int:
-        """The fencing token of this leadership, to be given to what the leader changes.
+        """The fencing token of this leadership, for what the leader changes.
 
         Raises LockLostError when the leadership is lost, ConfigError when there was none.
         """
@@ -636,7 +600,7 @@ class Election:
         except JetsparkError as error:
             if exc is None:
                 raise
-            self._js.client.report(error)
+            self._client.report(error)
 
     async def resign(self) -> None:
         """End the candidacy, and let another one lead. Raises as `Lock.release`."""
@@ -660,7 +624,7 @@ class Election:
 
     def _broken(self, error: JetsparkError) -> None:
         self._error = error
-        self._js.client.report(error)
+        self._client.report(error)
         self._news.set()
 
     def __repr__(self) -> str:

@@ -1,11 +1,12 @@
-"""One question or write of a bucket: what is stored of a key, with errors in a bucket's terms."""
+"""A bucket's stream: reads and writes of its keys, with errors in a bucket's terms."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
-from jetspark.documents.streams import StoredMsg, StreamInfo
+from jetspark.documents.streams import StreamInfo
 from jetspark.err_codes import MESSAGE_TOO_LARGE, TTL_DISABLED
 from jetspark.errors import (
     APIError,
@@ -19,11 +20,12 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.publisher import TimeToLive
-from jetspark.jetstream.stored import TOGETHER, LastMsgs
+from jetspark.jetstream.stored import TOGETHER
 from jetspark.kv.codecs import BucketEncoding, Entry, Snapshot
 from jetspark.kv_rules import OPERATION, Operation
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
+from jetspark.validation import MOST_SEQUENCE, check_whole
 
 _TOO_MANY = 413
 _UNAVAILABLE = 503
@@ -35,163 +37,142 @@ _REFUSALS: Final = {
 """In terms of a bucket's options."""
 
 
-async def bucket_info(js: JetStreamContext, encoding: BucketEncoding) -> StreamInfo:
-    """Of its stream, from the leader. Raises BucketNotFoundError, and as every API call."""
+@contextmanager
+def about_bucket(name: str) -> Iterator[None]:
+    """A missing stream is a missing bucket: raises BucketNotFoundError."""
     try:
-        return await js.stream_info(encoding.stream)
+        yield
     except StreamNotFoundError:
-        raise BucketNotFoundError(encoding.name) from None
+        raise BucketNotFoundError(name) from None
 
 
-async def read_entry(
-    js: JetStreamContext,
-    encoding: BucketEncoding,
-    key: str,
-    revision: int | None = None,
-    *,
-    leader: bool,
-) -> Entry:
-    """As `Bucket.get`."""
-    subject = encoding.subject(key)
-    try:
+class BucketStream:
+    """The stream of one bucket. Its calls raise as those of `Bucket`."""
+
+    __slots__ = ("encoding", "js")
+
+    def __init__(self, js: JetStreamContext, encoding: BucketEncoding) -> None:
+        self.js = js
+        self.encoding = encoding
+
+    async def info(self) -> StreamInfo:
+        """From the leader."""
+        with about_bucket(self.encoding.name):
+            return await self.js.stream_info(self.encoding.stream)
+
+    async def read(self, key: str, revision: int | None = None, *, leader: bool) -> Entry:
+        """As `Bucket.get`."""
+        encoding = self.encoding
+        subject = encoding.subject(key)
+        direct = encoding.direct and not leader
         last = subject if revision is None else None
-        stored = await _stored(js, encoding, revision, last, leader=leader)
-    except MessageNotFoundError:
-        raise KeyNotFoundError(encoding.name, key, revision=revision) from None
-    if stored.subject != subject:
-        raise KeyNotFoundError(encoding.name, key, revision=revision)
-    entry = encoding.entry_of(stored, key)
-    if entry.is_deleted:
-        raise KeyNotFoundError(
-            encoding.name, key, revision=entry.revision, operation=entry.operation
-        )
-    return entry
-
-
-async def _stored(
-    js: JetStreamContext,
-    encoding: BucketEncoding,
-    seq: int | None,
-    subject: str | None,
-    *,
-    leader: bool,
-) -> StoredMsg:
-    direct = encoding.direct and not leader
-    try:
-        return await js.get_msg(encoding.stream, seq, last_by_subject=subject, direct=direct)
-    except StreamNotFoundError:
-        raise BucketNotFoundError(encoding.name) from None
-    except RequestTimeoutError:
-        server = js.client.server_info
-        if direct and server is not None and not server.at_least(2, 10):
-            await _check_there(js, encoding)  # they do not answer where others answer 503
-        raise
-    except DirectGetError as error:
-        raise _in_its_terms(encoding, error) from None
-
-
-def _in_its_terms(encoding: BucketEncoding, error: DirectGetError) -> DirectGetError:
-    if error.status == _TOO_MANY:
-        text = (
-            f'More than {TOGETHER:,} keys of bucket "{encoding.name}" are asked for, and a server '
-            "answers for as many at most: ask for fewer at once."
-        )
-        return DirectGetError(error.status, error.description, text)
-    if error.status != _UNAVAILABLE:
-        return error
-    text = f'Bucket "{encoding.name}" is unavailable: no server with it answered.'
-    if not encoding.direct:
-        text = f'Bucket "{encoding.name}" does not allow direct gets, which this call needs.'
-    return DirectGetError(error.status, error.description, text)
-
-
-async def read_snapshot(
-    js: JetStreamContext, encoding: BucketEncoding, subjects: list[str], *, leader: bool
-) -> Snapshot:
-    """As `Bucket.get_many`."""
-    least = (await bucket_info(js, encoding)).state.last_seq if leader else 0
-    end = js.client.loop.time() + js.api.timeout
-    while True:
         try:
-            found = await js.get_last_msgs_together(encoding.stream, subjects)
-        except StreamNotFoundError:
-            raise BucketNotFoundError(encoding.name) from None
-        except DirectGetError as error:
-            raise _in_its_terms(encoding, error) from None
-        if found.up_to_seq >= least or (
-            not found.messages and await _has_none(js, encoding, subjects)
-        ):
-            return _snapshot(encoding, found, least)
-        if js.client.loop.time() >= end:
-            raise RequestTimeoutError(
-                f'No replica of bucket "{encoding.name}" that answers had revision {least} '
-                f"within {js.api.timeout:g} s."
-            )
-
-
-async def _has_none(js: JetStreamContext, encoding: BucketEncoding, subjects: list[str]) -> bool:
-    """Whether the leader, too, has no entry of any: an empty answer names no sequence."""
-    for subject in subjects:
-        try:
-            await js.get_msg(encoding.stream, last_by_subject=subject, direct=False)
+            with about_bucket(encoding.name):
+                stored = await self.js.get_msg(
+                    encoding.stream, revision, last_by_subject=last, direct=direct
+                )
         except MessageNotFoundError:
-            continue
-        return False
-    return True
-
-
-def _snapshot(encoding: BucketEncoding, found: LastMsgs, least: int) -> Snapshot:
-    entries = {}
-    for message in found.messages:
-        key = encoding.key_of(message.subject.encode())
-        entry = encoding.entry_of(message, key)
-        if not entry.is_deleted:
-            entries[key] = entry
-    return Snapshot(entries, max(found.up_to_seq, least))
-
-
-async def write_entry(
-    js: JetStreamContext,
-    encoding: BucketEncoding,
-    key: str,
-    value: Payload = b"",
-    *,
-    last: int | None = None,
-    operation: Operation | None = None,
-    ttl: TimeToLive | None = None,
-    timeout: Seconds | None = None,
-) -> int:
-    """Write a key, if its last entry has the revision `last`; returns the new revision.
-
-    Raises as `Bucket.put` and `Bucket.update`.
-    """
-    headers = None
-    if operation is not None:
-        headers = {OPERATION: str(operation)}
-        if operation is Operation.PURGE:
-            headers["Nats-Rollup"] = "sub"
-    try:
-        ack = await js.publish(
-            encoding.write_subject(key),
-            value if operation is not None else encoding.stored_value(value),
-            headers=headers,
-            expect_last_subject_seq=last,
-            ttl=ttl,
-            timeout=timeout,
-        )
-    except NoStreamResponseError:
-        # The bucket does not exist any more, or has no leader at the moment.
-        await _check_there(js, encoding)
-        raise
-    except APIError as error:
-        if (why := _REFUSALS.get(error.err_code)) is None:
+            raise KeyNotFoundError(encoding.name, key, revision=revision) from None
+        except RequestTimeoutError:
+            server = self.js.client.server_info
+            if direct and server is not None and not server.at_least(2, 10):
+                await self._check_exists()  # these servers do not answer 503
             raise
-        text = f'Bucket "{encoding.name}" does not take this for key "{key}": {why}.'
-        raise type(error)(error.code, error.err_code, error.description, text) from None
-    return ack.seq
+        except DirectGetError as error:
+            raise self._explained(error) from None
+        if stored.subject != subject:
+            raise KeyNotFoundError(encoding.name, key, revision=revision)
+        entry = encoding.entry_of(stored, key)
+        if entry.is_deleted:
+            raise KeyNotFoundError(
+                encoding.name, key, revision=entry.revision, operation=entry.operation
+            )
+        return entry
 
+    async def read_together(self, subjects: list[str], *, leader: bool) -> Snapshot:
+        """As `Bucket.get_many`."""
+        js, encoding = self.js, self.encoding
+        least = (await self.info()).state.last_seq if leader else 0
+        end = js.client.loop.time() + js.api.timeout
+        while True:
+            try:
+                with about_bucket(encoding.name):
+                    found = await js.get_last_msgs_together(encoding.stream, subjects)
+            except DirectGetError as error:
+                raise self._explained(error) from None
+            if found.up_to_seq >= least or (not found.messages and await self._has_none(subjects)):
+                break
+            if js.client.loop.time() >= end:
+                raise RequestTimeoutError(
+                    f'No replica of bucket "{encoding.name}" that answers had revision {least} '
+                    f"within {js.api.timeout:g} s."
+                )
+        entries = {}
+        for message in found.messages:
+            entry = encoding.entry_of(message, encoding.key_of(message.subject.encode()))
+            if not entry.is_deleted:
+                entries[entry.key] = entry
+        return Snapshot(entries, max(found.up_to_seq, least))
 
-async def _check_there(js: JetStreamContext, encoding: BucketEncoding) -> None:
-    """Raises BucketNotFoundError; passes when nobody answers that, either."""
-    with suppress(RequestTimeoutError):
-        await bucket_info(js, encoding)
+    async def _has_none(self, subjects: list[str]) -> bool:
+        """Whether the leader has no entry of any: an empty answer names no sequence."""
+        for subject in subjects:
+            with suppress(MessageNotFoundError):
+                await self.js.get_msg(self.encoding.stream, last_by_subject=subject, direct=False)
+                return False
+        return True
+
+    async def write(
+        self,
+        key: str,
+        value: Payload = b"",
+        *,
+        last: int | None = None,
+        operation: Operation | None = None,
+        ttl: TimeToLive | None = None,
+        timeout: Seconds | None = None,
+    ) -> int:
+        """Write a key, if its last entry has the revision `last`; returns the new revision."""
+        if last is not None:
+            check_whole("revision", last, 0, MOST_SEQUENCE)
+        headers = None if operation is None else {OPERATION: str(operation)}
+        if headers is not None and operation is Operation.PURGE:
+            headers["Nats-Rollup"] = "sub"
+        try:
+            ack = await self.js.publish(
+                self.encoding.write_subject(key),
+                value if operation is not None else self.encoding.stored_value(value),
+                headers=headers,
+                expect_last_subject_seq=last,
+                ttl=ttl,
+                timeout=timeout,
+            )
+        except NoStreamResponseError:
+            await self._check_exists()
+            raise  # it has no leader at the moment
+        except APIError as error:
+            if (why := _REFUSALS.get(error.err_code)) is None:
+                raise
+            text = f'Bucket "{self.encoding.name}" does not take this for key "{key}": {why}.'
+            raise type(error)(error.code, error.err_code, error.description, text) from None
+        return ack.seq
+
+    async def _check_exists(self) -> None:
+        """Raises BucketNotFoundError; passes without an answer."""
+        with suppress(RequestTimeoutError):
+            await self.info()
+
+    def _explained(self, error: DirectGetError) -> DirectGetError:
+        name = self.encoding.name
+        if error.status == _TOO_MANY:
+            text = (
+                f'More than {TOGETHER:,} keys of bucket "{name}" are asked for, and a server '
+                "answers for as many at most: ask for fewer at once."
+            )
+        elif error.status != _UNAVAILABLE:
+            return error
+        elif self.encoding.direct:
+            text = f'Bucket "{name}" is unavailable: no server with it answered.'
+        else:
+            text = f'Bucket "{name}" does not allow direct gets, which this call needs.'
+        return DirectGetError(error.status, error.description, text)

@@ -1,10 +1,18 @@
-"""Watching a bucket: its current entries, None once, then every change (ADR-8).
+"""Watching a bucket, as an iterator, by a callback, or as a mapping that follows it (ADR-8).
 
-Contract: that of `jetspark.jetstream.watching`, and
-- With a callback there is a task, which starts at once and calls it for one entry after the other;
-  an exception of it is reported, and the next entry follows. An error that ends the watch is
-  reported.
+Contract of a watch: that of `jetspark.jetstream.watching`, and
+- With a callback a task starts at once and calls it for one entry after the other. What it raises
+  is reported, and the next entry follows. An error that ends the watch is reported.
 - Entries that a codec cannot decode are reported (log, last_error, error callback) and left out.
+
+Contract of a live bucket
+- Entering it returns when all current entries are here; from then on one task follows every change.
+  Any thread may read. While the link is down the mapping does not change; afterwards it catches up.
+- Entries removed without a marker (a bucket that was emptied, values past the bucket's ttl) are
+  noticed within RESYNC seconds; `on_change` gets them as a PURGE of that revision.
+- A key whose value no codec can decode is not in the mapping; reading it raises the CodecError.
+- When it cannot follow any more (the bucket was deleted, the connection is closed for good),
+  reading raises that error. Before and after the block, reading raises ConfigError.
 """
 
 from __future__ import annotations
@@ -46,8 +54,7 @@ from jetspark.kv_rules import Operation
 from jetspark.timestamps import Seconds, in_seconds
 
 if TYPE_CHECKING:
-    from jetspark.jetstream.context import JetStreamContext
-    from jetspark.kv.codecs import BucketEncoding
+    from jetspark.kv.stored import BucketStream
 
 PULL_AHEAD = 5000
 """Entries buffered or requested ahead."""
@@ -55,7 +62,11 @@ PULL_AHEAD = 5000
 HEARTBEAT = 2.0
 """Seconds between heartbeats: a lost frame is noticed within twice as long."""
 
+RESYNC = 5.0
+"""Seconds between two checks for entries that the bucket has removed itself."""
+
 EntryCallback: TypeAlias = Callable[[Entry | None], Awaitable[None] | None]
+ChangeCallback: TypeAlias = Callable[[Entry], Awaitable[None] | None]
 
 
 class Wanted(NamedTuple):
@@ -75,15 +86,15 @@ class Watcher(Watching[Entry]):
 
     def __init__(
         self,
-        js: JetStreamContext,
-        encoding: BucketEncoding,
+        stored: BucketStream,
         wanted: Wanted,
         callback: EntryCallback | None = None,
-        unreadable: Callable[[str, CodecError], None] | None = None,
+        on_unreadable: Callable[[str, CodecError], None] | None = None,
     ) -> None:
-        """`unreadable` is told of keys whose new value is left out."""
+        """`on_unreadable` is called with keys whose new value is left out."""
+        encoding = stored.encoding
         super().__init__(
-            js,
+            stored.js,
             encoding.name,
             encoding.stream,
             wanted.subjects,
@@ -98,7 +109,7 @@ class Watcher(Watching[Entry]):
         self._encoding = encoding
         self._wanted = wanted
         self._callback = callback
-        self._unreadable = unreadable
+        self._on_unreadable = on_unreadable
         self._task: asyncio.Task[None] | None = None
         if callback is not None:
             self._task = background(
@@ -107,7 +118,7 @@ class Watcher(Watching[Entry]):
                 self._broken,
                 name=f"jetspark-watch-{encoding.name}",
             )
-            release = js.client.adopt(_WithClient(self._task, self._ready))
+            release = stored.js.client.adopt(_WithClient(self._task, self._ready))
             self._task.add_done_callback(lambda _: release())
 
     def _gone(self) -> JetsparkError:
@@ -115,7 +126,7 @@ class Watcher(Watching[Entry]):
 
     @property
     def callback_task(self) -> asyncio.Task[None] | None:
-        """The task that calls the callback; None when there is none."""
+        """The task that calls the callback; None without a callback."""
         return self._task
 
     @property
@@ -127,18 +138,12 @@ class Watcher(Watching[Entry]):
         """Report to the client: last_error, the log, the error callback."""
         self._js.client.report(error)
 
-    # -- entries -------------------------------------------------------------------------------
-
     def __aiter__(self) -> AsyncIterator[Entry | None]:
         check_no_callback(self._callback)
         return self._loop()
 
     async def next(self, timeout: Seconds | None = None) -> Entry | None:
-        """The next entry, or None once, as when iterating; waits `timeout` seconds, None: for ever.
-
-        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
-        ConnectionClosedError, ConfigError when there is a callback, and the error that ended it.
-        """
+        """As `Watching.next`; raises ConfigError when there is a callback."""
         check_no_callback(self._callback)
         return await super().next(timeout)
 
@@ -171,8 +176,8 @@ class Watcher(Watching[Entry]):
 
     def _left_out(self, key: str | None, error: CodecError) -> None:
         self.report(error)
-        if key is not None and self._unreadable is not None:
-            self._unreadable(key, error)
+        if key is not None and self._on_unreadable is not None:
+            self._on_unreadable(key, error)
 
     def _broken(self, error: JetsparkError) -> None:
         self._error = self._error or error
@@ -181,20 +186,19 @@ class Watcher(Watching[Entry]):
 
     async def _call_back(self, callback: EntryCallback) -> None:
         call = Callback(callback, f"The callback of {self.source}", self.report).call
-        while True:
-            try:
+        try:
+            while True:
                 entry = await self.__anext__()
-            except StopAsyncIteration:
-                return
-            except JetsparkError as error:
-                self.report(error)
-                return
-            if (rest := call(entry)) is not None:
-                await rest
+                if (rest := call(entry)) is not None:
+                    await rest
+        except StopAsyncIteration:
+            pass
+        except JetsparkError as error:
+            self.report(error)
 
 
 class _WithClient:
-    """For the client's `drain` and `close`: the callback's task. The messages are known to them."""
+    """Draining and closing the client end the callback's task; the messages end by themselves."""
 
     def __init__(self, task: asyncio.Task[None], ready: deque[Entry | None]) -> None:
         self._task = task
@@ -221,45 +225,22 @@ def _unreadable(bucket: str, error: CodecError | UnicodeDecodeError) -> CodecErr
     return CodecError(f"A key of bucket {bucket!r} is not UTF-8: {error}.")
 
 
-# -------------------------------------------------------------------------------------------------
-# A bucket as a mapping in this process, kept up to date.
-#
-# Contract
-# - Entering it returns when all current entries are here; from then on one task follows every
-#   change.
-#   Reading is local and may be done from any thread. While the link is down the mapping does not
-#   change; afterwards it catches up.
-# - Entries removed without a marker (a bucket that was emptied, values past the bucket's ttl) are
-#   noticed within RESYNC seconds; `on_change` gets them as a PURGE of that revision.
-# - A key whose value no codec can decode is not in the mapping; reading it raises the CodecError.
-# - When it cannot follow any more (the bucket was deleted, the connection closed for good),
-#   reading
-#   raises that error. Before and after the block, when it does not follow, reading is a
-#   ConfigError.
-
-
-RESYNC = 5.0
-"""Seconds between two checks for entries that the bucket has removed itself."""
-
-ChangeCallback: TypeAlias = Callable[[Entry], Awaitable[None] | None]
-
-
 class LiveBucket(Mapping[str, bytes]):
     """What `Bucket.live` returns: once entered, it is read like a dict of keys and values."""
 
     def __init__(
         self,
-        js: JetStreamContext,
-        encoding: BucketEncoding,
+        stored: BucketStream,
         wanted: Wanted,
         on_change: ChangeCallback | None,
         resync: float,
     ) -> None:
-        self._js = js
-        self._encoding = encoding
+        self._stored = stored
+        self._client = client = stored.js.client
+        self._name = stored.encoding.name
         self._wanted = wanted
-        what = f"The callback of a live mapping on bucket {encoding.name!r}"
-        self._on_change = None if on_change is None else Callback(on_change, what, js.client.report)
+        what = f"The callback of a live mapping on bucket {self._name!r}"
+        self._on_change = None if on_change is None else Callback(on_change, what, client.report)
         self._resync = resync
         # By revision, oldest first. Single operations of a dict are safe between threads.
         self._entries: dict[str, Entry] = {}
@@ -309,11 +290,11 @@ class LiveBucket(Mapping[str, bytes]):
             raise
 
     def entries(self) -> dict[str, Entry]:
-        """All entries as of this moment. Raises `error`."""
+        """All entries at this moment. Raises `error`."""
         return self._current().copy()
 
     def snapshot(self) -> dict[str, bytes]:
-        """All values as of this moment. Raises `error`."""
+        """All values at this moment. Raises `error`."""
         return {key: entry.value for key, entry in self.entries().items()}
 
     def items(self) -> ItemsView[str, bytes]:
@@ -329,20 +310,20 @@ class LiveBucket(Mapping[str, bytes]):
     async def __aenter__(self) -> Self:
         if self._tasks:
             raise ConfigError("A live bucket can be entered only once.")
-        loop = self._js.client.loop
-        watcher = Watcher(self._js, self._encoding, self._wanted, unreadable=self._lose)
+        loop = self._client.loop
+        watcher = Watcher(self._stored, self._wanted, on_unreadable=self._forget_unreadable)
         self._open = True  # from the first call of `on_change` on, which may read it
         started: asyncio.Future[None] = loop.create_future()
-        name = f"jetspark-live-{self._encoding.name}"
+        name = f"jetspark-live-{self._name}"
         self._tasks = [loop.create_task(self._follow(watcher, started), name=name)]
         try:
             await started
         except BaseException:
             await self._end()
             raise
-        stands_still = partial(self._stands_still, report=True)
-        what = f"Following bucket {self._encoding.name!r}"
-        self._tasks.append(background(self._look(), what, stands_still, name=f"{name}-resync"))
+        failed = partial(self._fail, report=True)
+        what = f"Following bucket {self._name!r}"
+        self._tasks.append(background(self._resync_forever(), what, failed, name=f"{name}-resync"))
         return self
 
     async def __aexit__(
@@ -368,25 +349,25 @@ class LiveBucket(Mapping[str, bytes]):
                         started.set_result(None)
                         continue
                     self._set(entry)
-                    await self._tell(entry)
+                    await self._call_back(entry)
             self._error = ConnectionClosedError()
         except BaseException as error:
             if not self._left:
-                self._stands_still(error, report=started.done())
+                self._fail(error, report=started.done())
             if not isinstance(error, Exception):
                 raise
         finally:
             if self._error is not None and not started.done():
                 started.set_exception(self._error)
 
-    def _stands_still(self, error: BaseException, *, report: bool) -> None:
+    def _fail(self, error: BaseException, *, report: bool) -> None:
         if not isinstance(error, JetsparkError):
-            error = user_error(f"Following bucket {self._encoding.name!r}", error)
+            error = user_error(f"Following bucket {self._name!r}", error)
         self._error = error
         if report:
-            self._js.client.report(error)
+            self._client.report(error)
 
-    def _lose(self, key: str, error: JetsparkError) -> None:
+    def _forget_unreadable(self, key: str, error: JetsparkError) -> None:
         self._entries.pop(key, None)
         self._unreadable[key] = error
 
@@ -398,16 +379,16 @@ class LiveBucket(Mapping[str, bytes]):
         if entry.operation is Operation.PUT:
             self._entries[entry.key] = entry
 
-    async def _tell(self, entry: Entry) -> None:
+    async def _call_back(self, entry: Entry) -> None:
         if self._on_change is not None and (rest := self._on_change.call(entry)) is not None:
             await rest
 
-    async def _look(self) -> None:
+    async def _resync_forever(self) -> None:
         """Limits and purges remove messages from the head of a stream."""
         while True:
             await asyncio.sleep(self._resync)
             try:
-                info = await self._js.stream_info(self._encoding.stream)
+                info = await self._stored.info()
             except JetsparkError:
                 continue  # no leader, no link; or no bucket, which `_follow` notices
             await self._forget_before(info.state.first_seq)
@@ -425,10 +406,9 @@ class LiveBucket(Mapping[str, bytes]):
             if self._entries.get(entry.key) is not entry:
                 continue  # written meanwhile
             del self._entries[entry.key]
-            if self._on_change is not None:
-                purged = msgspec.structs.replace(entry, value=b"", operation=Operation.PURGE)
-                await self._tell(purged)
+            purged = msgspec.structs.replace(entry, value=b"", operation=Operation.PURGE)
+            await self._call_back(purged)
 
     def __repr__(self) -> str:
         state = "" if self._open and self._error is None else ", not followed"
-        return f"LiveBucket({self._encoding.name!r}, {len(self._entries)} keys{state})"
+        return f"LiveBucket({self._name!r}, {len(self._entries)} keys{state})"

@@ -13,13 +13,14 @@ from typing import Any, Final
 from jetspark.documents.configuration import config_to_wire, document_to_wire, json_of
 from jetspark.documents.document import Document, Moment, from_wire
 from jetspark.documents.streams import StoredMsg, StreamConfig
-from jetspark.errors import BadNameError, ConfigError, DocumentError
+from jetspark.errors import BadNameError, DocumentError
 from jetspark.jetstream.backing import (
     BackedConfig,
     BackedOptions,
     BackedStatus,
     backed_options_of,
     check_backed,
+    check_limit,
     stream_options_of,
 )
 from jetspark.subjects import plain_text
@@ -135,8 +136,7 @@ def store_config(config: ObjectStoreConfig | None, options: Mapping[str, Any]) -
     """A caller's arguments as one checked configuration. Raises ConfigError."""
     wanted = from_wire(ObjectStoreConfig, config_to_wire(ObjectStoreConfig, config, options))
     check_backed(wanted)
-    if wanted.max_bytes is not None and wanted.max_bytes < 1 and wanted.max_bytes != -1:
-        raise ConfigError("max_bytes must be at least 1, or -1 for no limit.")
+    check_limit("max_bytes", wanted.max_bytes)
     return wanted
 
 
