@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 
-async def eventually(holds: Callable[[], bool | Awaitable[bool]], *, within: float = 20.0) -> None:
+async def eventually(holds: Callable[[], object], *, within: float = 20.0) -> None:
     """Returns when it holds; asks every 10 ms."""
     async with asyncio.timeout(within):
         while not (await now if isinstance(now := holds(), Awaitable) else now):  # noqa: ASYNC110

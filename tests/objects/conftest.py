@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from jetspark.objects import ObjectStore
 
 
+async def messages(store: ObjectStore) -> int:
+    """What the store's stream holds: infos, marks and chunks."""
+    return (await store.status()).stream_info.state.messages
+
+
 @pytest.fixture
 async def store(js: JetStream, unique: Callable[[str], str]) -> AsyncIterator[ObjectStore]:
     """In memory."""

@@ -15,7 +15,6 @@ from jetspark.errors import APIError, ObjectNotFoundError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from jetspark.full_client import JetStream
     from jetspark.objects import ObjectStore
     from jetspark.server import NatsServer
 
@@ -66,74 +65,16 @@ async def test_we_read_what_they_put(store: ObjectStore, theirs: Any) -> None:
     assert await store.get_bytes("empty") == b""
 
 
-async def test_an_object_deleted_by_one_client_is_missing_for_the_other(
-    store: ObjectStore, theirs: Any, js: JetStream
-) -> None:
-    for name in ("a", "b"):
-        await store.put(name, CONTENT)
-    await store.delete("a")
+async def test_changes_of_one_client_are_seen_by_the_other(store: ObjectStore, theirs: Any) -> None:
+    await store.add_link("l", await store.put("a", CONTENT))
+    assert (await theirs.get("l")).data == CONTENT
+    await store.update_meta("a", new_name="b", description="new")
+    assert (await theirs.get_info("b")).description == "new"
     with pytest.raises(nats.js.errors.ObjectNotFoundError):
         await theirs.get_info("a")
     await theirs.delete("b")
     with pytest.raises(ObjectNotFoundError):
         await store.get("b")
-    await theirs.put("a", b"theirs")
-    await store.put("b", b"ours")
-    assert await store.get_bytes("a") == b"theirs"
-    assert (await theirs.get("b")).data == b"ours"
-    await store.put("a", b"ours")
-    await theirs.put("b", b"theirs")
-    assert (await js.stream_info(store.stream)).state.messages == 4  # two chunks, two infos
-
-
-async def test_links_lead_the_same_way(store: ObjectStore, theirs: Any) -> None:
-    await store.add_link("l", await store.put("a", CONTENT))
-    await store.add_store_link("folder", "ARCHIVE")
-    assert (await theirs.get("l")).data == CONTENT
-    with pytest.raises(nats.js.errors.LinkIsABucketError):
-        await theirs.get("folder")
-
-
-async def test_metadata_changed_by_one_is_seen_by_the_other(
-    store: ObjectStore, theirs: Any
-) -> None:
-    await store.put("a", CONTENT, description="old")
-    await store.update_meta("a", new_name="b", description="new")
-    assert (await theirs.get_info("b")).description == "new"
-    assert (await theirs.get("b")).data == CONTENT
-    with pytest.raises(nats.js.errors.ObjectNotFoundError):
-        await theirs.get_info("a")
-    await theirs.update_meta("b", ObjectMeta(name="b", description="theirs"))
-    assert (await store.info("b")).description == "theirs"
-
-
-async def test_watches_see_the_changes_of_the_other_client(store: ObjectStore, theirs: Any) -> None:
-    await store.put("a", b"1")
-    their_watch = await theirs.watch()
-    assert (await their_watch.updates()).name == "a"
-    assert await their_watch.updates() is None
-    async with store.watch(updates_only=True) as watch:
-        assert await anext(watch) is None
-        await theirs.put("b", b"2")
-        change = await anext(watch)
-        assert change is not None
-        assert change.name == "b"
-    await store.delete("a")
-    assert (await their_watch.updates()).name == "b"
-    assert (await their_watch.updates()).deleted
-    await their_watch.stop()
-
-
-async def test_sealed_by_one_is_closed_for_the_other(store: ObjectStore, theirs: Any) -> None:
     await theirs.seal()
     with pytest.raises(APIError, match="sealed"):
         await store.put("a", b"1")
-    assert (await theirs.status()).sealed
-    assert (await store.status()).sealed
-
-
-async def test_our_seal_closes_it_for_them(store: ObjectStore, theirs: Any) -> None:
-    await store.seal()
-    assert (await theirs.status()).sealed
-    with pytest.raises(nats.js.errors.APIError, match="sealed"):
-        await theirs.put("a", b"1")

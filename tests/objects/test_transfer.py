@@ -6,11 +6,11 @@ import asyncio
 import gc
 import os
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.jetstream.eventually import eventually
+from tests.objects.conftest import messages
 from tests.support.frame_proxy import FrameProxy
 
 from jetspark.connection.events import Disconnected
@@ -36,11 +36,6 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 BIG = os.urandom(4_000_000)
-
-
-async def messages(store: ObjectStore) -> int:
-    """What the store's stream holds: infos, marks and chunks."""
-    return (await store.status()).stream_info.state.messages
 
 
 class Stopper:
@@ -391,7 +386,8 @@ async def test_a_put_cancelled_without_a_link_removes_its_chunks_later_or_report
         source = Stopper()
         putting = asyncio.create_task(store.put("a", source))
         await source.half_given.wait()
-        await eventually(partial(some_stored, await other.jetstream().object_store("F")))
+        seen = await other.jetstream().object_store("F")
+        await eventually(lambda: messages(seen))
         await asyncio.to_thread(getattr(nats_server, end))
         putting.cancel()
         async with asyncio.timeout(10):
@@ -400,11 +396,14 @@ async def test_a_put_cancelled_without_a_link_removes_its_chunks_later_or_report
         assert not any("are left" in text for text in reported)
         if comes_back:
             await asyncio.to_thread(nats_server.start if end == "kill" else nats_server.resume)
-            seen = await other.jetstream().object_store("F")
-            await eventually(partial(nothing_stored, seen))
+
+            async def nothing_left() -> bool:
+                return await messages(seen) == 0
+
+            await eventually(nothing_left)
         else:
             await nc.close()
-            await eventually(partial(is_said, reported))
+            await eventually(lambda: any("are left" in text for text in reported))
             await asyncio.to_thread(nats_server.start if end == "kill" else nats_server.resume)
 
 
@@ -428,25 +427,13 @@ async def test_a_put_whose_last_step_is_unknown_says_so_and_nothing_else(
         await writer.discard()  # as a thread does that an interrupt took out of `finish`
         assert not reported
         await nc.close()
-        await eventually(partial(is_said, reported))
+        await eventually(lambda: any("are left" in text for text in reported))
         await asyncio.to_thread(nats_server.resume)
     del writer, finishing
     gc.collect()
     said = next(text for text in reported if "are left" in text)
     assert said.startswith('Object "a" may be complete or not; if not, its chunks are left: ')
     assert "never retrieved" not in caplog.text
-
-
-async def some_stored(store: ObjectStore) -> bool:
-    return await messages(store) > 0
-
-
-async def nothing_stored(store: ObjectStore) -> bool:
-    return await messages(store) == 0
-
-
-async def is_said(reported: list[str]) -> bool:
-    return any("are left" in text for text in reported)
 
 
 async def test_object_store_of_another_domain_is_written_and_read(
@@ -464,25 +451,7 @@ async def test_object_store_of_another_domain_is_written_and_read(
         await js.delete_object_store(store.name)
 
 
-async def test_a_lost_info_answer_does_not_end_a_get(
-    store: ObjectStore, shared_server: NatsServer
-) -> None:
-    await store.put("x", b"whole")
-
-    def is_info(frame: bytes) -> bool:
-        return b"stream_msg_get_response" in frame
-
-    async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as far:
-        there = await far.jetstream(timeout=0.5).object_store(store.name)
-        fault = proxy.arm(1, wanted=is_info)
-        assert await there.get_bytes("x") == b"whole"
-        assert fault.hit is not None
-        fault = proxy.arm(1, wanted=is_info)
-        assert (await there.get("x")).info.size == 5
-        assert fault.hit is not None
-
-
-@pytest.mark.parametrize("call", ["info", "delete", "update_meta"])
+@pytest.mark.parametrize("call", ["get_bytes", "get", "info", "delete", "update_meta"])
 async def test_a_lost_info_answer_is_requested_again(
     store: ObjectStore, shared_server: NatsServer, call: str
 ) -> None:
@@ -490,16 +459,10 @@ async def test_a_lost_info_answer_is_requested_again(
     async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as far:
         there = await far.jetstream(timeout=0.5).object_store(store.name)
         fault = proxy.arm(1, wanted=lambda frame: b"stream_msg_get_response" in frame)
-        if call == "info":
-            assert (await there.info("x")).size == 5
-        elif call == "delete":
-            await there.delete("x")
-        else:
-            assert (await there.update_meta("x", new_name="y")).name == "y"
+        await getattr(there, call)("x", **({"new_name": "y"} if call == "update_meta" else {}))
         assert fault.hit is not None
-    assert [info.name async for info in store.objects()] == (
-        {"info": ["x"], "delete": [], "update_meta": ["y"]}[call]
-    )
+    left = {"delete": [], "update_meta": ["y"]}.get(call, ["x"])
+    assert [info.name async for info in store.objects()] == left
 
 
 class Exhausted:

@@ -1,9 +1,12 @@
-"""The info of an object, and the status of a store (ADR-20)."""
+"""The info of an object, and the configuration and status of a store (ADR-20). Pure.
+
+Contract: only given options are set in the stream's configuration, so an update keeps the rest;
+`new_store` adds what makes a stream a store.
+"""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 import secrets
 import string
@@ -26,16 +29,13 @@ from jetspark.jetstream.backing import (
 from jetspark.subjects import plain_text
 from jetspark.wire.documents import decode_document
 
-# -------------------------------------------------------------------------------------------------
-# Names of stores and objects, their subjects and ids (ADR-20). Pure.
-
-
 STREAM_PREFIX: Final = "OBJ_"
 """The stream of a store has this before the store's name."""
 
 LONGEST_NAME: Final = 2048
 """Most bytes of an object's name: it is part of a subject, whose length servers limit."""
 
+_ALGORITHM: Final = "SHA-256"
 _STORE = re.compile(r"[-_a-zA-Z0-9]+")
 _ID_LETTERS: Final = string.digits + string.ascii_letters
 
@@ -57,21 +57,19 @@ def info_subject(store: str, name: str) -> str:
         raise BadNameError("object", name, "it is empty")
     if len(raw) > LONGEST_NAME:
         raise BadNameError("object", name, f"it has more than {LONGEST_NAME} bytes")
-    return f"$O.{store}.M.{base64.urlsafe_b64encode(raw).decode()}"
+    return _info_subject(store, raw)
 
 
 def latin_info_subject(store: str, name: str) -> str | None:
-    """The subject that the JavaScript client uses, which encodes names as Latin-1; None: the same.
-
-    It cannot write names with characters outside Latin-1.
-    """
-    if name.isascii():
-        return None
+    """The JavaScript client's subject, if it is another one: that client encodes as Latin-1."""
     try:
-        raw = name.encode("latin-1")
+        return None if name.isascii() else _info_subject(store, name.encode("latin-1"))
     except UnicodeEncodeError:
         return None
-    return f"$O.{store}.M.{base64.urlsafe_b64encode(raw).decode()}"
+
+
+def _info_subject(store: str, name: bytes) -> str:
+    return f"$O.{store}.M.{base64.urlsafe_b64encode(name).decode()}"
 
 
 def all_infos(store: str) -> str:
@@ -89,34 +87,16 @@ def new_nuid() -> str:
     return "".join(secrets.choice(_ID_LETTERS) for _ in range(22))
 
 
-# -------------------------------------------------------------------------------------------------
-# The digest of an object's content (ADR-20). Pure.
-
-
-_ALGORITHM: Final = "SHA-256"
-
-
 def digest_text(sha256: bytes) -> str:
     """A digest in the form of ADR-20."""
     return f"{_ALGORITHM}={base64.urlsafe_b64encode(sha256).decode()}"
 
 
 def is_digest(text: str, sha256: bytes) -> bool:
-    """Whether a digest in any client's form is this one."""
+    """Whether a digest in any client's form, with padding or without, is this one."""
     algorithm, _, value = text.partition("=")
-    value = value.rstrip("=")
-    try:
-        said = base64.urlsafe_b64decode(value + "=" * (-len(value) % 4))
-    except (binascii.Error, ValueError):
-        return False
-    return algorithm.upper() == _ALGORITHM and said == sha256
-
-
-# -------------------------------------------------------------------------------------------------
-# The stream configuration of an object store (ADR-20).
-#
-# Contract: pure. ConfigError says what cannot work, before anything is sent. Only given options
-# are set, so that an update keeps the rest; `new_store` adds what makes a stream a store.
+    urlsafe = value.replace("+", "-").replace("/", "_")
+    return f"{algorithm.upper()}={urlsafe}".rstrip("=") == digest_text(sha256).rstrip("=")
 
 
 class ObjectStoreConfig(BackedConfig, frozen=True, kw_only=True):
@@ -177,13 +157,13 @@ class ObjectOptions(Document, frozen=True, kw_only=True):
 
 
 class ObjectInfo(Document, frozen=True, kw_only=True):
-    """The info of an object or link. Fields that this client does not know are in `extra`."""
+    """The info of an object or link. Unknown fields are in `extra`."""
 
     name: str
     bucket: str
     """The store's name."""
     nuid: str = ""
-    """The id in the subject of its chunks; a new one with each `put`."""
+    """The id in the subject of its chunks; each `put` has a new one."""
     size: int = 0
     """Bytes."""
     chunks: int = 0
@@ -206,7 +186,7 @@ class ObjectInfo(Document, frozen=True, kw_only=True):
 def info_of(data: bytes, mtime: Moment) -> ObjectInfo:
     """The info in a stored payload. Raises JetStreamError."""
     raw = decode_document(data, "ObjectInfo")
-    raw.pop("mtime", None)  # the message's time counts; clients write this one differently
+    raw.pop("mtime", None)  # clients differ here; the message's time counts
     return from_wire(ObjectInfo, raw).replace(mtime=mtime)
 
 
@@ -220,7 +200,7 @@ def info_of_stored(stored: StoredMsg) -> ObjectInfo:
 
 
 def to_stored(info: ObjectInfo) -> bytes:
-    """The payload for an info. Raises ConfigError for what other clients could not read."""
+    """The payload for an info. Raises ConfigError for an info that other clients could not read."""
     return json_of(document_to_wire(info.replace(mtime=None)))
 
 

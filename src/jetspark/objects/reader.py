@@ -1,14 +1,23 @@
-"""Reading an object (ADR-20).
+"""Reading an object store: infos, links, the chunks of an object, changes (ADR-20).
 
-Contract
+Contract of infos: they are read from the stream's leader, which has every acknowledged write. A
+write depends on the subject's last sequence: one of several writers wins, and the others decide
+again. So a writer knows which object it has replaced, and removes that one's chunks. After a lost
+ack the write is retried with the same Nats-Msg-Id, which stores it once.
+
+Contract of reading an object
 - Chunks come through an ordered consumer, which survives reconnects, restarts and leader changes;
   about PULL_AHEAD bytes at most are buffered or requested ahead. It is created for the first chunk,
-  and ends with the last one or when the iteration is left.
-- The last chunk is given out only when the number of chunks, size and digest are right: a caller
-  with all bytes has the object. Otherwise ObjectDamagedError or DigestMismatchError. Missing chunks
-  are never waited for: the stream's leader is asked when none comes.
-- An object that is replaced or deleted meanwhile loses its chunks: ObjectDamagedError.
-- The digest of many bytes is computed in a thread. No task of its own.
+  and ends with the last one or with the iteration.
+- The reader returns the last chunk only when the number of chunks, size and digest are right: a
+  caller with all bytes has the object. Otherwise it raises ObjectDamagedError (an object that is
+  replaced or deleted meanwhile loses its chunks) or DigestMismatchError. It does not wait for
+  missing chunks: it asks the stream's leader when none comes.
+- A thread computes the digest of many bytes. There is no task.
+
+Contract of files: they are read and written in threads, BLOCK bytes at a time. A given file object
+stays open, at its last position. A path is written under a temporary name and renamed when it is
+complete. Raises ConfigError for a path that cannot be opened, OSError while reading or writing.
 """
 
 from __future__ import annotations
@@ -27,10 +36,9 @@ from collections.abc import (
     Generator,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -51,7 +59,6 @@ from jetspark.errors import (
     ObjectStoreNotFoundError,
     StreamNotFoundError,
     WrongLastSequenceError,
-    shown,
 )
 from jetspark.files import beginning
 from jetspark.jetstream import JsMsg, OrderedMessages
@@ -79,17 +86,45 @@ from jetspark.retries import FULL, PAUSE, is_transient_for_client
 from jetspark.timestamps import ns_to_datetime
 from jetspark.validation import path_of
 
-# -------------------------------------------------------------------------------------------------
-# The stored infos of a store's objects (its meta messages): read, and replaced atomically.
-#
-# Contract: infos are read from the stream's leader, which has every acknowledged write. A write
-# depends on the subject's last sequence: one of several writers wins, and the others decide again
-# from what it wrote. So a writer knows exactly which object it replaced, and removes that one's
-# chunks. When an ack is lost, the write is retried with the same Nats-Msg-Id, which stores it
-# once.
+_ROLLUP: Final = {"Nats-Rollup": "sub"}
+_MOST_LINKS: Final = 8
+"""Links followed from one to the next; this client makes none that leads to a link."""
+_LONGEST: Final = 30.0
+"""Seconds without progress after which a transfer fails."""
+
+PULL_AHEAD = 8 * 1024 * 1024
+"""Bytes of chunks buffered or requested ahead."""
+LOT_BYTES = 1024 * 1024
+"""Bytes handled at once."""
+BLOCK = 1024 * 1024
+HEARTBEAT = 2.0
+"""Seconds between heartbeats: a lost chunk, the last too, is read again within twice as long."""
+LOOK_AFTER = 0.5
+"""Seconds without a chunk until the leader is asked for it."""
+_IN_A_THREAD = 64 * 1024  # bytes from which a digest is worth a change of thread
 
 
-_ROLLUP = {"Nats-Rollup": "sub"}
+class TransferRetry:
+    """One for each transfer: `await retry.wait(error)` between two attempts."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    def progress(self) -> None:
+        """An attempt has succeeded: restart the time."""
+        self._since = None
+
+    async def wait(self, error: JetsparkError) -> None:
+        """Raises the error if it is not transient, or after too long without progress."""
+        now = asyncio.get_running_loop().time()
+        if self._since is None:
+            self._since = now
+        # A server without storage refuses at once: the caller should hear of it.
+        if not is_transient_for_client(error, but=FULL) or now - self._since > _LONGEST:
+            raise error
+        await asyncio.sleep(PAUSE)
 
 
 class StoredMeta(NamedTuple):
@@ -103,7 +138,7 @@ class StoredMeta(NamedTuple):
 
 
 class MetaStore:
-    """The infos of one store."""
+    """The infos of one store: its meta messages."""
 
     __slots__ = ("js", "store", "stream")
 
@@ -120,16 +155,12 @@ class MetaStore:
         retry = TransferRetry()
         while True:
             try:
-                return await self._look(name)
+                return await self._find(name)
             except JetsparkError as error:
                 await retry.wait(error)
 
-    async def _look(self, name: str) -> StoredMeta:
-        """One attempt of `find`.
-
-        An object that the JavaScript client put under its own encoding of the name is found there,
-        and so replaced there.
-        """
+    async def _find(self, name: str) -> StoredMeta:
+        """An object under the JavaScript client's subject is found, and so replaced, there."""
         found = await self._at(info_subject(self.store, name))
         if found.info is not None and not found.info.deleted:
             return found
@@ -146,11 +177,10 @@ class MetaStore:
 
     async def _at(self, subject: str) -> StoredMeta:
         try:
-            stored = await self.js.get_msg(self.stream, last_by_subject=subject, direct=False)
+            with about_store(self.store):
+                stored = await self.js.get_msg(self.stream, last_by_subject=subject, direct=False)
         except MessageNotFoundError:
             return StoredMeta(None, 0, b"", subject)
-        except StreamNotFoundError:
-            raise no_store(self.store) from None
         return StoredMeta(info_of_stored(stored), stored.seq, stored.data, subject)
 
     async def replace(
@@ -158,8 +188,7 @@ class MetaStore:
     ) -> tuple[ObjectInfo, ObjectInfo | None]:
         """Store the info that `decide` makes from the current one; returns both.
 
-        `decide` may be called again, and its errors are raised. Raises ObjectStoreNotFoundError,
-        and what `publish` raises once it is not transient.
+        `decide` may be called again. Raises its errors, ObjectStoreNotFoundError, and as `publish`.
         """
         message_id = new_nuid()
         retry = TransferRetry()
@@ -167,7 +196,7 @@ class MetaStore:
         while True:
             tried = False
             try:
-                found = await self._look(name)
+                found = await self._find(name)
                 if unsure and found.data == to_stored(unsure[-1][0]):
                     return unsure[-1]
                 new = decide(found.info)
@@ -193,24 +222,23 @@ class MetaStore:
                 return new.replace(mtime=datetime.now(UTC)), found.info
 
     async def remove_chunks(self, nuid: str) -> bool:
-        """Purge the chunks of an object that does not exist any more; False: some are left.
+        """Purge the chunks of an object that does not exist any more.
 
-        Errors are reported, not raised.
+        False: some are left, and the reason is reported.
         """
         subject = chunk_subject(self.store, nuid)
         retry = TransferRetry()
-        try:
-            while True:
-                try:
+        while True:
+            try:
+                with suppress(StreamNotFoundError):
                     await self.js.purge_stream(self.stream, filter=subject)
-                    return True
-                except StreamNotFoundError:
-                    return True
-                except JetsparkError as error:
+                return True
+            except JetsparkError as error:
+                try:
                     await retry.wait(error)
-        except JetsparkError as error:
-            self.js.client.report(error)
-            return False
+                except JetsparkError:
+                    self.js.client.report(error)
+                    return False
 
 
 def no_store(name: str) -> ObjectStoreNotFoundError:
@@ -218,6 +246,15 @@ def no_store(name: str) -> ObjectStoreNotFoundError:
     return ObjectStoreNotFoundError(
         404, STREAM_NOT_FOUND, "object store not found", f'Object store "{name}" not found.'
     )
+
+
+@contextmanager
+def about_store(name: str) -> Iterator[None]:
+    """A missing stream is a missing store: raises ObjectStoreNotFoundError."""
+    try:
+        yield
+    except StreamNotFoundError:
+        raise no_store(name) from None
 
 
 def object_not_found(store: str, name: str, why: str | None = None) -> ObjectNotFoundError:
@@ -228,18 +265,8 @@ def object_not_found(store: str, name: str, why: str | None = None) -> ObjectNot
     return ObjectNotFoundError(404, MESSAGE_NOT_FOUND, "object not found", what)
 
 
-# -------------------------------------------------------------------------------------------------
-# Links (ADR-20): names that lead to an object of this or another store, or to a whole store.
-
-
-_MOST_LINKS: Final = 8
-"""Links followed from one to the next; this client makes none that leads to a link."""
-
-
 def link_to(target: ObjectInfo) -> ObjectLink:
     """A link to an object. Raises ConfigError for a target that is deleted or a link."""
-    if not isinstance(target, ObjectInfo):
-        raise ConfigError(f"target must be the info of an object, not {shown(target)}.")
     if target.deleted:
         raise ConfigError("A link cannot lead to a deleted object.")
     if target.link is not None:
@@ -248,7 +275,7 @@ def link_to(target: ObjectInfo) -> ObjectLink:
 
 
 def info_of_link(store: str, name: str, link: ObjectLink) -> ObjectInfo:
-    """What is stored for a new link. Raises ConfigError for one that leads to itself."""
+    """The info of a new link. Raises ConfigError for one that leads to itself."""
     if link.bucket == store and link.name in (None, "", name):
         what = "the store that it is in" if not link.name else "itself"
         raise ConfigError(f"Link {name!r} cannot lead to {what}.")
@@ -275,55 +302,14 @@ async def resolve(meta: MetaStore, name: str) -> tuple[MetaStore, ObjectInfo]:
     raise object_not_found(meta.store, name, "leads from link to link")
 
 
-# -------------------------------------------------------------------------------------------------
-# Retrying the steps of a transfer while the server is away, until nothing gets on any more.
-
-
-LONGEST: Final = 30.0
-"""Seconds without progress after which a transfer fails."""
-
-
-class TransferRetry:
-    """One for each transfer: `await retry.wait(error)` between two attempts."""
-
-    __slots__ = ("_since",)
-
-    def __init__(self) -> None:
-        self._since: float | None = None
-
-    def progress(self) -> None:
-        """An attempt has succeeded: restart the time."""
-        self._since = None
-
-    async def wait(self, error: JetsparkError) -> None:
-        """Raises the error when it is not transient, or LONGEST has passed without progress."""
-        now = asyncio.get_running_loop().time()
-        if self._since is None:
-            self._since = now
-        # A server without storage refuses at once: the caller should hear of it.
-        if not is_transient_for_client(error, but=FULL) or now - self._since > LONGEST:
-            raise error
-        await asyncio.sleep(PAUSE)
-
-
-# -------------------------------------------------------------------------------------------------
-# The content of objects: read from bytes, files and iterables, written to files.
-#
-# Contract: files are read and written in threads, BLOCK bytes at a time. A given file object stays
-# open, at the position where reading or writing ended. A path is written under a temporary name
-# and renamed when it is complete, so that nobody finds half a file. Raises ConfigError for
-# anything that is not a source of bytes and for a path that cannot be opened, OSError while files
-# are read or written.
-
-
-BLOCK = 1024 * 1024
+# -- content: from bytes, files and iterables, to files --------------------------------------------
 
 Bytes: TypeAlias = Payload
 
 
 @runtime_checkable
 class Readable(Protocol):
-    """A binary file object, or one that is read like it, such as asyncio.StreamReader."""
+    """A binary file object, or an asyncio.StreamReader."""
 
     def read(self, size: int, /) -> Any:
         """Up to `size` bytes; none at the end."""
@@ -342,12 +328,12 @@ ObjectTarget: TypeAlias = str | os.PathLike[str] | Writable
 
 async def blocks(data: ObjectData) -> AsyncGenerator[bytes]:
     """The bytes of any source. Raises BadPayloadError, and what reading the source raises."""
-    if isinstance(data, AsyncIterable) and not isinstance(data, Readable):
-        async for piece in data:
+    if isinstance(data, Readable) and inspect.iscoroutinefunction(data.read):
+        while piece := await data.read(BLOCK):
             for block in pieces(piece):
                 yield block
-    elif isinstance(data, Readable) and inspect.iscoroutinefunction(data.read):
-        while piece := await data.read(BLOCK):
+    elif isinstance(data, AsyncIterable) and not isinstance(data, Readable):
+        async for piece in data:
             for block in pieces(piece):
                 yield block
     else:
@@ -367,14 +353,16 @@ def _next(source: Iterator[bytes]) -> bytes | None:
 
 def sync_blocks(data: Any) -> Generator[bytes]:
     """`blocks` of a source that needs no event loop."""
-    if not isinstance(data, Readable) and has_buffer(data):
+    if isinstance(data, str):  # an iterable of texts, and nothing when it is empty
+        raise ConfigError("Give a path as a pathlib.Path, and text as bytes: text.encode().")
+    if isinstance(data, Readable):
+        while block := data.read(BLOCK):
+            yield from pieces(block)
+    elif has_buffer(data):
         yield from pieces(data)
     elif isinstance(data, os.PathLike):
         with _opened(data) as file:
             yield from sync_blocks(file)
-    elif isinstance(data, Readable):
-        while block := data.read(BLOCK):
-            yield from pieces(block)
     else:
         for piece in data:
             yield from pieces(piece)
@@ -387,27 +375,8 @@ def _opened(path: os.PathLike[str]) -> BinaryIO:
         raise ConfigError(f"Cannot read {path}: {error.strerror or error}.") from error
 
 
-def check_data(data: object, *, awaitable: bool = True) -> None:
-    """Raises ConfigError for anything that is not a source of bytes."""
-    if isinstance(data, str):
-        raise ConfigError("Give a path as a pathlib.Path, and text as bytes: text.encode().")
-    if isinstance(data, Readable):
-        fits = awaitable or not inspect.iscoroutinefunction(data.read)
-    elif isinstance(data, AsyncIterable):
-        fits = awaitable
-    else:
-        fits = has_buffer(data) or (
-            isinstance(data, Iterable | os.PathLike) and not isinstance(data, Mapping)
-        )
-    if not fits:
-        raise ConfigError(f"{type(data).__name__} is not a source of bytes for an object.")
-
-
 def pieces(block: Bytes) -> Iterator[bytes]:
-    """Bytes as they are; other buffers copied piece by piece, as they may change meanwhile.
-
-    Raises BadPayloadError.
-    """
+    """Bytes as they are; other buffers, which may change, are copied. Raises BadPayloadError."""
     if type(block) is bytes:
         yield block
         return
@@ -418,14 +387,8 @@ def pieces(block: Bytes) -> Iterator[bytes]:
             yield bytes(view[begin : begin + BLOCK])
 
 
-def check_writable(target: object) -> None:
-    """Raises ConfigError for anything that is neither a path nor a writable file."""
-    if not callable(getattr(target, "write", None)):
-        raise ConfigError(f"{type(target).__name__} is neither a path nor a writable file.")
-
-
 def write_all(file: Writable, lot: Iterable[bytes]) -> None:
-    """Write them one after the other."""
+    """Write the chunks one after the other."""
     for chunk in lot:
         file.write(chunk)
 
@@ -433,7 +396,7 @@ def write_all(file: Writable, lot: Iterable[bytes]) -> None:
 class NewFile:
     """A file that gets its name when it is complete: `keep` or `drop` it.
 
-    One that is there is replaced and keeps its mode; a symlink to it stays.
+    It replaces an existing file and has its mode; a symlink to that stays.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -458,7 +421,7 @@ class NewFile:
         self.write = self._file.write
 
     def keep(self) -> None:
-        """Give it its name, replacing an existing file."""
+        """Give it its name."""
         self._file.close()
         self._part.replace(self._path)
 
@@ -468,25 +431,10 @@ class NewFile:
         self._part.unlink(missing_ok=True)
 
 
-PULL_AHEAD = 8 * 1024 * 1024
-"""Bytes of chunks buffered or requested ahead."""
-
-LOT_BYTES = 1024 * 1024
-"""Bytes handled at once."""
-
-HEARTBEAT = 2.0
-"""Seconds between heartbeats: a lost chunk, the last too, is read again within twice as long."""
-
-LOOK_AFTER = 0.5
-"""Seconds without a chunk until the leader is asked for it."""
-
-_IN_A_THREAD = 64 * 1024  # bytes from which a digest is worth a change of thread
-
-
 class ObjectReader:
     """What `ObjectStore.get` returns: `async for chunk in reader`, or `await reader.all()`, once.
 
-    Reading raises ObjectDamagedError and DigestMismatchError instead of giving out the last chunk,
+    Reading raises ObjectDamagedError and DigestMismatchError instead of returning the last chunk,
     ObjectStoreNotFoundError, and ConnectionClosedError.
     """
 
@@ -509,7 +457,7 @@ class ObjectReader:
         return self._info
 
     async def all(self) -> bytes:
-        """The whole content. Raises as reading (see `ObjectReader`)."""
+        """The whole content."""
         return b"".join([chunk async for chunk in self])
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -521,13 +469,13 @@ class ObjectReader:
             self.stop()
 
     def stop(self) -> None:
-        """Read no more. May be called again."""
+        """Read no more."""
         self._stopped = True
         if self._messages is not None:
             self._messages.stop()
 
     async def next_lot(self) -> list[bytes]:
-        """The next chunks: all that have arrived; none at the end. Raises as reading."""
+        """The next chunks: all that have arrived; none at the end."""
         if self._stopped:
             return []
         try:
@@ -569,15 +517,14 @@ class ObjectReader:
     async def _next_chunk(self, messages: OrderedMessages) -> JsMsg:
         while True:
             try:
-                async with move_on_after(LOOK_AFTER):
-                    return await anext(messages)
-            except StreamNotFoundError:
-                raise no_store(self._meta.store) from None
+                with about_store(self._meta.store):
+                    async with move_on_after(LOOK_AFTER):
+                        return await anext(messages)
+                    await self._ask_leader()
             except StopAsyncIteration:
                 raise ConnectionClosedError("The connection was closed.") from None
-            await self._look()
 
-    async def _look(self) -> None:
+    async def _ask_leader(self) -> None:
         """Raises ObjectDamagedError when the leader has no more chunks."""
         try:
             await self._meta.js.get_msg(
@@ -590,9 +537,7 @@ class ObjectReader:
             raise self._damaged(
                 f"only {self._chunks} of its {self._info.chunks} chunks are in the store"
             ) from None
-        except StreamNotFoundError:
-            raise no_store(self._meta.store) from None
-        except ConnectionClosedError:
+        except (StreamNotFoundError, ConnectionClosedError):
             raise
         except JetsparkError:
             return  # no leader, no link: asked again after LOOK_AFTER
@@ -623,15 +568,12 @@ class ObjectReader:
         return f"ObjectReader({self._info.bucket!r}, {self._info.name!r}, {self._size} bytes read)"
 
 
-# -------------------------------------------------------------------------------------------------
-# Watching a store: the infos of its objects, None once, then every change (ADR-20).
-#
-# Contract: that of `jetspark.jetstream.watching`. An info that cannot be read is reported
-# (log, last_error, error callback) and left out.
-
-
 class ObjectWatcher(Watching[ObjectInfo]):
-    """What `ObjectStore.watch` returns: iterate it."""
+    """What `ObjectStore.watch` returns: iterate it.
+
+    Its contract is that of `jetspark.jetstream.watching`. An info that cannot be read is reported
+    (log, last_error, error callback) and left out.
+    """
 
     def __init__(self, meta: MetaStore, *, ignore_deletes: bool, updates_only: bool) -> None:
         super().__init__(

@@ -1,10 +1,9 @@
-"""An object store: put, get, change, link and delete objects (ADR-20).
+"""Object stores: put, get, change, link and delete objects; create and change stores (ADR-20).
 
 Contract: a store is cheap, holds no state of the server's and needs no closing. An object is put in
 chunks and becomes visible when it is complete; until then the one with its name stays. Of several
-writers of one name the last to complete wins, and the chunks of the others are removed. `writer`
-and `reader` have the transfers. Infos are read from the stream's leader, which has every
-acknowledged write. Names are any text that is not empty.
+writers of one name the last to complete wins, and the chunks of the others are removed. Names are
+any text that is not empty.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from jetspark.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
     StreamNotFoundError,
-    shown,
 )
 from jetspark.jetstream.backing import STREAM_FIELDS, takes_in
 from jetspark.jetstream.context import JetStreamContext
@@ -52,8 +50,8 @@ from jetspark.objects.reader import (
     ObjectTarget,
     ObjectWatcher,
     Writable,
+    about_store,
     blocks,
-    check_data,
     info_of_link,
     link_to,
     no_store,
@@ -63,7 +61,7 @@ from jetspark.objects.reader import (
 )
 from jetspark.objects.writer import ORPHAN_AGE, ObjectWriter, purge_orphans
 from jetspark.timestamps import Seconds
-from jetspark.validation import check_whole
+from jetspark.validation import check_whole, texts_of
 
 CHUNK_SIZE: Final = 128 * 1024
 READ_TRIES: Final = 5
@@ -96,21 +94,14 @@ class ObjectStore:
         return self._meta.stream
 
     async def status(self) -> ObjectStoreStatus:
-        """Configuration and state. Raises as every call of a store."""
-        try:
+        """Configuration and state."""
+        with about_store(self.name):
             return ObjectStoreStatus(await self._js.stream_info(self.stream))
-        except StreamNotFoundError:
-            raise no_store(self.name) from None
 
     async def seal(self) -> ObjectStoreStatus:
-        """Allow no more changes, for ever; the store can still be deleted as a whole.
-
-        Raises as every call of a store (see `ObjectStore`).
-        """
-        try:
+        """Allow no more changes, for ever; the store can still be deleted as a whole."""
+        with about_store(self.name):
             return ObjectStoreStatus(await self._js.update_stream(name=self.stream, sealed=True))
-        except StreamNotFoundError:
-            raise no_store(self.name) from None
 
     # -- writing -------------------------------------------------------------------------------
 
@@ -128,12 +119,10 @@ class ObjectStore:
 
         `data`: bytes, the path of a file, a binary file object, or an iterable of bytes, async
         ones too; read piece by piece, files and iterables in threads. `chunk_size`: bytes of
-        each chunk, default 128 KiB, at most the server's max_payload. Raises ConfigError,
-        BadPayloadError, what reading the data raises, APIError when the store is full or sealed,
-        ObjectDamagedError when the stored chunks are not what was sent, and as every call of a
-        store (see `ObjectStore`). Then the store is unchanged.
+        each chunk, default 128 KiB, at most the server's max_payload. Raises BadPayloadError, what
+        reading the data raises, APIError when the store is full or sealed, ObjectDamagedError when
+        the stored chunks are not what was sent. Then the store is unchanged.
         """
-        check_data(data)
         writer = self.writer(name, description, headers, metadata, chunk_size)
         try:
             await writer.begin()
@@ -153,7 +142,7 @@ class ObjectStore:
         metadata: Mapping[str, str] | None,
         chunk_size: int | None,
     ) -> ObjectWriter:
-        """What `put` writes with: for data that comes by another way. Raises as `put`."""
+        """What `put` writes with."""
         info_subject(self.name, name)
         most = self._js.client.max_payload
         if chunk_size is None:
@@ -184,15 +173,14 @@ class ObjectStore:
         """Change the info of an object or link; None keeps a value. The content stays.
 
         `new_name`: rename it. Raises ObjectNotFoundError, also when it is replaced while it is
-        renamed, ObjectExistsError when the new name is taken, ConfigError, and as every call of a
-        store (see `ObjectStore`).
+        renamed, ObjectExistsError when the new name is taken.
         """
-        said = {
+        given = {
             "description": description,
             "headers": _lists(headers),
             "metadata": None if metadata is None else dict(metadata),
         }
-        changes = {option: value for option, value in said.items() if value is not None}
+        changes = {option: value for option, value in given.items() if value is not None}
 
         def change(there: ObjectInfo | None) -> ObjectInfo:
             return self._present(name, there).replace(**changes)
@@ -226,7 +214,7 @@ class ObjectStore:
         """Delete an object or link. One that was deleted before stays deleted.
 
         A delete marker stays, for watchers. Raises ObjectNotFoundError, APIError when the store is
-        sealed, and as every call of a store (see `ObjectStore`).
+        sealed.
         """
         found = (await self._meta.find(name)).info
         if found is None:
@@ -242,9 +230,8 @@ class ObjectStore:
 
         Killed programs and servers leave such chunks. `older_than`: seconds or a timedelta,
         default 1 hour; objects with a newer chunk are left alone, as a put may still be running:
-        it must be longer than a put waits for its data. Needs one request for each object. Raises
-        ConfigError, APIError when the store is sealed, and as every call of a store (see
-        `ObjectStore`).
+        it must be longer than a put waits for its data. Sends one request for each object. Raises
+        APIError when the store is sealed.
         """
         return await purge_orphans(self._meta, older_than)
 
@@ -255,7 +242,7 @@ class ObjectStore:
 
         `target`: the object's info, from `put` or `info`. Replaces a link of that name. Raises
         ObjectExistsError when an object has the name, ConfigError for a target that is deleted or
-        a link, and as every call of a store (see `ObjectStore`).
+        a link.
         """
         return await self._add_link(name, link_to(target))
 
@@ -263,8 +250,7 @@ class ObjectStore:
         """Create a link to a whole object store, like a folder; returns the link's info.
 
         Replaces a link of that name. Such a link has no content: its `info` names the store.
-        Raises ObjectExistsError when an object has the name, and as every call of a store (see
-        `ObjectStore`).
+        Raises ObjectExistsError when an object has the name.
         """
         return await self._add_link(name, ObjectLink(bucket=check_store(store)))
 
@@ -277,7 +263,7 @@ class ObjectStore:
     async def info(self, name: str, *, include_deleted: bool = False) -> ObjectInfo:
         """The info of an object or link; `include_deleted`: a delete marker too.
 
-        Raises ObjectNotFoundError, and as every call of a store (see `ObjectStore`).
+        Raises ObjectNotFoundError.
         """
         found = (await self._meta.find(name)).info
         if include_deleted and found is not None:
@@ -287,9 +273,8 @@ class ObjectStore:
     async def get(self, name: str) -> ObjectReader:
         """Read an object, or a link's target, chunk by chunk.
 
-        `async for chunk in await store.get(name)`. Raises ObjectNotFoundError, and as every call
-        of a store (see `ObjectStore`); reading raises ObjectDamagedError and DigestMismatchError
-        instead of giving out the last chunk.
+        `async for chunk in await store.get(name)`. Raises ObjectNotFoundError; reading raises
+        ObjectDamagedError and DigestMismatchError instead of returning the last chunk.
         """
         return ObjectReader(*await resolve(self._meta, name))
 
@@ -302,8 +287,7 @@ class ObjectStore:
 
         `target`: a path, where the file appears when it is complete, with the mode of the one that
         it replaces; or a binary file object, which stays open. Written in threads. Raises as `get`
-        and as reading, OSError, and ConfigError when `target` is neither, or the path of a FIFO or
-        device.
+        and as reading, OSError, and ConfigError for the path of a FIFO or device.
         """
         if isinstance(target, str | os.PathLike):
             return await self._whole(name, partial(_save, target))
@@ -324,10 +308,7 @@ class ObjectStore:
                     raise
 
     def objects(self, *, include_deleted: bool = False) -> Listing[ObjectInfo]:
-        """The infos of all objects and links, in the order in which they were last written.
-
-        Iterating raises as every call of a store (see `ObjectStore`).
-        """
+        """The infos of all objects and links, in the order in which they were last written."""
         return Listing(partial(self._objects, include_deleted))
 
     async def _objects(self, include_deleted: bool) -> AsyncIterator[ObjectInfo]:
@@ -340,12 +321,9 @@ class ObjectStore:
     def watch(self, *, ignore_deletes: bool = False, updates_only: bool = False) -> ObjectWatcher:
         """The infos of all objects, deleted ones too, then None once, then every change.
 
-        `ignore_deletes`: without deletions. `updates_only`: None first, then changes. Iterating
-        raises as every call of a store (see `ObjectStore`).
+        `ignore_deletes`: without deletions. `updates_only`: None first, then changes.
         """
         return ObjectWatcher(self._meta, ignore_deletes=ignore_deletes, updates_only=updates_only)
-
-    # -- helpers -------------------------------------------------------------------------------
 
     def _present(self, name: str, found: ObjectInfo | None) -> ObjectInfo:
         if found is None or found.deleted:
@@ -357,19 +335,10 @@ class ObjectStore:
 
 
 def _lists(headers: HeaderValues | None) -> dict[str, list[str]] | None:
-    if headers is None:
-        return None
-    try:
-        return {
-            name: [values] if isinstance(values, str) else list(values)
-            for name, values in headers.items()
-        }
-    except (AttributeError, TypeError):
-        raise ConfigError(f"headers must map names to values, not {shown(headers)}.") from None
+    return None if headers is None else {name: texts_of(one) for name, one in headers.items()}
 
 
 def _delete_marker(info: ObjectInfo) -> ObjectInfo:
-    """The delete marker of an object."""
     return info.replace(deleted=True, size=0, chunks=0, digest=None)
 
 
@@ -400,15 +369,12 @@ async def _save(path: str | os.PathLike[str], reader: ObjectReader) -> ObjectInf
     return reader.info
 
 
-# -------------------------------------------------------------------------------------------------
-# Object stores: create, change, bind, delete, list (ADR-20).
-#
-# Contract: options are the fields of ObjectStoreConfig, given as one, as keyword arguments, or as
-# both, where keyword arguments win. Names and options are checked before anything is sent.
-
-
 class ObjectStoreCalls(JetStreamContext):
-    """The calls of JetStream for object stores."""
+    """The calls of JetStream for object stores.
+
+    Options are the fields of ObjectStoreConfig, given as one, as keyword arguments, or as both,
+    where keyword arguments win. Names and options are checked before anything is sent.
+    """
 
     async def create_object_store(
         self,
@@ -420,8 +386,7 @@ class ObjectStoreCalls(JetStreamContext):
         """Create an object store, or bind to it when it exists with the same configuration.
 
         Options are the fields of ObjectStoreConfig. Raises NameInUseError when it exists with
-        another configuration, ConfigError, UnsupportedByServerError, and as every API call (see
-        `JetStream`).
+        another configuration, and as every API call (see `JetStream`).
         """
         wanted = store_config(config, options)
         stream = STREAM_PREFIX + check_store(name)
@@ -440,15 +405,12 @@ class ObjectStoreCalls(JetStreamContext):
     ) -> ObjectStore:
         """Change an object store; options not given keep their values.
 
-        Raises ObjectStoreNotFoundError, ConfigError, UnsupportedByServerError, and as every API
-        call (see `JetStream`).
+        Raises ObjectStoreNotFoundError, and as every API call (see `JetStream`).
         """
         wanted = store_config(config, options)
-        try:
+        with about_store(name):
             stream = await self._store_stream(name)
             await self.update_stream(name=stream, **stream_options(wanted))
-        except StreamNotFoundError:
-            raise no_store(name) from None
         return ObjectStore(self, name)
 
     async def object_store(self, name: str) -> ObjectStore:
@@ -461,13 +423,11 @@ class ObjectStoreCalls(JetStreamContext):
 
     async def delete_object_store(self, name: str) -> None:
         """Delete an object store and its objects. Raises as `object_store`."""
-        try:
+        with about_store(name):
             await self.delete_stream(await self._store_stream(name))
-        except StreamNotFoundError:
-            raise no_store(name) from None
 
     async def _store_stream(self, name: str) -> str:
-        """Its stream. Raises ObjectStoreNotFoundError, also for a stream that is none."""
+        """Its stream. Raises ObjectStoreNotFoundError if the stream is no object store, too."""
         stream = STREAM_PREFIX + check_store(name)
         with suppress(StreamNotFoundError):
             if takes_in((await self.stream_info(stream)).config, f"$O.{name}.M.>"):
@@ -475,7 +435,7 @@ class ObjectStoreCalls(JetStreamContext):
         raise no_store(name)
 
     def object_store_names(self) -> Listing[str]:
-        """The names of all object stores. Iterating raises as every API call (see `JetStream`)."""
+        """The names of all object stores."""
         return Listing(self._object_store_names)
 
     async def _object_store_names(self) -> AsyncIterator[str]:
@@ -484,7 +444,7 @@ class ObjectStoreCalls(JetStreamContext):
                 yield name.removeprefix(STREAM_PREFIX)
 
     def object_stores(self) -> Listing[ObjectStoreStatus]:
-        """The statuses of all stores. Iterating raises as every API call (see `JetStream`)."""
+        """The statuses of all stores."""
         return Listing(self._object_stores)
 
     async def _object_stores(self) -> AsyncIterator[ObjectStoreStatus]:

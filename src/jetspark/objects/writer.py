@@ -1,14 +1,16 @@
-"""Writing an object (ADR-20).
+"""Writing an object, and removing chunks that belong to none (ADR-20).
 
 Contract
-- Chunks are published without waiting for each ack, about WINDOW_BYTES at a time, to the object's
-  own subject. When all are stored, the info is written, which makes the object visible and replaces
+- Chunks are published to the object's own subject without waiting for each ack, about WINDOW_BYTES
+  at a time. When all are stored, the info is written, which makes the object visible and replaces
   the one with its name. Then that one's chunks are removed.
-- When an ack is missing (a lost link, a leader change), the chunks stored after the last good one
-  are removed and sent again, as long as there is progress (`retry`), so their order stays right.
-- A failed write leaves nothing behind: its chunks are removed, unless the program or the connection
-  has ended.
-- The digest is computed in a thread meanwhile. No task of its own.
+- When an ack is missing (a lost link, a leader change), the chunks after the last good one are
+  removed and sent again, as long as there is progress, so their order stays right.
+- A failed write removes its chunks, unless the program or the connection has ended.
+- A thread computes the digest meanwhile. There is no task.
+
+A program killed during a put, a connection lost for good, and a killed server, which may bring back
+part of what was purged just before, leave chunks that belong to no object: orphans.
 """
 
 from __future__ import annotations
@@ -32,69 +34,13 @@ from jetspark.errors import (
     ObjectDamagedError,
     ObjectStoreNotFoundError,
     OutboundBufferError,
-    StreamNotFoundError,
     WrongLastSequenceError,
 )
 from jetspark.objects.info import ObjectInfo, all_infos, chunk_subject, digest_text, info_of_stored
-from jetspark.objects.reader import MetaStore, TransferRetry, no_store
+from jetspark.objects.reader import MetaStore, TransferRetry, about_store
 from jetspark.timestamps import Seconds, in_seconds
 
-# -------------------------------------------------------------------------------------------------
-# Orphans: chunks that belong to no object, and their removal.
-#
-# They are left by a program killed during a put, by a connection lost for good, and by a killed
-# server, which may bring back part of what was purged just before. No name leads to them, so the
-# infos of all objects are read to tell them from others: from the leader, in stream order, so
-# infos written meanwhile come too.
-
-
 ORPHAN_AGE: Final = timedelta(hours=1)
-
-
-async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
-    """See `ObjectStore.purge_orphans`."""
-    if (age := in_seconds(older_than)) < 0:
-        raise ConfigError("older_than cannot be negative.")
-    before = time.time() - age
-    try:
-        return await _purge(meta, before)
-    except StreamNotFoundError:
-        raise no_store(meta.store) from None
-
-
-async def _purge(meta: MetaStore, before: float) -> int:
-    js, stream, store = meta.js, meta.stream, meta.store
-    # The chunks first: an object completed from now on has its info later in the stream.
-    found = await js.stream_info(stream, subjects_filter=chunk_subject(store, ">"))
-    subjects = set(found.state.subjects or ())
-    if subjects:
-        subjects -= {
-            chunk_subject(store, info.nuid) async for info in _infos(meta) if not info.deleted
-        }
-    removed = 0
-    for subject in sorted(subjects):
-        try:
-            last = await js.get_msg(stream, last_by_subject=subject, direct=False)
-        except MessageNotFoundError:  # removed by its own put
-            continue
-        if last.time.timestamp() <= before:
-            removed += await js.purge_stream(stream, filter=subject, seq=last.seq + 1)
-    return removed
-
-
-async def _infos(meta: MetaStore) -> AsyncIterator[ObjectInfo]:
-    seq = 0
-    while True:
-        try:
-            stored = await meta.js.get_msg(
-                meta.stream, seq + 1, next_by_subject=all_infos(meta.store), direct=False
-            )
-        except MessageNotFoundError:
-            return
-        seq = stored.seq
-        yield info_of_stored(stored)
-
-
 WINDOW_BYTES = 8 * 1024 * 1024
 """Bytes of chunks without an ack, at most."""
 
@@ -132,11 +78,11 @@ class ObjectWriter:
         self._commit: asyncio.Future[ObjectInfo] | None = None
 
     async def begin(self) -> None:
-        """Before the first `write`. Raises ConnectionClosedError."""
+        """Before the first `write`."""
         await self._publisher.__aenter__()
 
     async def write(self, block: bytes) -> None:
-        """The next bytes of the content, any number. Raises what `ObjectStore.put` raises."""
+        """The next bytes of the content, any number. Raises as `ObjectStore.put`."""
         size = len(block)
         self._size += size
         digesting = None
@@ -153,8 +99,8 @@ class ObjectWriter:
     async def finish(self) -> ObjectInfo:
         """Send the rest, wait for all acks, and make the object visible.
 
-        When cancelled in the last step, the object may become visible, complete. Raises what
-        `ObjectStore.put` raises.
+        When it is cancelled in the last step, the object may become visible, complete. Raises as
+        `ObjectStore.put`.
         """
         if self._rest:
             await self._send(b"".join(self._rest))
@@ -165,7 +111,7 @@ class ObjectWriter:
         try:
             return await asyncio.shield(self._commit)
         except asyncio.CancelledError:
-            # Otherwise it would be unknown whether the chunks are in use.
+            # Otherwise nobody would know whether the chunks are in use.
             await asyncio.wait({self._commit})
             raise
 
@@ -184,10 +130,9 @@ class ObjectWriter:
         )
 
     async def discard(self) -> None:
-        """Remove the stored chunks, unless the object is visible.
+        """Remove the stored chunks, unless the object is visible; reports chunks that are left.
 
-        Returns within the context's timeout; without a link the removal goes on in the background.
-        Chunks that are left in the end are reported.
+        Returns within the context's timeout; without a link it goes on in the background.
         """
         removal = asyncio.get_running_loop().create_task(self._remove())
         _REMOVALS.add(removal)
@@ -203,7 +148,7 @@ class ObjectWriter:
             visible = await self._is_visible()
             gone = visible or await self._removed()
         except JetsparkError:
-            pass  # what is left then is said here
+            pass
         finally:  # also when the event loop ends and cancels it
             if self._chunks and not gone:
                 what = "Chunks of an object that was not completed are left"
@@ -287,7 +232,7 @@ class ObjectWriter:
                 return
 
     async def _check_ack(self, ack: asyncio.Future[PubAck]) -> None:
-        """Check the oldest ack."""
+        """`ack`: the oldest one."""
         try:
             seq = (await ack).seq
         except JetsparkError as error:
@@ -304,14 +249,13 @@ class ObjectWriter:
     # -- retrying ------------------------------------------------------------------------------
 
     async def _send_again(self, error: JetsparkError) -> None:
-        """Send all chunks from the first one that is not surely stored."""
+        """Send all chunks from the first one that may not be stored."""
         while True:
             await self._publisher.flush()
             try:
-                await self._remove_behind_good()
+                with about_store(self._meta.store):
+                    await self._remove_behind_good()
                 break
-            except StreamNotFoundError:
-                raise no_store(self._meta.store) from None
             except JetsparkError as worse:
                 await self._retry.wait(worse)
         await self._retry.wait(error)
@@ -321,7 +265,7 @@ class ObjectWriter:
             await self._submit(chunk)
 
     async def _remove_behind_good(self) -> None:
-        # When the stream has refused this, everything sent before has been handled.
+        # When the stream has refused this, it has handled everything sent before.
         with suppress(WrongLastSequenceError, NoStreamResponseError):
             await self._js.publish(self._subject, expect_last_subject_seq=_NEVER)
         stream = self._meta.stream
@@ -336,7 +280,7 @@ class ObjectWriter:
                 await self._js.delete_msg(stream, stored.seq)
 
     async def _count_chunks(self) -> None:
-        """Some may have been purged meanwhile, and one that arrives very late is stored twice."""
+        """Some may have been purged meanwhile, or stored twice after a very late arrival."""
         while True:
             try:
                 info = await self._js.stream_info(self._meta.stream, subjects_filter=self._subject)
@@ -349,3 +293,39 @@ class ObjectWriter:
                 f'Object "{self._info.name}": {stored} chunks are stored instead of '
                 f"{self._chunks}. Put it again."
             )
+
+
+async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
+    """As `ObjectStore.purge_orphans`."""
+    if (age := in_seconds(older_than)) < 0:
+        raise ConfigError("older_than cannot be negative.")
+    before = time.time() - age
+    js, stream, store = meta.js, meta.stream, meta.store
+    removed = 0
+    with about_store(store):
+        # The chunks first: an object completed from now on has its info later in the stream.
+        found = await js.stream_info(stream, subjects_filter=chunk_subject(store, ">"))
+        subjects = set(found.state.subjects or ())
+        if subjects:
+            used = {chunk_subject(store, one.nuid) async for one in _infos(meta) if not one.deleted}
+            subjects -= used
+        for subject in sorted(subjects):
+            with suppress(MessageNotFoundError):  # removed by its own put
+                last = await js.get_msg(stream, last_by_subject=subject, direct=False)
+                if last.time.timestamp() <= before:
+                    removed += await js.purge_stream(stream, filter=subject, seq=last.seq + 1)
+    return removed
+
+
+async def _infos(meta: MetaStore) -> AsyncIterator[ObjectInfo]:
+    """From the leader, in stream order, so infos written meanwhile come too."""
+    seq = 0
+    while True:
+        try:
+            stored = await meta.js.get_msg(
+                meta.stream, seq + 1, next_by_subject=all_infos(meta.store), direct=False
+            )
+        except MessageNotFoundError:
+            return
+        seq = stored.seq
+        yield info_of_stored(stored)
