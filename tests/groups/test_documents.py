@@ -16,11 +16,11 @@ from jetspark.groups import ElasticConfig, MemberMapping, PartitioningFilter, St
 from jetspark.groups.documents import (
     Place,
     checked_config,
-    encode,
     filters_of,
     is_group_stream,
     partitions_of,
 )
+from jetspark.wire.documents import encode_document
 
 ELASTIC = Place("ORDERS", "cg", elastic=True)
 STATIC = Place("ORDERS", "cg", elastic=False)
@@ -66,7 +66,7 @@ STORED = [
 def test_a_configuration_is_stored_as_go_does(
     place: Place, stored: bytes, config: ElasticConfig | StaticConfig
 ) -> None:
-    assert encode(config) == stored
+    assert encode_document(config) == stored
     assert place.decode(stored) == config
 
 
@@ -141,7 +141,7 @@ def test_impossible_configurations_are_refused(config: ElasticConfig | StaticCon
         checked_config(config)
     place = ELASTIC if isinstance(config, ElasticConfig) else STATIC
     with pytest.raises(CodecError, match="invalid configuration"):
-        place.decode(encode(config))
+        place.decode(encode_document(config))
 
 
 @pytest.mark.parametrize(

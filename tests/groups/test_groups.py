@@ -289,10 +289,7 @@ async def test_options_that_cannot_work_are_refused_at_once(
     wrong: list[dict[str, Any]] = [
         {"max_ack_pending": 0},
         {"max_ack_pending": -2},
-        {"max_ack_pending": 1.5},
-        {"max_ack_pending": "1"},
         {"ack_wait": 0},
-        {"max_deliver": "x"},
         {"ack_policy": "none"},
     ]
     for options in wrong:
@@ -301,12 +298,7 @@ async def test_options_that_cannot_work_are_refused_at_once(
                 elastic.consume(member, **options)
     with pytest.raises(ConfigError, match="delete_mappings"):
         await elastic.set_mappings({})
-    nobody: list[dict[str, Any]] = [
-        {},
-        {"members": []},
-        {"mappings": {}},
-        {"members": [], "mappings": {}},
-    ]
+    nobody: list[dict[str, Any]] = [{}, {"members": [], "mappings": {}}]
     for members in nobody:
         with pytest.raises(ConfigError, match="has members, or mappings"):
             await js.create_static_group(elastic.stream, "s", max_members=2, **members)
@@ -314,10 +306,6 @@ async def test_options_that_cannot_work_are_refused_at_once(
     for limit in negative:
         with pytest.raises(ConfigError, match="cannot be negative"):
             await js.create_elastic_group(elastic.stream, "e", max_members=2, **limit)
-    unfit: list[Any] = [{"m": "01"}, {"m": [0.5, 1]}, {5: [0, 1]}]
-    for mappings in unfit:
-        with pytest.raises(ConfigError):
-            await js.create_static_group(elastic.stream, "s", max_members=2, mappings=mappings)
     assert await js.static_group_names(elastic.stream).all() == []
 
 

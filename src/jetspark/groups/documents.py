@@ -1,5 +1,5 @@
-"""What is stored of a consumer group, in the form of orbit.go's `pcgroups`, and what follows from
-it: who has which partition, under which names. Pure.
+"""The configuration of a consumer group, as orbit.go's `pcgroups` stores it, and what follows from
+it: the partitions of each member, and names. Pure.
 
 An elastic group has a stream of its own, a work queue that sources the stream with the number of
 the partition before each subject. A static group reads a stream whose subjects have it already.
@@ -8,6 +8,7 @@ the partition before each subject. A static group reads a stream whose subjects 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import count
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -24,7 +25,7 @@ STATIC_BUCKET: Final = "static-consumer-groups"
 PRIORITY_GROUP: Final = "PCG"
 _PARTITION: Final = "{{Partition("
 _MOST_PARTITIONS: Final = 2**16
-"""A configuration is what anybody wrote, and each partition is a filter of a consumer."""
+"""Anybody may write a configuration, and each partition is a filter of a consumer."""
 
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -38,7 +39,7 @@ class PartitioningFilter(msgspec.Struct, frozen=True):
     """Which of its *, counted from 1; none: the whole subject decides."""
 
     def check(self) -> None:
-        """Raises ConfigError."""
+        """Raises ConfigError for wildcards that the filter does not have."""
         tokens = self.filter.split(".")
         stars = tokens.count("*")
         if not stars and tokens[-1] != ">":
@@ -52,11 +53,11 @@ class PartitioningFilter(msgspec.Struct, frozen=True):
 
     def destination(self, partitions: int) -> str:
         """The subject transform that puts the partition before the subject."""
-        stars = 0
-        tokens = []
-        for token in self.filter.split("."):
-            stars += token == "*"
-            tokens.append(f"{{{{Wildcard({stars})}}}}" if token == "*" else token)
+        numbers = count(1)
+        tokens = [
+            f"{{{{Wildcard({next(numbers)})}}}}" if token == "*" else token
+            for token in self.filter.split(".")
+        ]
         of = "".join(f",{one}" for one in self.partitioning_wildcards or [])
         return f"{_PARTITION}{partitions}{of})}}}}.{'.'.join(tokens)}"
 
@@ -69,7 +70,7 @@ class MemberMapping(msgspec.Struct, frozen=True):
 
 
 class ElasticConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An elastic group. Members, or mappings, may change."""
+    """An elastic group: members, or mappings, may change."""
 
     max_members: _Whole
     """The number of partitions."""
@@ -89,19 +90,13 @@ class ElasticConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def fixed(self) -> tuple[Any, ...]:
         """What cannot change."""
-        return (
-            self.max_members,
-            [
-                (one.filter, one.partitioning_wildcards or [])
-                for one in self.partitioning_filters or []
-            ],
-            self.max_buffered_msg,
-            self.max_buffered_bytes,
-        )
+        filters = self.partitioning_filters or []
+        chosen = [(one.filter, one.partitioning_wildcards or []) for one in filters]
+        return self.max_members, chosen, self.max_buffered_msg, self.max_buffered_bytes
 
 
 class StaticConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A static group. Nothing of it may change."""
+    """A static group: nothing may change."""
 
     max_members: _Whole
     """The number of partitions."""
@@ -125,13 +120,13 @@ def mappings_of(mappings: Mapping[str, Iterable[int]]) -> list[MemberMapping]:
 
 
 def checked_config(config: GroupConfig) -> None:
-    """Raises ConfigError, also for what other members could not read."""
+    """Raises ConfigError, also for values that other members could not read."""
     try:
         decode_json(encode_document(config), type(config), "group")
     except DocumentError as error:
         raise ConfigError(f"Not a usable group: {error.why}.") from None
-    count = config.max_members
-    check_whole("max_members", count, most=_MOST_PARTITIONS)
+    partitions = config.max_members
+    check_whole("max_members", partitions, most=_MOST_PARTITIONS)
     if isinstance(config, ElasticConfig):
         for filter in config.partitioning_filters or []:
             filter.check()
@@ -145,17 +140,17 @@ def checked_config(config: GroupConfig) -> None:
     if len(set(names)) < len(names):
         raise ConfigError("A member has two mappings.")
     numbers = sorted(one for mapping in config.member_mappings for one in mapping.partitions)
-    if len(numbers) != count or numbers != list(range(count)):
-        raise ConfigError(f"The mappings have each partition from 0 to {count - 1} once.")
+    if numbers != list(range(partitions)):
+        raise ConfigError(f"The mappings have each partition from 0 to {partitions - 1} once.")
 
 
 def members_of(config: GroupConfig) -> list[str]:
-    """All names, in their order."""
+    """All names, in the order of the configuration."""
     return [*(config.members or []), *(one.member for one in config.member_mappings or [])]
 
 
 def check_member(place: Place, config: GroupConfig, member: str) -> None:
-    """Raises ConfigError for who is no member, with the name that was perhaps meant."""
+    """Raises ConfigError unless it is a member, with the name that was perhaps meant."""
     who = f'"{member}" is no member of consumer group "{place.group}" of stream "{place.stream}"'
     known = members_of(config)
     if not known:
@@ -166,20 +161,10 @@ def check_member(place: Place, config: GroupConfig, member: str) -> None:
         raise ConfigError(f"{who}: {hint}")
 
 
-def stranger(place: Place, config: GroupConfig, member: str) -> ConfigError | None:
-    """The error for who is none of a group's members; None while there are none."""
-    try:
-        if members_of(config):
-            check_member(place, config, member)
-    except ConfigError as error:
-        return error
-    return None
-
-
 def partitions_of(config: GroupConfig, member: str) -> list[int]:
-    """The numbers that a member has; the same as every other client computes.
+    """The numbers of a member's partitions; every client computes the same.
 
-    Members are taken in alphabetical order, and the first get what does not come out even.
+    In alphabetical order, members get as many each, and the first ones the rest.
     """
     if not config.members:
         for mapping in config.member_mappings or []:
@@ -204,7 +189,7 @@ def filters_of(config: GroupConfig, member: str) -> list[str]:
 
 
 class Place(NamedTuple):
-    """Where a group is, and what its parts are called."""
+    """Where a group is stored, and the names of its parts."""
 
     stream: str
     group: str
@@ -237,13 +222,10 @@ class Place(NamedTuple):
         return member if self.elastic else f"{self.group}-{member}"
 
     def decode(self, value: bytes) -> GroupConfig:
-        """Raises CodecError for what is no configuration."""
+        """Raises CodecError for anything but a valid configuration."""
+        cls: type[GroupConfig] = ElasticConfig if self.elastic else StaticConfig
         try:
-            config: GroupConfig
-            if self.elastic:
-                config = decode_json(value, ElasticConfig, "configuration")
-            else:
-                config = decode_json(value, StaticConfig, "configuration")
+            config = decode_json(value, cls, "configuration")
             checked_config(config)
         except (DocumentError, ConfigError) as error:
             raise CodecError(
@@ -254,7 +236,7 @@ class Place(NamedTuple):
 
 
 def is_group_stream(place: Place, stream: StreamConfig) -> bool:
-    """Whether a stream of the group's name is what clients make for one, wherever it is from."""
+    """Whether a stream with the name of a group's is the one that a client made for the group."""
     return stream.retention == "workqueue" and any(
         source.name == place.stream
         and source.subject_transforms
@@ -263,8 +245,3 @@ def is_group_stream(place: Place, stream: StreamConfig) -> bool:
         )
         for source in stream.sources or ()
     )
-
-
-def encode(config: GroupConfig) -> bytes:
-    """As JSON, as Go writes it."""
-    return encode_document(config)

@@ -1,4 +1,4 @@
-"""A consumer group: its members, and consuming as one of them.
+"""Consumer groups: created, changed, listed; consuming as a member.
 
 A group is cheap, and holds no state of the server's but the configuration that it read last.
 """
@@ -39,7 +39,6 @@ from jetspark.groups.documents import (
     StaticConfig,
     check_member,
     checked_config,
-    encode,
     is_group_stream,
     mappings_of,
     members_of,
@@ -51,6 +50,7 @@ from jetspark.kv.bucket import Bucket, BucketCalls
 from jetspark.subjects import check_name, subjects_overlap
 from jetspark.timestamps import Seconds, as_timedelta
 from jetspark.validation import check_whole, texts_of
+from jetspark.wire.documents import encode_document
 
 ACK_WAIT = 5.0
 """Seconds."""
@@ -77,7 +77,7 @@ class ConsumerGroup:
 
     @property
     def stream(self) -> str:
-        """The stream whose messages it shares out."""
+        """The stream whose messages the members share."""
         return self._place.stream
 
     @property
@@ -87,20 +87,20 @@ class ConsumerGroup:
 
     @property
     def config(self) -> GroupConfig:
-        """The configuration, as it was read or written last by this object."""
+        """The configuration that this object has read or written last."""
         return self._config
 
     def partitions(self, member: str) -> list[int]:
-        """The partitions of a member in `config`. Raises ConfigError for who is no member."""
+        """The partitions of a member in `config`. Raises ConfigError unless it is a member."""
         check_member(self._place, self._config, member)
         return partitions_of(self._config, member)
 
     async def refresh(self) -> GroupConfig:
-        """Read the configuration again. Raises CodecError for one that is invalid."""
+        """Read the configuration again. Raises CodecError for an invalid one."""
         return (await self._read())[0]
 
     async def active_members(self) -> list[str]:
-        """The members that have a consumer with a waiting instance, as far as the server knows."""
+        """The members that have a consumer with a waiting instance."""
         config = await self.refresh()
         names = {self._place.consumer(member): member for member in members_of(config)}
         return sorted(
@@ -131,12 +131,12 @@ class ConsumerGroup:
         """Consume as an instance of `member`, from entering `async with` to its end.
 
         Iterate the result, or give a callback (plain or async), and acknowledge each message.
-        `ack_wait`: seconds until a message comes again; after as long the next instance takes over
-        from one that is not heard of. `max_ack_pending`: messages under way, at least 1; with more
+        `ack_wait`: seconds until a message is delivered again, and until the next instance takes
+        over from a silent one. `max_ack_pending`: unacknowledged messages, at least 1; with more
         than one the order of a partition holds only while nothing fails. `options`: other fields of
-        ConsumerConfig, the same for all instances of a member. Raises ConfigError, for a static
-        group also when there is no such member; who is none of an elastic group's members waits to
-        be added, which is reported. How it goes on and ends: see `jetspark.groups.member`.
+        ConsumerConfig, the same for all instances of a member. Raises ConfigError when a static
+        group has no such member; in an elastic group it waits to be added, which is reported. How
+        it goes on and ends: see `jetspark.groups.member`.
         """
         check_name("member", member)
         check_whole("max_ack_pending", max_ack_pending)
@@ -155,7 +155,7 @@ class ConsumerGroup:
         }
         if chosen["ack_policy"] != "explicit":
             raise ConfigError("The members of a group acknowledge each message.")
-        config_to_wire(ConsumerConfig, None, chosen)  # what is wrong is said at once
+        config_to_wire(ConsumerConfig, None, chosen)  # raises for impossible options
         return GroupMember(
             self._js, self._bucket, self._place, self._config, member, callback, chosen
         )
@@ -206,7 +206,7 @@ class ElasticGroup(ConsumerGroup):
     async def drop_members(self, members: str | Iterable[str]) -> list[str]:
         """Remove members; returns the others.
 
-        Raises ConfigError for who is no member, and for a group with mappings.
+        Raises ConfigError for a name that is no member, and for a group with mappings.
         """
         gone = _names(members)
 
@@ -218,10 +218,7 @@ class ElasticGroup(ConsumerGroup):
         return (await self._change(change)).members or []
 
     async def set_mappings(self, mappings: Mapping[str, Iterable[int]]) -> None:
-        """Say which member has which partitions, in place of members.
-
-        Each partition once. Raises ConfigError.
-        """
+        """Assign each partition to one member, in place of members that share them."""
         if not (wanted := mappings_of(mappings)):
             raise ConfigError("mappings is empty: delete_mappings removes them.")
         await self._change(
@@ -229,13 +226,13 @@ class ElasticGroup(ConsumerGroup):
         )
 
     async def delete_mappings(self) -> None:
-        """Remove the mappings: nobody has a partition then, until there are members."""
+        """Remove the mappings: until there are members, nobody has a partition."""
         await self._change(lambda config: msgspec.structs.replace(config, member_mappings=None))
 
     async def delete(self) -> None:
         """Delete the group, its stream and what waits there; its members end.
 
-        Another stream that has the name of the group's is left alone.
+        Another stream with the name of the group's stays.
         """
         await self._delete_key()
         with suppress(StreamNotFoundError):
@@ -250,7 +247,7 @@ class ElasticGroup(ConsumerGroup):
             changed = change(config)
             checked_config(changed)
             try:
-                await self._bucket.update(self._place.key, encode(changed), revision)
+                await self._bucket.update(self._place.key, encode_document(changed), revision)
             except WrongLastSequenceError:
                 continue  # somebody else has changed it
             self._config = changed
@@ -268,10 +265,6 @@ def _names(members: str | Iterable[str]) -> list[str]:
     if not found:
         raise ConfigError("members is empty.")
     return found
-
-
-# -------------------------------------------------------------------------------------------------
-# The calls of JetStream for consumer groups: create, bind, list.
 
 
 class GroupCalls(BucketCalls):
@@ -292,11 +285,11 @@ class GroupCalls(BucketCalls):
         `max_members`: the number of partitions. `filters`: which messages, and which of their
         tokens decide on the partition; None: all, by their whole subject. The group has a stream of
         its own, `<stream>-<name>`, which may have `max_buffered_msgs` messages and
-        `max_buffered_bytes` bytes (0: no limit). It has no members yet. Raises ConfigError, also
-        when the group exists with other options and for a filter that fits none of the stream's
-        subjects, NameInUseError when another stream has the name of the group's,
-        StreamNotFoundError, UnsupportedByServerError, and as every API call (see `JetStream`). A
-        refused group leaves nothing behind.
+        `max_buffered_bytes` bytes (0: no limit). It has no members yet. Raises ConfigError when the
+        group exists with other options, and for a filter that fits none of the stream's subjects;
+        NameInUseError when another stream has the name of the group's; StreamNotFoundError,
+        UnsupportedByServerError, and as every API call (see `JetStream`). A refused group leaves
+        nothing behind.
         """
         place = Place(stream, name, elastic=True).check()
         check_whole("max_buffered_msgs", max_buffered_msgs, 0)
@@ -341,9 +334,9 @@ class GroupCalls(BucketCalls):
     ) -> StaticGroup:
         """Create a group with fixed members (server 2.11), or bind to the same one.
 
-        The first token of the stream's subjects is the partition, as a subject transform of the
-        stream makes it, from 0 to `max_members` - 1. `members` share the partitions, or `mappings`
-        says who has which. `filters`: which messages, without the partition; None: all. Raises as
+        The first token of the stream's subjects is the partition, from 0 to `max_members` - 1, as a
+        subject transform of the stream makes it. `members` share the partitions, or `mappings`
+        assigns them. `filters`: which messages, without the partition; None: all. Raises as
         `create_elastic_group`.
         """
         place = Place(stream, name, elastic=False).check()
@@ -373,14 +366,11 @@ class GroupCalls(BucketCalls):
         return StaticGroup(self, *await self._bind(Place(stream, name, elastic=False)))
 
     def elastic_group_names(self, stream: str) -> Listing[str]:
-        """The names of a stream's elastic groups.
-
-        Iterating raises as every API call (see `JetStream`).
-        """
+        """The names of a stream's elastic groups."""
         return Listing(partial(self._group_names, Place(stream, "", elastic=True)))
 
     def static_group_names(self, stream: str) -> Listing[str]:
-        """The names of a stream's static groups. Raises as `elastic_group_names`."""
+        """The names of a stream's static groups."""
         return Listing(partial(self._group_names, Place(stream, "", elastic=False)))
 
     async def _group_names(self, place: Place) -> AsyncIterator[str]:
@@ -417,12 +407,12 @@ class GroupCalls(BucketCalls):
 async def _create_key(
     bucket: Bucket, place: Place, config: GroupConfig
 ) -> tuple[GroupConfig, int | None]:
-    """The configuration that is stored then, and the revision if it is not that of who was first.
+    """The stored configuration, and its revision if this call has created it.
 
-    Raises ConfigError when theirs has other options.
+    Raises ConfigError when the existing one has other options.
     """
     try:
-        return config, await bucket.create(place.key, encode(config))
+        return config, await bucket.create(place.key, encode_document(config))
     except KeyExistsError:
         found = place.decode(await bucket.get_value(place.key, leader=True))
     if found.fixed != config.fixed:
@@ -434,7 +424,7 @@ async def _create_key(
 
 
 async def _delete_key(bucket: Bucket, place: Place, revision: int, refused: APIError) -> None:
-    """Of a group whose stream was refused, unless somebody has changed it."""
+    """Remove the key of a group whose stream was refused, unless somebody has changed it."""
     try:
         await bucket.delete(place.key, revision)
     except WrongLastSequenceError:
@@ -446,7 +436,7 @@ async def _delete_key(bucket: Bucket, place: Place, revision: int, refused: APIE
 def _check_filters(config: ElasticConfig, info: StreamInfo) -> None:
     stream = info.config
     if stream.mirror or stream.sources or stream.subject_transform:
-        return  # its subjects are others, too
+        return  # it has other subjects, too
     subjects = stream.subjects or []
     for one in config.filters:
         if not any(subjects_overlap(one, subject) for subject in subjects):

@@ -2,20 +2,20 @@
 
 Contract
 - Each member has one consumer for its partitions, and the server pins one of the member's
-  instances to it. The others stand by, and take over when the pinned one is not heard of for
-  `ack_wait`, or leaves.
-- By default one message of a member is under way at a time (`max_ack_pending` 1): the order of each
-  partition holds, whatever dies. An instance that stands still for longer than `ack_wait` with a
-  message in hand may be handling it at the same time as the next one does, and acknowledge it
-  later; with this message alone. Nothing is acknowledged automatically.
-- When the members of an elastic group change, a member whose partitions change stops, gives back
-  what was not taken, waits until the message being handled is acknowledged (for `ack_wait` at
-  most), and gives up its consumer; then whoever has the partitions now can make one.
-- It ends with ConsumerGroupNotFoundError when the group is deleted, and with an error when what is
-  fixed was changed. Failures that may pass are tried again; failures of the server itself (500) are
-  reported once, besides. So is, when it begins, that an elastic group has only other members.
-- What was sent to an instance that stood still, and may be another's since, is not handed out
-  (`hand_out`).
+  instances to it. The others stand by, and take over when the pinned one leaves, or is silent for
+  `ack_wait`.
+- By default a member has one unacknowledged message at a time (`max_ack_pending` 1): the order of
+  each partition holds, whatever dies. An instance that stands still for longer than `ack_wait` with
+  a message may handle it while the next instance does, and acknowledge it later; this message only.
+  Nothing is acknowledged automatically.
+- When the members of an elastic group change, a member with other partitions stops, returns its
+  queued messages, waits until the message in hand is acknowledged (for `ack_wait` at most), and
+  deletes its consumer; then the new owner of the partitions can create one.
+- It ends with ConsumerGroupNotFoundError when the group is deleted, and with an error when the
+  group was recreated with other options. Transient failures are tried again; failures of the server
+  itself (500) are reported once, too. So is an elastic group that has other members only.
+- Messages that were sent to an instance before it stood still, and may be another's since, are
+  dropped (`Freshness`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
@@ -52,9 +53,9 @@ from jetspark.groups.documents import (
     PRIORITY_GROUP,
     GroupConfig,
     Place,
+    check_member,
     filters_of,
     members_of,
-    stranger,
 )
 from jetspark.jetstream.message import JsMsg
 from jetspark.retries import PAUSE, is_transient_for_client
@@ -68,18 +69,26 @@ if TYPE_CHECKING:
     from jetspark.jetstream.context import JetStreamContext
     from jetspark.kv.bucket import Bucket
 
-# -------------------------------------------------------------------------------------------------
-# A message of a consumer group: its subject is the one that it was published to.
+PIN = "Nats-Pin-Id"
+_USABLE = 0.9
+"""The part of ack_wait that is counted on: clocks do not run equally fast."""
+_LEAST = 1.0
+"""Seconds of a pull request and of a pin, at least."""
+_SERVER_ERROR = 500
+_LOOK = 0.02
+"""Seconds between two looks at the message in hand."""
+_STANDBY = 0.4
+"""Seconds that an instance waits for the pinned one to delete the consumer."""
 
 
 class PartitionView(MessageView):
-    """What is read of it, for both clients."""
+    """What both clients read of a message of a consumer group."""
 
     __slots__ = ()
 
     @property
     def subject(self) -> str:
-        """What the message was published to, without the partition."""
+        """The subject that the message was published to, without the partition."""
         return super().subject.partition(".")[2]
 
     @property
@@ -94,54 +103,42 @@ class GroupMsg(PartitionView, JsMsg):
     __slots__ = ()
 
 
-# -------------------------------------------------------------------------------------------------
-# Whether a message that has come may still be handed out, or another instance may have had it.
-#
-# A process that stood still finds messages in its socket and its buffer that were sent to it long
-# ago. The server gave them to another instance after `ack_wait`, which is since handling later
-# ones; and it confirms whatever ack comes for them. So each message is handed out only
-#
-# - when it was sent to us less than `ack_wait` ago, which is known without a question: with so
-#   many
-#   messages under way it was sent after the first of as many before it had been handed out; or
-# - when the server says, in less time than that, that this instance is still the pinned one, and
-#   that
-#   the message is not acknowledged. It is asked about redeliveries, and after a silence.
-#
-# Others are dropped without an answer: they are no longer ours.
+class Freshness:
+    """Whether a message that has arrived is still this instance's.
 
+    A process that stood still finds messages in its socket and its buffer that were sent to it long
+    ago. After `ack_wait` the server gave them to another instance, which is handling later ones by
+    now; and it confirms any ack for them. So a message is used only if
 
-PIN = "Nats-Pin-Id"
-_USABLE = 0.9
-"""The part of ack_wait that is counted on: clocks do not run equally fast."""
+    - it was sent less than `ack_wait` ago: with at most `max_ack_pending` unacknowledged messages
+      it was sent after the first of as many before it was handed out; or
+    - the server says, in less time than that, that this instance is still the pinned one, and that
+      the message is not acknowledged. It is asked about redeliveries, and after a silence.
+    """
 
-
-class HandOut:
-    """Of one instance. `under_way`: how many messages are, at most."""
-
-    def __init__(self, consumer: MemberConsumer, under_way: int) -> None:
+    def __init__(self, consumer: MemberConsumer, max_ack_pending: int) -> None:
         self._consumer = consumer
         self._usable = _USABLE * consumer.redelivered_after
-        self._times: deque[float] = deque(maxlen=under_way)
-        """When the last ones were handed out, before these when it began to pull."""
+        self._times: deque[float] = deque(maxlen=max_ack_pending)
+        """When the last messages were handed out, or when it began to pull."""
 
     def begin(self) -> None:
-        """Before it pulls: nothing is sent to it earlier."""
+        """Call it before the first pull: nothing is sent earlier."""
         self._times.clear()
         self._times.append(uptime())
 
     def handed_out(self) -> None:
-        """Now, one message."""
+        """A message was handed out."""
         self._times.append(uptime())
 
-    def is_young(self, message: GroupMsg) -> bool:
-        """Whether nobody else can have had it, as far as is known without a question."""
-        young = uptime() - self._times[0] < self._usable
-        return young and message.metadata.deliveries == 1
+    def is_fresh(self, message: GroupMsg) -> bool:
+        """Whether it is ours for certain, without asking the server."""
+        fresh = uptime() - self._times[0] < self._usable
+        return fresh and message.metadata.deliveries == 1
 
-    async def current(self, messages: Sequence[GroupMsg]) -> list[GroupMsg]:
-        """Those that nobody else can have had; none when the server cannot be asked."""
-        if all(map(self.is_young, messages)):
+    async def ours(self, messages: Sequence[GroupMsg]) -> list[GroupMsg]:
+        """Those that are ours for certain; none when the server cannot be asked."""
+        if all(map(self.is_fresh, messages)):
             return list(messages)
         while True:
             began = uptime()
@@ -160,21 +157,13 @@ class HandOut:
 
 
 def pin_of(message: GroupMsg | None) -> str | None:
-    """What the server called the instance that it sent the message to."""
+    """The server's id of the instance that it sent the message to."""
     headers = None if message is None else message.headers
     return None if headers is None else headers.get(PIN)
 
 
-# -------------------------------------------------------------------------------------------------
-# The consumer of one member of a group: made for its partitions, shared by its instances.
-
-
-_LEAST = 1.0
-"""Seconds of a pull request and of a pin, at least."""
-
-
 class ConsumerState(NamedTuple):
-    """Of the server."""
+    """A member's consumer, as the server sees it."""
 
     pin: str | None
     """Of the instance that gets the messages now."""
@@ -183,7 +172,7 @@ class ConsumerState(NamedTuple):
 
 
 class MemberConsumer:
-    """`options`: of ConsumerConfig, as the user gave them."""
+    """The consumer of one member, shared by its instances. `options`: of ConsumerConfig."""
 
     def __init__(
         self, js: JetStreamContext, place: Place, member: str, options: dict[str, Any]
@@ -195,15 +184,15 @@ class MemberConsumer:
         self.ack_wait: float = options["ack_wait"].total_seconds()
         backoff = [wait.total_seconds() for wait in ConsumerConfig(**options).backoff or ()]
         self.redelivered_after = min([self.ack_wait, *backoff[:1]])
-        """Seconds until a message comes again for the first time, at least."""
+        """Seconds until the first redelivery of a message, at least."""
         self._found: PullConsumer | None = None
         self._since: float | None = None
         """When it was first found with another configuration."""
 
     async def pull(self, filters: list[str]) -> ConsumerMessages | None:
-        """Make it, or find it, and pull; None: another one is in the way, try again.
+        """Create or find it, and pull; None: another consumer is in the way, try again.
 
-        Raises NameInUseError for another one of a static group, and as every API call.
+        Raises NameInUseError for another consumer in a static group, and as every API call.
         """
         own: dict[str, Any] = {"durable_name": self._name}
         if self._place.elastic:
@@ -228,11 +217,11 @@ class MemberConsumer:
                 raise
             return None  # its former member still has a partition
         self._since = None
-        with self._js.client.hooks.quiet():  # the member tells what it hands out
+        with self._js.client.hooks.quiet():  # the member calls them
             return self._found.consume(group=PRIORITY_GROUP, expires=max(self.ack_wait / 2, _LEAST))
 
     async def _remove_outdated(self) -> None:
-        """It is for former partitions. Its pinned instance has ack_wait to give it up."""
+        """Delete the consumer of former partitions, once its pinned instance had ack_wait to."""
         now = self._js.client.loop.time()
         info = await self.info()
         pinned = info is not None and any(state.pinned_client_id for state in info.priority_groups)
@@ -243,19 +232,19 @@ class MemberConsumer:
             await self.delete()
 
     async def is_pinned(self, pin: str | None) -> bool:
-        """Whether the server sends the member's messages to the client with this pin."""
+        """Whether the server sends the member's messages to the instance with this pin."""
         state = await self.state() if pin else None
         return state is not None and state.pin == pin
 
     async def state(self) -> ConsumerState | None:
-        """None when there is none."""
+        """None without a consumer."""
         if (info := await self.info()) is None:
             return None
         pins = [one.pinned_client_id for one in info.priority_groups if one.group == PRIORITY_GROUP]
         return ConsumerState(pins[0] if pins else None, info.ack_floor.stream_seq)
 
     async def info(self) -> ConsumerInfo | None:
-        """None when there is none."""
+        """None without a consumer."""
         try:
             return await self._js.consumer_info(self._place.source, self._name)
         except (ConsumerNotFoundError, StreamNotFoundError):
@@ -267,20 +256,12 @@ class MemberConsumer:
             await self._found.unpin(PRIORITY_GROUP)
 
     async def delete(self) -> None:
-        """Delete it, if it is there."""
-        try:
+        """Delete it, if it exists."""
+        with suppress(ConsumerNotFoundError):
             await self._js.delete_consumer(self._place.source, self._name)
-        except ConsumerNotFoundError:
-            pass
 
 
 GroupCallback: TypeAlias = Callable[[GroupMsg], Awaitable[None] | None]
-
-_SERVER_ERROR = 500
-_LOOK = 0.02
-"""Seconds between two looks at the message that is being handled."""
-_STANDBY = 0.4
-"""Seconds that an instance waits for the pinned one to give up the consumer."""
 
 
 class GroupMember:
@@ -308,13 +289,13 @@ class GroupMember:
             else Callback(js.client.hooks.callback(callback), what, js.client.report)
         )
         self._consumer = MemberConsumer(js, place, member, options)
-        self._hand_out = HandOut(self._consumer, options["max_ack_pending"])
+        self._freshness = Freshness(self._consumer, options["max_ack_pending"])
         self._messages: ConsumerMessages | None = None
         self._next: GroupMsg | None = None
-        """Taken, and not handed out yet."""
+        """Taken from `_messages`, and not handed out yet."""
         self._last: GroupMsg | None = None
         self._idle = True
-        self._told = ""
+        self._reported = ""
         self._taking = asyncio.Lock()
         self._wake = asyncio.Event()
         self._news = asyncio.Event()
@@ -329,7 +310,7 @@ class GroupMember:
 
     @property
     def config(self) -> GroupConfig:
-        """The group's configuration, as this member follows it."""
+        """The group's configuration that this member follows."""
         return self._config
 
     @property
@@ -352,7 +333,7 @@ class GroupMember:
         if not self._tasks:
             raise ConfigError("Enter it first: `async with group.consume(…)`.")
         self._idle = True
-        async with self._taking:  # one after the other
+        async with self._taking:
             return await self._take()
 
     async def _take(self) -> GroupMsg:
@@ -370,7 +351,7 @@ class GroupMember:
                     frame = frame_of(await messages.__anext__())
                     self._next = GroupMsg(self._js.client, frame)
                 if (message := await self._current()) is not None:
-                    self._hand_out.handed_out()
+                    self._freshness.handed_out()
                     if self._callback is None:
                         self._js.client.hooks.handed_out((message,))
                     self._idle, self._last = False, message
@@ -386,8 +367,8 @@ class GroupMember:
         """The next message, if it is still ours."""
         message = self._next
         assert message is not None  # noqa: S101
-        ours = self._hand_out.is_young(message) or await self._hand_out.current([message])
-        if self._next is not message:  # it was given back
+        ours = self._freshness.is_fresh(message) or await self._freshness.ours([message])
+        if self._next is not message:  # it was returned
             return None
         self._next = None
         return message if ours else None
@@ -408,21 +389,17 @@ class GroupMember:
         raise RequestTimeoutError(f"No message for member {self._member!r} within {seconds:g} s.")
 
     def _leave_messages(self, messages: ConsumerMessages) -> None:
-        """Its consumer is gone: make it again."""
+        """The consumer is gone: create it again."""
         if self._messages is messages:
             self._messages = self._next = None
             self._wake.set()
 
     async def _call_back(self, callback: Callback[GroupMsg]) -> None:
-        while True:
-            try:
+        with suppress(StopAsyncIteration, JetsparkError):
+            while True:
                 message = await self.__anext__()
-            except (StopAsyncIteration, JetsparkError):
-                return
-            if (rest := callback.call(message)) is not None:
-                await rest
-
-    # -- its life ------------------------------------------------------------------------------
+                if (rest := callback.call(message)) is not None:
+                    await rest
 
     async def __aenter__(self) -> Self:
         if self._tasks:
@@ -444,7 +421,7 @@ class GroupMember:
         await self.stop()
 
     async def stop(self) -> None:
-        """Leave: messages that were not taken go back, and another instance may go on at once.
+        """Leave: queued messages go back, and another instance may take over at once.
 
         A running callback finishes.
         """
@@ -455,11 +432,9 @@ class GroupMember:
         await self._stand_back()
         if calling is not None and calling is not asyncio.current_task():
             await asyncio.wait({calling})
-        try:
+        with suppress(JetsparkError):  # the pin ends by itself
             if await self._is_pinned():
                 await self._consumer.unpin()
-        except JetsparkError:
-            pass  # the pin ends by itself
 
     async def wait_ended(self) -> None:
         """Return when it has ended. Raises `error`."""
@@ -483,7 +458,7 @@ class GroupMember:
     # -- the group -----------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        """Every change of the configuration."""
+        """Watch the configuration."""
         first = True
         async with self._bucket.watch(self._place.key) as changes:
             async for entry in changes:
@@ -495,7 +470,7 @@ class GroupMember:
                     return
                 try:
                     config = self._place.decode(entry.value)
-                except CodecError as unreadable:  # the last one that can be read still holds
+                except CodecError as unreadable:  # the last readable one holds
                     self._js.client.report(unreadable)
                     continue
                 if config.fixed != self._config.fixed:
@@ -503,14 +478,17 @@ class GroupMember:
                         f'Consumer group "{self._place.group}" of stream "{self._place.stream}" '
                         "was made anew with other options: its members have to be started again."
                     )
-                if first and (error := stranger(self._place, config, self._member)):
-                    self._js.client.report(error)
+                if first and members_of(config):
+                    try:
+                        check_member(self._place, config, self._member)
+                    except ConfigError as error:
+                        self._js.client.report(error)
                 first, self._next_config = False, config
                 self._wake.set()
         self._end(ConnectionClosedError())
 
     async def _steer(self) -> None:
-        """Joins and changes: one after the other."""
+        """Join, and make changes one after the other."""
         while not self._over.is_set():
             self._wake.clear()
             try:
@@ -527,9 +505,9 @@ class GroupMember:
                 if isinstance(error, APIError) and error.code == _SERVER_ERROR:
                     if await self._is_deleted():
                         return
-                    if self._told != (told := str(error)):
+                    if self._reported != (text := str(error)):
                         self._js.client.report(error)
-                    self._told = told
+                    self._reported = text
                 elif not is_transient_for_client(error):
                     self._end(error)
                     return
@@ -538,22 +516,20 @@ class GroupMember:
                 await self._wake.wait()
 
     async def _join(self, filters: list[str]) -> None:
-        self._hand_out.begin()
+        self._freshness.begin()
         messages = await self._consumer.pull(filters)
         if messages is not None and self._over.is_set():
             messages.stop()
         elif messages is not None:
-            self._messages, self._told = messages, ""
+            self._messages, self._reported = messages, ""
             self._news.set()
 
     async def _is_deleted(self) -> bool:
-        """Whether the group is, and not only its stream: then the watch will say so."""
+        """Whether the group is deleted, and not only its stream: then the watch ends this."""
         try:
             await self._bucket.get(self._place.key, leader=True)
-        except KeyNotFoundError:
-            return True
-        except JetsparkError:
-            pass
+        except JetsparkError as error:
+            return isinstance(error, KeyNotFoundError)
         return False
 
     async def _change(self, config: GroupConfig) -> None:
@@ -562,30 +538,26 @@ class GroupMember:
         if same:
             return
         pinned = await self._is_pinned()
-        given_back = await self._stand_back()
+        returned = await self._stand_back()
         if not pinned:
-            # The pinned instance is the one that knows what is being handled.
+            # The pinned instance knows which message is in hand.
             await asyncio.sleep(_STANDBY)
             return
-        await self._all_acknowledged(given_back)
+        async with move_on_after(self._consumer.ack_wait):
+            await self._all_acknowledged(returned)
         await self._consumer.delete()
 
-    async def _all_acknowledged(self, given_back: int) -> None:
-        """Until the message being handled is, for ack_wait at most."""
-        loop = self._js.client.loop
-        end = loop.time() + self._consumer.ack_wait
-        while not (self._idle or self._last is None or self._last.is_acked):
-            if loop.time() >= end:
-                return
+    async def _all_acknowledged(self, returned: int) -> None:
+        """Return when the message in hand is acknowledged."""
+        while not (self._idle or self._last is None or self._last.is_acked):  # noqa: ASYNC110
             await asyncio.sleep(_LOOK)
-        while loop.time() < end:
-            info = await self._consumer.info()
-            if info is None or info.num_ack_pending <= given_back:
-                return
+        while (  # noqa: ASYNC110
+            info := await self._consumer.info()
+        ) and info.num_ack_pending > returned:
             await asyncio.sleep(_LOOK)
 
     async def _stand_back(self) -> int:
-        """Take no more; give back what was not taken, and return how many messages."""
+        """Take no more messages and return the queued ones; how many these are."""
         messages, self._messages = self._messages, None
         if messages is None:
             return 0
@@ -594,13 +566,10 @@ class GroupMember:
         frames = messages.take_queued(messages.pending_msgs)
         waiting += [GroupMsg(self._js.client, frame) for frame in frames]
         messages.stop()
-        # What is another instance's by now would be taken from it.
-        ours = await self._hand_out.current(waiting)
-        try:
+        ours = await self._freshness.ours(waiting)  # others are another instance's by now
+        with suppress(JetsparkError):  # they come again after ack_wait
             for message in ours:
                 await message.nak()
-        except JetsparkError:
-            pass  # they come again after ack_wait
         return len(ours)
 
     async def _is_pinned(self) -> bool:
