@@ -38,7 +38,7 @@ class GroupMember(BaseGroupMember):
 
     @property
     def config(self) -> GroupConfig:
-        """The group's configuration, as this member follows it."""
+        """The group's configuration that this member follows."""
         return self._inner.config
 
     @property
@@ -64,7 +64,7 @@ class ConsumerGroup(Twin):
 
     @property
     def stream(self) -> str:
-        """The stream whose messages it shares out."""
+        """The stream whose messages the members share."""
         return self._inner.stream
 
     @property
@@ -74,19 +74,19 @@ class ConsumerGroup(Twin):
 
     @property
     def config(self) -> GroupConfig:
-        """The configuration, as it was read or written last by this object."""
+        """The configuration that this object has read or written last."""
         return self._inner.config
 
     def partitions(self, member: str) -> list[int]:
-        """The partitions of a member in `config`. Raises ConfigError for who is no member."""
+        """The partitions of a member in `config`. Raises ConfigError unless it is a member."""
         return self._thread.call(self._inner.partitions, member)
 
     def refresh(self) -> GroupConfig:
-        """Read the configuration again. Raises CodecError for one that is invalid."""
+        """Read the configuration again. Raises CodecError for an invalid one."""
         return self._thread.run(self._inner.refresh)
 
     def active_members(self) -> list[str]:
-        """The members that have a consumer with a waiting instance, as far as the server knows."""
+        """The members that have a consumer with a waiting instance."""
         return self._thread.run(self._inner.active_members)
 
     def step_down(self, member: str) -> None:
@@ -142,11 +142,11 @@ class ElasticGroup(ConsumerGroup):
         return self._thread.run(self._inner.drop_members, members)
 
     def set_mappings(self, mappings: Mapping[str, Iterable[int]]) -> None:
-        """Say which member has which partitions, in place of members."""
+        """Assign each partition to one member, in place of members that share them."""
         self._thread.run(self._inner.set_mappings, mappings)
 
     def delete_mappings(self) -> None:
-        """Remove the mappings: nobody has a partition then, until there are members."""
+        """Remove the mappings: until there are members, nobody has a partition."""
         self._thread.run(self._inner.delete_mappings)
 
     def delete(self) -> None:

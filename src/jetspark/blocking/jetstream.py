@@ -655,11 +655,11 @@ class JetStream(BaseJetStream):
         self._thread.run(self._inner.delete_object_store, name)
 
     def object_store_names(self) -> Listing[str]:
-        """The names of all object stores. Iterating raises as every API call (see `JetStream`)."""
+        """The names of all object stores."""
         return Listing(self._caller, self._inner.object_store_names())
 
     def object_stores(self) -> Listing[ObjectStoreStatus]:
-        """The statuses of all stores. Iterating raises as every API call (see `JetStream`)."""
+        """The statuses of all stores."""
         return Listing(self._caller, self._inner.object_stores())
 
     def create_bucket(
@@ -734,11 +734,11 @@ class JetStream(BaseJetStream):
         return self._thread.run(self._inner.empty_bucket, name)
 
     def bucket_names(self) -> Listing[str]:
-        """The names of all buckets. Iterating raises as every API call (see `JetStream`)."""
+        """The names of all buckets."""
         return Listing(self._caller, self._inner.bucket_names())
 
     def buckets(self) -> Listing[BucketStatus]:
-        """The statuses of all buckets. Iterating raises as every API call (see `JetStream`)."""
+        """The statuses of all buckets."""
         return Listing(self._caller, self._inner.buckets())
 
     def create_elastic_group(
@@ -802,5 +802,5 @@ class JetStream(BaseJetStream):
         return Listing(self._caller, self._inner.elastic_group_names(stream))
 
     def static_group_names(self, stream: str) -> Listing[str]:
-        """The names of a stream's static groups. Raises as `elastic_group_names`."""
+        """The names of a stream's static groups."""
         return Listing(self._caller, self._inner.static_group_names(stream))

@@ -47,12 +47,12 @@ class Lock(BaseLock):
 
     @property
     def key(self) -> str:
-        """The key that has the holder's record."""
+        """The key of the holder's record."""
         return self._inner.key
 
     @property
     def held(self) -> bool:
-        """Whether it is held by this object, and its lease goes on."""
+        """Whether this object holds it, and its lease goes on."""
         return self._inner.held
 
     @property
@@ -66,7 +66,7 @@ class Lock(BaseLock):
         return self._inner.token
 
     def wait_lost(self) -> None:
-        """Return when it is not held any more: lost, or released."""
+        """Return when it is lost or released."""
         self._thread.run(self._inner.wait_lost)
 
     def owner(self) -> LockRecord | None:
@@ -92,7 +92,7 @@ class Election(BaseElection):
 
     @property
     def key(self) -> str:
-        """The key that has the leader's record."""
+        """The key of the leader's record."""
         return self._inner.key
 
     @property
@@ -102,7 +102,7 @@ class Election(BaseElection):
 
     @property
     def token(self) -> int:
-        """The fencing token of this leadership, to be given to what the leader changes."""
+        """The fencing token of this leadership, for what the leader changes."""
         return self._inner.token
 
     @property
@@ -158,7 +158,7 @@ class ReadOnlyBucket(Twin):
         return type(self)(self._caller, self._inner.with_codecs(keys=keys, values=values))
 
     def status(self) -> BucketStatus:
-        """Configuration and state. Raises BucketNotFoundError, and as every API call."""
+        """Configuration and state."""
         return self._thread.run(self._inner.status)
 
     def get(self, key: str, revision: int | None = None, *, leader: bool = False) -> Entry:
@@ -174,7 +174,9 @@ class ReadOnlyBucket(Twin):
         return self._thread.run(self._inner.get_many, keys, leader=leader)
 
     def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
-        """The keys that have a value, all or those that match."""
+        """The keys that have a value, all or those that match. A bucket of any size can be
+        listed.
+        """
         return Listing(self._caller, self._inner.keys(keys))
 
     def history(self, keys: str | Iterable[str] = ">") -> Listing[Entry]:
@@ -231,7 +233,7 @@ class Bucket(ReadOnlyBucket):
     _inner: AsyncBucket
 
     def read_only(self) -> ReadOnlyBucket:
-        """The same bucket without the calls that write, for who must not."""
+        """The same bucket without the calls that write."""
         return ReadOnlyBucket(self._caller, self._inner.read_only())
 
     def lock(self, key: str, *, lease: Seconds = LEASE, holder: str | None = None) -> Lock:

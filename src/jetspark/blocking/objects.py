@@ -37,7 +37,7 @@ class ObjectStore(BaseObjectStore):
         return self._inner.stream
 
     def status(self) -> ObjectStoreStatus:
-        """Configuration and state. Raises as every call of a store."""
+        """Configuration and state."""
         return self._thread.run(self._inner.status)
 
     def seal(self) -> ObjectStoreStatus:

@@ -23,8 +23,6 @@ from jetspark.objects.reader import (
     ObjectTarget,
     Readable,
     Writable,
-    check_data,
-    check_writable,
     sync_blocks,
     write_all,
 )
@@ -96,7 +94,6 @@ class BaseObjectStore(Twin):
 
         As `jetspark.objects.ObjectStore.put`; it is read piece by piece in this thread.
         """
-        check_data(data, awaitable=False)
         run = self._thread.run
         writer = self._thread.call(
             self._inner.writer, name, description, headers, metadata, chunk_size
@@ -118,7 +115,6 @@ class BaseObjectStore(Twin):
         """
         if isinstance(target, str | os.PathLike):
             return self._whole(name, partial(_save, target))
-        check_writable(target)
         reader = self._reader(name)
         _write_to(target, reader)
         return reader.info
