@@ -87,7 +87,6 @@ def watched_streams(config: StreamConfig) -> set[str] | None:
 
 
 def letters_subject(name: str) -> str:
-    """What the stream of the letters stores."""
     return f"_dead.{name}.>"
 
 
@@ -107,7 +106,6 @@ def check_replay_subject(subject: str, *, own: bool = False) -> None:
 
 
 def letter_subject(name: str, death: Death) -> str:
-    """The subject of an advisory's letter."""
     return f"_dead.{name}.{death.stream}.{death.consumer}.{death.id}"
 
 
@@ -149,7 +147,6 @@ def _kept(message: StoredMsg) -> Headers:
 
 
 def read_letter(stored: StoredMsg) -> DeadLetter:
-    """A letter from its stream. Raises JetStreamError for another message."""
     try:
         headers = stored.headers or Headers()
         published = headers.get(_PUBLISHED)

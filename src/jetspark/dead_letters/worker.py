@@ -140,7 +140,6 @@ class Mover:
             return None
 
     async def _message(self, death: Death) -> StoredMsg | None:
-        """The message, None when it is gone. Raises as every API call."""
         died = death.timestamp
         try:
             found = await self._js.get_msg(death.stream, death.stream_seq, direct=False)

@@ -39,7 +39,6 @@ class PartitioningFilter(msgspec.Struct, frozen=True):
     """Which of its *, counted from 1; none: the whole subject decides."""
 
     def check(self) -> None:
-        """Raises ConfigError for wildcards that the filter does not have."""
         tokens = self.filter.split(".")
         stars = tokens.count("*")
         if not stars and tokens[-1] != ">":
@@ -89,7 +88,6 @@ class ElasticConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def fixed(self) -> tuple[Any, ...]:
-        """What cannot change."""
         filters = self.partitioning_filters or []
         chosen = [(one.filter, one.partitioning_wildcards or []) for one in filters]
         return self.max_members, chosen, self.max_buffered_msg, self.max_buffered_bytes
@@ -107,7 +105,6 @@ class StaticConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def fixed(self) -> tuple[Any, ...]:
-        """What cannot change."""
         return (self.max_members, self.filters, self.members or [], self.member_mappings or [])
 
 
@@ -115,7 +112,6 @@ GroupConfig: TypeAlias = ElasticConfig | StaticConfig
 
 
 def mappings_of(mappings: Mapping[str, Iterable[int]]) -> list[MemberMapping]:
-    """From a table of members and partitions."""
     return [MemberMapping(member, list(numbers)) for member, numbers in mappings.items()]
 
 
@@ -145,12 +141,10 @@ def checked_config(config: GroupConfig) -> None:
 
 
 def members_of(config: GroupConfig) -> list[str]:
-    """All names, in the order of the configuration."""
     return [*(config.members or []), *(one.member for one in config.member_mappings or [])]
 
 
 def check_member(place: Place, config: GroupConfig, member: str) -> None:
-    """Raises ConfigError unless it is a member, with the name that was perhaps meant."""
     who = f'"{member}" is no member of consumer group "{place.group}" of stream "{place.stream}"'
     known = members_of(config)
     if not known:
@@ -181,7 +175,6 @@ def partitions_of(config: GroupConfig, member: str) -> list[int]:
 
 
 def filters_of(config: GroupConfig, member: str) -> list[str]:
-    """The filter subjects of a member's consumer."""
     numbers = partitions_of(config, member)
     if not config.members:
         return [f"{number}.>" for number in numbers]
@@ -196,7 +189,6 @@ class Place(NamedTuple):
     elastic: bool
 
     def check(self) -> Place:
-        """Raises BadNameError."""
         check_name("stream", self.stream)
         check_name("consumer group", self.group)
         check_key(self.key, self.key)
@@ -204,25 +196,20 @@ class Place(NamedTuple):
 
     @property
     def bucket(self) -> str:
-        """The bucket of the configurations."""
         return ELASTIC_BUCKET if self.elastic else STATIC_BUCKET
 
     @property
     def key(self) -> str:
-        """The configuration's key."""
         return f"{self.stream}.{self.group}"
 
     @property
     def source(self) -> str:
-        """The stream that has the consumers."""
         return f"{self.stream}-{self.group}" if self.elastic else self.stream
 
     def consumer(self, member: str) -> str:
-        """A member's consumer."""
         return member if self.elastic else f"{self.group}-{member}"
 
     def decode(self, value: bytes) -> GroupConfig:
-        """Raises CodecError for anything but a valid configuration."""
         cls: type[GroupConfig] = ElasticConfig if self.elastic else StaticConfig
         try:
             config = decode_json(value, cls, "configuration")

@@ -128,7 +128,6 @@ class Freshness:
         self._times.append(uptime())
 
     def handed_out(self) -> None:
-        """A message was handed out."""
         self._times.append(uptime())
 
     def is_fresh(self, message: GroupMsg) -> bool:
@@ -157,14 +156,11 @@ class Freshness:
 
 
 def pin_of(message: GroupMsg | None) -> str | None:
-    """The server's id of the instance that it sent the message to."""
     headers = None if message is None else message.headers
     return None if headers is None else headers.get(PIN)
 
 
 class ConsumerState(NamedTuple):
-    """A member's consumer, as the server sees it."""
-
     pin: str | None
     """Of the instance that gets the messages now."""
     floor: int
@@ -251,12 +247,10 @@ class MemberConsumer:
             return None
 
     async def unpin(self) -> None:
-        """Let another instance have the messages."""
         if self._found is not None:
             await self._found.unpin(PRIORITY_GROUP)
 
     async def delete(self) -> None:
-        """Delete it, if it exists."""
         with suppress(ConsumerNotFoundError):
             await self._js.delete_consumer(self._place.source, self._name)
 
@@ -458,7 +452,6 @@ class GroupMember:
     # -- the group -----------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        """Watch the configuration."""
         first = True
         async with self._bucket.watch(self._place.key) as changes:
             async for entry in changes:
@@ -548,7 +541,6 @@ class GroupMember:
         await self._consumer.delete()
 
     async def _all_acknowledged(self, returned: int) -> None:
-        """Return when the message in hand is acknowledged."""
         while not (self._idle or self._last is None or self._last.is_acked):  # noqa: ASYNC110
             await asyncio.sleep(_LOOK)
         while (  # noqa: ASYNC110

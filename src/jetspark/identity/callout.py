@@ -97,7 +97,6 @@ class Exchange:
 
     @property
     def issuer(self) -> str:
-        """Whom servers ask."""
         return self.account or self.signer.public
 
     def read(self, data: bytes, headers: Headers | None) -> AuthRequest:
@@ -222,7 +221,6 @@ class AuthCallout:
         return self._stats
 
     async def begin(self) -> None:
-        """Return when the server knows the subscription; after an error it has ended."""
         try:
             await self._client.flush()
             if self._error is not None:

@@ -70,7 +70,6 @@ def _check_limit(name: str, limit: int | None) -> None:
 
 
 def _is_network(text: str) -> bool:
-    """Whether servers can read it: an address, and how many of its bits count."""
     try:
         ip_network(text, strict=False)
     except ValueError:

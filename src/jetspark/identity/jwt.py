@@ -184,7 +184,6 @@ def user_claims(claims: Claims) -> UserClaims:
 
 
 def body_of(claims: Claims, kind: str, cls: type[Any]) -> Any:
-    """The claims of a JWT of this kind as a document. Raises JWTError."""
     if claims.kind != kind:
         raise JWTError(f"The JWT is of another kind: {claims.kind!r}, not {kind!r}.")
     try:

@@ -334,7 +334,6 @@ class BucketEncoding:
         self._writes = before + self._at if mirror is not None or config.subjects else None
 
     def with_codecs(self, keys: KeyCodec | None, values: ValueCodec | None) -> BucketEncoding:
-        """The same bucket with these codecs."""
         other = copy(self)
         other.keys, other.values = keys, values
         return other
@@ -353,7 +352,6 @@ class BucketEncoding:
         return check_key(key if self.keys is None else _coded(self.keys.encode_key, key), key)
 
     def subject(self, key: str) -> str:
-        """The subject of a key in the bucket's stream. Raises BadNameError, CodecError."""
         return self._at + self._stored_key(key)
 
     def write_subject(self, key: str) -> str:
@@ -364,7 +362,6 @@ class BucketEncoding:
         return self._writes + stored
 
     def filters(self, keys: str | Iterable[str]) -> list[str]:
-        """The subjects of one or several filters. Raises BadNameError, ConfigError."""
         wanted = texts_of(keys)
         if not wanted:
             raise ConfigError("keys is empty; '>' means all of them.")
@@ -376,21 +373,17 @@ class BucketEncoding:
         return check_filter(_coded(partial(encode_filter, self.keys), text), text)
 
     def key_of(self, subject: bytes) -> str:
-        """The key of a subject in the stream. Raises CodecError, UnicodeDecodeError."""
         stored = subject[self.cut :].decode()
         return stored if self.keys is None else _coded(self.keys.decode_key, stored)
 
     def stored_value(self, value: Payload) -> bytes:
-        """The payload of a value. Raises BadPayloadError, CodecError."""
         plain = payload_bytes(value)
         return plain if self.values is None else _coded(self.values.encode_value, plain)
 
     def value_of(self, stored: bytes) -> bytes:
-        """The value of a payload. Raises CodecError."""
         return stored if self.values is None else _coded(self.values.decode_value, stored)
 
     def entry_of(self, message: StoredMsg, key: str) -> Entry:
-        """The entry of a stored message of this key. Raises CodecError."""
         operation = Operation.PUT
         if (headers := message.headers) is not None:
             operation = operation_of(headers.get(OPERATION), headers.get(MARKER_REASON))

@@ -122,11 +122,9 @@ class Origin:
             raise ConfigError("deliver needs domain or api.")
 
     def source_of(self, bucket: str) -> Source:
-        """As a source of the aggregate `bucket`."""
         return self._source(bucket, self.keys or [">"])
 
     def mirror(self) -> Source:
-        """As the origin of a mirror, which keeps the subjects."""
         return self._source(self.bucket, self.keys or [])
 
     def _source(self, bucket: str, keys: Iterable[str]) -> Source:
@@ -160,7 +158,6 @@ def _destination(text: str) -> str:
 
 
 def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> BucketConfig:
-    """A caller's arguments as one checked configuration. Raises ConfigError."""
     wanted = from_wire(BucketConfig, config_to_wire(BucketConfig, config, options))
     if wanted.history is not None and not 1 <= wanted.history <= MAX_HISTORY:
         raise ConfigError(f"history must be from 1 to {MAX_HISTORY}.")
@@ -179,7 +176,6 @@ def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> Bu
 
 
 def stream_options(wanted: BucketConfig) -> dict[str, Any]:
-    """The stream's options with the same meaning, without sources and mirror."""
     options = stream_options_of(
         wanted,
         max_msg_size=wanted.max_value_size,
@@ -194,7 +190,6 @@ def stream_options(wanted: BucketConfig) -> dict[str, Any]:
 
 
 def config_of(stream: StreamConfig) -> BucketConfig:
-    """The bucket's configuration, read from its stream."""
     mirror = stream.mirror
     return BucketConfig(
         max_value_size=stream.max_msg_size,

@@ -105,11 +105,9 @@ class LockKey:
         self._ttl = math.ceil(lease) if stored.encoding.ttl else None
 
     def watch(self) -> Watcher:
-        """Its last entry, and those from now on."""
         return Watcher(self._stored, Wanted(self._stored.encoding.filters(self._key)))
 
     async def read(self) -> Seen:
-        """The last entry, from the leader. Raises CodecError, and as every call of a bucket."""
         try:
             return self.seen(await self._stored.read(self._key, leader=True))
         except KeyNotFoundError as gone:

@@ -56,7 +56,6 @@ class BucketStream:
         self.encoding = encoding
 
     async def info(self) -> StreamInfo:
-        """From the leader."""
         with about_bucket(self.encoding.name):
             return await self.js.stream_info(self.encoding.stream)
 
@@ -158,7 +157,6 @@ class BucketStream:
         return ack.seq
 
     async def _check_exists(self) -> None:
-        """Raises BucketNotFoundError; passes without an answer."""
         with suppress(RequestTimeoutError):
             await self.info()
 

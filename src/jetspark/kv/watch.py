@@ -131,7 +131,6 @@ class Watcher(Watching[Entry]):
 
     @property
     def source(self) -> str:
-        """What it watches, for errors."""
         return f"a watch on bucket {self._name!r}"
 
     def report(self, error: JetsparkError) -> None:

@@ -41,14 +41,12 @@ _ID_LETTERS: Final = string.digits + string.ascii_letters
 
 
 def check_store(name: str) -> str:
-    """The name as a plain str. Raises BadNameError."""
     if _STORE.fullmatch(name) is None:
         raise BadNameError("object store", name, "only letters, digits, - and _ are allowed")
     return plain_text(name)
 
 
 def info_subject(store: str, name: str) -> str:
-    """The subject of an object's info. Raises BadNameError."""
     try:
         raw = name.encode()
     except UnicodeEncodeError:
@@ -73,22 +71,18 @@ def _info_subject(store: str, name: bytes) -> str:
 
 
 def all_infos(store: str) -> str:
-    """The subjects of the infos of all objects."""
     return f"$O.{store}.M.>"
 
 
 def chunk_subject(store: str, nuid: str) -> str:
-    """The subject of an object's chunks."""
     return f"$O.{store}.C.{nuid}"
 
 
 def new_nuid() -> str:
-    """A new unique id."""
     return "".join(secrets.choice(_ID_LETTERS) for _ in range(22))
 
 
 def digest_text(sha256: bytes) -> str:
-    """A digest in the form of ADR-20."""
     return f"{_ALGORITHM}={base64.urlsafe_b64encode(sha256).decode()}"
 
 
@@ -113,7 +107,6 @@ class ObjectStoreOptions(BackedOptions, total=False):
 
 
 def store_config(config: ObjectStoreConfig | None, options: Mapping[str, Any]) -> ObjectStoreConfig:
-    """A caller's arguments as one checked configuration. Raises ConfigError."""
     wanted = from_wire(ObjectStoreConfig, config_to_wire(ObjectStoreConfig, config, options))
     check_backed(wanted)
     check_limit("max_bytes", wanted.max_bytes)
@@ -121,12 +114,10 @@ def store_config(config: ObjectStoreConfig | None, options: Mapping[str, Any]) -
 
 
 def stream_options(wanted: ObjectStoreConfig) -> dict[str, Any]:
-    """The stream's options with the same meaning."""
     return stream_options_of(wanted, max_bytes=wanted.max_bytes)
 
 
 def new_store(name: str, wanted: ObjectStoreConfig) -> dict[str, Any]:
-    """The options of the stream of a new store."""
     return {
         "subjects": [f"$O.{name}.C.>", f"$O.{name}.M.>"],
         "discard": "new",
@@ -137,7 +128,6 @@ def new_store(name: str, wanted: ObjectStoreConfig) -> dict[str, Any]:
 
 
 def config_of(stream: StreamConfig) -> ObjectStoreConfig:
-    """The store's configuration, read from its stream."""
     return ObjectStoreConfig(max_bytes=stream.max_bytes, **backed_options_of(stream))
 
 
@@ -184,7 +174,6 @@ class ObjectInfo(Document, frozen=True, kw_only=True):
 
 
 def info_of(data: bytes, mtime: Moment) -> ObjectInfo:
-    """The info in a stored payload. Raises JetStreamError."""
     raw = decode_document(data, "ObjectInfo")
     raw.pop("mtime", None)  # clients differ here; the message's time counts
     return from_wire(ObjectInfo, raw).replace(mtime=mtime)

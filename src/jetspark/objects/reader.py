@@ -113,7 +113,6 @@ class TransferRetry:
         self._since: float | None = None
 
     def progress(self) -> None:
-        """An attempt has succeeded: restart the time."""
         self._since = None
 
     async def wait(self, error: JetsparkError) -> None:
@@ -128,8 +127,6 @@ class TransferRetry:
 
 
 class StoredMeta(NamedTuple):
-    """The stored info of a name; without one, sequence 0."""
-
     info: ObjectInfo | None
     seq: int
     data: bytes
@@ -242,7 +239,6 @@ class MetaStore:
 
 
 def no_store(name: str) -> ObjectStoreNotFoundError:
-    """The error for a store that does not exist."""
     return ObjectStoreNotFoundError(
         404, STREAM_NOT_FOUND, "object store not found", f'Object store "{name}" not found.'
     )
@@ -266,7 +262,6 @@ def object_not_found(store: str, name: str, why: str | None = None) -> ObjectNot
 
 
 def link_to(target: ObjectInfo) -> ObjectLink:
-    """A link to an object. Raises ConfigError for a target that is deleted or a link."""
     if target.deleted:
         raise ConfigError("A link cannot lead to a deleted object.")
     if target.link is not None:
@@ -275,7 +270,6 @@ def link_to(target: ObjectInfo) -> ObjectLink:
 
 
 def info_of_link(store: str, name: str, link: ObjectLink) -> ObjectInfo:
-    """The info of a new link. Raises ConfigError for one that leads to itself."""
     if link.bucket == store and link.name in (None, "", name):
         what = "the store that it is in" if not link.name else "itself"
         raise ConfigError(f"Link {name!r} cannot lead to {what}.")
@@ -388,7 +382,6 @@ def pieces(block: Bytes) -> Iterator[bytes]:
 
 
 def write_all(file: Writable, lot: Iterable[bytes]) -> None:
-    """Write the chunks one after the other."""
     for chunk in lot:
         file.write(chunk)
 
@@ -421,12 +414,10 @@ class NewFile:
         self.write = self._file.write
 
     def keep(self) -> None:
-        """Give it its name."""
         self._file.close()
         self._part.replace(self._path)
 
     def drop(self) -> None:
-        """Remove it."""
         self._file.close()
         self._part.unlink(missing_ok=True)
 

@@ -296,7 +296,6 @@ class ObjectStore:
         return reader.info
 
     async def _whole(self, name: str, use: Callable[[ObjectReader], Awaitable[T]]) -> T:
-        """Start again when the object was replaced meanwhile: nothing was given out yet."""
         tries = 0
         while True:
             reader = await self.get(name)

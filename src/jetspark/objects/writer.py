@@ -78,7 +78,6 @@ class ObjectWriter:
         self._commit: asyncio.Future[ObjectInfo] | None = None
 
     async def begin(self) -> None:
-        """Before the first `write`."""
         await self._publisher.__aenter__()
 
     async def write(self, block: bytes) -> None:
@@ -296,7 +295,6 @@ class ObjectWriter:
 
 
 async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
-    """As `ObjectStore.purge_orphans`."""
     if (age := in_seconds(older_than)) < 0:
         raise ConfigError("older_than cannot be negative.")
     before = time.time() - age

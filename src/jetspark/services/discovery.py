@@ -227,7 +227,6 @@ class ServiceLatency(Event, frozen=True, kw_only=True):
 
 
 def parse_latency(data: bytes) -> ServiceLatency:
-    """The measurement in a payload. Raises JetStreamError for anything else."""
     raw = decode_document(data, "event")
     if (found := raw.get("type")) != LATENCY_TYPE:
         raise JetStreamError(f"The event is no service latency, but of type {found!r}.")

@@ -66,7 +66,6 @@ class Answering:
         self.tally = tally
 
     async def room(self) -> None:
-        """Return when the connection takes more."""
         if self.publishing.outbox.crowded:
             await self.publishing.outbox.wait()
 
@@ -194,7 +193,6 @@ class Workers:
         self.tasks: set[asyncio.Task[None]] = set()
 
     def call(self) -> None:
-        """There may be something to do."""
         if self.called:
             return
         while self._idle:
@@ -321,7 +319,6 @@ class Endpoint:
         return True
 
     def on_frame(self, frame: MessageFrame) -> None:
-        """Queue a request, or refuse it."""
         if not self.on_run([frame], len(frame.payload)):
             self.answering.tally.begun(0)
             full = f"{len(self.frames)} requests wait for the endpoint already: try again later"
@@ -330,11 +327,9 @@ class Endpoint:
     # -- errors ----------------------------------------------------------------------------------
 
     def refuse(self, frame: MessageFrame, why: str) -> None:
-        """Answer that no handler has begun the request."""
         self._send_error(frame, UNAVAILABLE, why)
 
     def break_off(self, frame: MessageFrame) -> None:
-        """Answer that the handler has not finished the request."""
         self._send_error(frame, FAILED, HALF_DONE)
 
     def failed(self, frame: MessageFrame, error: BaseException) -> None:
@@ -361,7 +356,6 @@ class Endpoint:
                     self.answering.send_error(frame.reply, FAILED, shown_error(error))
 
     def info(self) -> EndpointInfo:
-        """As INFO has it."""
         options = self.options
         return EndpointInfo(
             name=options.name,
@@ -371,7 +365,6 @@ class Endpoint:
         )
 
     def stats(self) -> EndpointStats:
-        """As STATS has it, without `data`."""
         tally, options = self.answering.tally, self.options
         requests, ns = tally.requests, tally.ns
         return EndpointStats(
@@ -408,13 +401,10 @@ class Endpoint:
         return cancelled
 
     def close(self) -> None:
-        """Nothing is queued or handled any more."""
         self._handling.close()
 
 
 class HandlingHere:
-    """Handles requests in the event loop."""
-
     def __init__(self, handler: Handler, endpoint: Endpoint) -> None:
         client = endpoint.client
         self.answering = Answering(client.publishing, client.report, Tally())
@@ -423,7 +413,6 @@ class HandlingHere:
         self._is_async = inspect.iscoroutinefunction(self._handler)
 
     async def work_off(self) -> None:
-        """As `Handling.work_off`."""
         endpoint, answering, handler = self._endpoint, self.answering, self._handler
         frames, workers, tally = endpoint.frames, endpoint.workers, answering.tally
         is_async, clock = self._is_async, perf_counter_ns
@@ -474,7 +463,6 @@ class HandlingHere:
 
 
 def handling_here(handler: Handler) -> Callable[[Endpoint], Handling]:
-    """This handler, in the event loop."""
     return partial(HandlingHere, handler)
 
 
@@ -494,7 +482,6 @@ def _awaitable(result: Any, is_async: bool) -> Awaitable[Any]:
 
 
 def no_answer(result: object) -> ConfigError:
-    """The error for a handler that returns its answer."""
     return ConfigError(
         f"The handler returned {shown(result)}: it answers with request.respond, and returns "
         "nothing."

@@ -54,14 +54,12 @@ _RESERVED: Final = "_nats"
 
 
 def check_service_name(kind: str, name: str) -> str:
-    """The name of a service, endpoint or instance. Raises BadNameError. `kind`: for its text."""
     if not _NAME.fullmatch(name):
         raise BadNameError(kind, name, "letters, digits, - and _ make a name, at least one of them")
     return name
 
 
 def check_version(version: str) -> str:
-    """The version. Raises ConfigError unless it is a semantic one."""
     if not _VERSION.fullmatch(version):
         raise ConfigError(
             f'version is a semantic version such as "1.2.0" or "2.0.0-rc.1", not {shown(version)}.'
@@ -83,7 +81,6 @@ def checked_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def joined(prefix: str, subject: str) -> str:
-    """A prefix and what comes after it; both may be empty."""
     return f"{prefix}.{subject}" if prefix and subject else prefix or subject
 
 
@@ -97,7 +94,6 @@ def check_group(prefix: str, name: str) -> str:
 
 
 def check_endpoint_subject(prefix: str, subject: str) -> str:
-    """The whole subject of an endpoint in the group `prefix`. Raises BadSubjectError."""
     check_subscribe_subject(subject)
     return joined(prefix, subject)
 
@@ -189,12 +185,10 @@ def verb_subject(
 
 
 def new_id() -> str:
-    """The id of a new instance: 22 letters and digits."""
     return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(22))
 
 
 def encode_answer(answer: ServicePing | ServiceInfo | ServiceStats) -> bytes:
-    """The JSON of an answer. Raises ConfigError for `data` that JSON has no form for."""
     document = to_wire(answer)
     if isinstance(answer, ServiceStats):
         for endpoint in document["endpoints"]:
@@ -206,7 +200,6 @@ def encode_answer(answer: ServicePing | ServiceInfo | ServiceStats) -> bytes:
 
 
 def decode_answer(cls: type[AnswerT], payload: bytes) -> AnswerT:
-    """An answer of any client's service. Raises DocumentError for anything else."""
     raw = decode_document(payload, cls.__name__)
     _round_spans(raw)
     answer = from_wire(cls, raw)
@@ -241,7 +234,6 @@ def error_headers(code: int, description: str, headers: HeadersLike | None = Non
 
 
 def one_line(text: str) -> str:
-    """The text as a value of a header."""
     plain = " ".join(str(text).replace("\0", " ").split())
     plain = plain.encode("utf-8", "replace").decode()  # lone surrogates
     most = _LONGEST_DESCRIPTION
@@ -276,7 +268,6 @@ class Tally:
         self.reset()
 
     def reset(self) -> None:
-        """Restart the statistics."""
         self.requests = 0
         self.errors = 0
         self.last_error = ""
@@ -284,23 +275,18 @@ class Tally:
         """In the handler, nanoseconds."""
 
     def begun(self, size: int) -> None:
-        """A request has left the queue."""
         self.requests += 1
         self.taken += size
 
     def failed(self, description: str) -> None:
-        """A request has failed."""
         self.errors += 1
         self.last_error = description
 
     def handled(self, ns: int) -> None:
-        """A handler has ended."""
         self.ns += ns
 
 
 class SharedTally(Tally):
-    """Counters for several threads."""
-
     __slots__ = ("_lock",)
 
     def __init__(self) -> None:

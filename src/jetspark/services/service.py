@@ -173,8 +173,6 @@ class EndpointCalls:
         concurrency: int,
         max_pending: int,
     ) -> Callable[[AnyT], AnyT]:
-        """A decorator that calls `add` with the handler."""
-
         def decorate(handler: AnyT) -> AnyT:
             called = name if name is not None else getattr(handler, "__name__", "")
             options = self.endpoint_options(
@@ -308,7 +306,6 @@ class Running:
             endpoint.error = error
 
     def _lost(self, error: JetsparkError | None) -> None:
-        """A subject is gone: so is the service."""
         if self.ended or self._error is not None:
             return
         if isinstance(error, ConnectionClosedError):
@@ -326,13 +323,11 @@ class Running:
     # -- ending ----------------------------------------------------------------------------------
 
     async def wait(self) -> None:
-        """As `Service.wait_stopped`."""
         await self._stopped.wait()
         if self._error is not None:
             raise copy(self._error)
 
     async def stop(self, timeout: Seconds | None) -> None:
-        """As `Service.stop`."""
         seconds = seconds_of(timeout, self.client.options)
         if self.ended:
             return
@@ -521,7 +516,6 @@ class Service(EndpointCalls):
         return stats.replace(data=data)
 
     async def begin(self) -> None:
-        """Listen for PING, INFO and STATS. Raises as `Client.add_service`."""
         answers: dict[Verb, Callable[[], bytes]] = {
             Verb.PING: lambda: encode_answer(ServicePing(**self._identity(Verb.PING))),
             Verb.INFO: lambda: encode_answer(self.info()),
@@ -536,13 +530,11 @@ class Service(EndpointCalls):
         )
 
     async def add(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> None:
-        """As `add_endpoint`."""
         await self.running.add(self._new(options, handling))
 
     def add_nowait(
         self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]
     ) -> None:
-        """As `endpoint`."""
         self.running.add_nowait(self._new(options, handling))
 
     def _new(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> Endpoint:

@@ -68,7 +68,6 @@ class ServerFilter:
     domain: str | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        """The fields of a request."""
         return _given(
             server_name=self.name,
             cluster=self.cluster,
@@ -406,7 +405,6 @@ class System:
 
 
 def _given(**options: Any) -> dict[str, Any]:
-    """Those that differ from what servers assume without them."""
     return {name: value for name, value in options.items() if value not in (None, False, 0, [])}
 
 
