@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 
+from tests.chaos import faults
 from tests.chaos.campaign import Kind, Kinds, Run
+from tests.chaos.faults import Fault, Site
 from tests.chaos.outcome import Outcome
 from tests.chaos.proxy import Proxy
 from tests.support.cluster import Cluster
@@ -35,30 +36,22 @@ _LIMITS = ReadLimits(max_rows=500, max_bytes=1 << 20, timeout=90)
 _BULK = 4096  # a piece of at least so many bytes is one of an archive
 
 
-@dataclass
-class Scene:
-    """One stream on a server behind a proxy, and what is read of it."""
+class Scene(Site):
+    """A stream on a server, and what happens to it while it is read."""
 
-    run: Run
-    server: NatsServer
-    proxy: Proxy
-    count: int = 0
-    gone: set[int] = field(default_factory=set)
-    """Sequences that were removed meanwhile."""
-    single: bool = False
-    """They were removed one by one, so they may be missing without an error."""
-    faults: int = 0
-    spoils: bool = False
-    """The fault is bytes that the proxy changes."""
+    def __init__(self, run: Run, servers: Sequence[NatsServer], proxy: Proxy, count: int) -> None:
+        super().__init__(run.rng, servers, [STREAM], proxy)
+        self.count = count
+        self.gone: set[int] = set()
+        """Sequences that were removed meanwhile."""
+        self.single = False
+        """They were removed one by one, so they may be missing without an error."""
+        self.faults = 0
+        self.spoils = False
+        """The fault is bytes that the proxy changes."""
 
-    @property
-    def rng(self) -> random.Random:
-        return self.run.rng
-
-    @contextmanager
-    def admin(self) -> Iterator[Admin]:
-        with Admin(self.server.url) as admin:
-            yield admin
+    def admin(self) -> Admin:
+        return Admin(self.servers[0].url)
 
 
 def payload(incarnation: str, sequence: int) -> bytes:
@@ -86,7 +79,7 @@ def backfill(
     """
     binary = None if line is None else server_of(line)
     with NatsServer(binary=binary) as server, Proxy(server.port) as proxy:
-        scene = Scene(run, server, proxy, times * run.rng.randint(12_000, 25_000))
+        scene = Scene(run, [server], proxy, times * run.rng.randint(12_000, 25_000))
         with scene.admin() as admin:
             fill(admin, "old", scene.count)
             facts = admin.facts(STREAM)
@@ -94,10 +87,7 @@ def backfill(
         wanted = SequenceRange(
             STREAM, 1, scene.count + 1, facts.created, snapshot=True, blocking=line is not None
         )
-        try:
-            return _read(scene, f"nats://127.0.0.1:{proxy.port}", wanted, act, allowed, strict)
-        finally:
-            links.pool.close()
+        return _read(scene, proxy.url, wanted, act, allowed, strict)
 
 
 def _read(
@@ -136,6 +126,7 @@ def _read(
         ended = f"ended by {type(error).__name__}"
     finally:
         interrupted.stop()
+        links.pool.close()
     if scene.spoils:  # a fault that no byte has met is none
         scene.faults = scene.proxy.corrupted
     missing = 0
@@ -172,60 +163,41 @@ class _Interruptions(logging.Handler):
 # -- what breaks -------------------------------------------------------------------------------
 
 
-def _killed(scene: Scene) -> None:
-    scene.server.kill()
-    time.sleep(scene.rng.uniform(0, 1))
-    scene.server.start()
+def _for(fault: Fault, longest: float = 0.0) -> Callable[[Scene], None]:
+    """A fault that lasts up to so many seconds."""
 
+    def act(scene: Scene) -> None:
+        with fault(scene):
+            scene.pause(0, longest)
 
-def _stopped(scene: Scene) -> None:
-    scene.server.stop()
-    scene.server.start()
-
-
-def _cut(scene: Scene) -> None:
-    scene.proxy.cut()
-
-
-def _refused(scene: Scene) -> None:
-    scene.proxy.refuse()
-    time.sleep(scene.rng.uniform(0, 2))
-    scene.proxy.heal()
-
-
-def _half_open(scene: Scene) -> None:
-    scene.proxy.half_open()
-    time.sleep(scene.rng.uniform(0, 2))
-    scene.proxy.heal()
+    return act
 
 
 def _stalled(scene: Scene) -> None:
     scene.proxy.slow(2000)
-    time.sleep(scene.rng.uniform(3, 8))
+    scene.pause(3, 8)
     scene.proxy.slow(_RATE)
 
 
-def _flipped(scene: Scene) -> None:
-    def flip(data: bytes) -> bytes:
-        if len(data) < _BULK:
-            return data
-        out = bytearray(data)
-        out[scene.rng.randrange(len(out))] ^= 1 << scene.rng.randrange(8)
-        return bytes(out)
+def _spoilt(spoil: Callable[[random.Random, bytes], bytes]) -> Callable[[Scene], None]:
+    """A piece of an archive is not as it was sent."""
 
-    scene.spoils = True
-    scene.proxy.corrupt(flip)
+    def act(scene: Scene) -> None:
+        scene.spoils = True
+        scene.proxy.corrupt(lambda data: data if len(data) < _BULK else spoil(scene.rng, data))
+
+    return act
 
 
-def _cut_off(scene: Scene) -> None:
-    def lose(data: bytes) -> bytes:
-        if len(data) < _BULK:
-            return data
-        at = scene.rng.randrange(len(data) // 2)
-        return data[:at] + data[at + scene.rng.randint(1, len(data) // 2) :]
+def _flip(rng: random.Random, data: bytes) -> bytes:
+    out = bytearray(data)
+    out[rng.randrange(len(out))] ^= 1 << rng.randrange(8)
+    return bytes(out)
 
-    scene.spoils = True
-    scene.proxy.corrupt(lose)
+
+def _lose(rng: random.Random, data: bytes) -> bytes:
+    at = rng.randrange(len(data) // 2)
+    return data[:at] + data[at + rng.randint(1, len(data) // 2) :]
 
 
 def _purged(scene: Scene) -> None:
@@ -261,19 +233,17 @@ def _leader_killed(run: Run) -> Outcome:
         admin.create(STREAM, "s.>", num_replicas=3)
         admin.fill_new([(f"s.{n % 9}", payload("old", n)) for n in range(1, count + 1)])
         facts = admin.facts(STREAM)
-    leader = cluster.servers[int(facts.leader.rpartition("n")[2]) - 1]  # backfill-n1, …
+    wanted = SequenceRange(STREAM, 1, count + 1, facts.created, snapshot=True)
+    with Proxy(1) as nowhere, ExitStack() as away:
+        scene = Scene(run, cluster.servers, nowhere, count)
 
-    def kill(_: Scene) -> None:
-        leader.kill()
+        def kill(_: Scene) -> None:  # until the end
+            away.enter_context(faults.leader_killed(scene))
 
-    with Proxy(1) as nowhere:
-        scene = Scene(run, leader, nowhere, count)
-        wanted = SequenceRange(STREAM, 1, count + 1, facts.created, snapshot=True)
         try:
             return _read(scene, ",".join(cluster.urls), wanted, kill, (), strict=True)
         finally:
-            links.pool.close()
-            leader.start()
+            away.close()
             cluster.wait_until_ready()
             with Admin(cluster.urls[0]) as admin:
                 admin.call(f"STREAM.DELETE.{STREAM}")
@@ -284,19 +254,19 @@ def _kind(act: Callable[[Scene], None], *allowed: type[JetsparkError]) -> Kind:
 
 
 KINDS: Kinds = {
-    "server killed": _kind(_killed),
-    "server stopped": _kind(_stopped),
+    "server killed": _kind(_for(faults.server_killed, 1)),
+    "server stopped": _kind(_for(faults.server_stopped)),
     "leader of three killed": _leader_killed,
-    "connections cut": _kind(_cut),
-    "connections refused": _kind(_refused),
-    "connections half-open": _kind(_half_open),
+    "connections cut": _kind(_for(faults.network_cut)),
+    "connections refused": _kind(_for(faults.network_refused, 2)),
+    "connections half-open": _kind(_for(faults.half_open, 2)),
     "link stalled": _kind(_stalled),
-    "bit flipped": _kind(_flipped),
-    "bytes lost": _kind(_cut_off),
+    "bit flipped": _kind(_spoilt(_flip)),
+    "bytes lost": _kind(_spoilt(_lose)),
     "head purged": lambda run: backfill(run, _purged, DataLossError, times=3),
     "head purged, loss allowed": partial(backfill, act=_purged, strict=False, times=3),
     "messages deleted one by one": _kind(_deleted_one_by_one, DataLossError),
     "stream deleted": _kind(_deleted, StreamNotFoundError),
     "stream recreated": _kind(_recreated, StreamRecreatedError, DataLossError),
-    "server 2.12 killed": partial(backfill, act=_killed, line="2.12"),
+    "server 2.12 killed": partial(backfill, act=_for(faults.server_killed, 1), line="2.12"),
 }

@@ -38,6 +38,8 @@ from jetspark.server import NatsServer
 
 _ELECTED_WITHIN = 60.0
 _LIMITS = ReadLimits(timeout=60.0)
+PROBES = ("strict", "lenient", "filtered", "head", "plan", "snapshot", "writer")
+"""What is asked; methods of `Streams`."""
 _BEFORE, _MEANWHILE = 300, 200
 _PURGED = 150
 _KEYS, _ROWS = 100, 40
@@ -126,13 +128,8 @@ class Streams:
         prefix = f"R{run.number}"
         self.orders, self.purged, self.target = (f"{prefix}_{one}" for one in "OPT")
         self.bucket = f"KV_{prefix}"
-        self.names = [
-            self.orders,
-            self.purged,
-            self.bucket,
-            self.target,
-            ledger_stream(self.target),
-        ]
+        ledger = ledger_stream(self.target)
+        self.names = [self.orders, self.purged, self.bucket, self.target, ledger]
         by_name = {server._name: server for server in cluster.servers}
         self.create(cluster.servers[0].url)
         self.leader = by_name[self.gather_leaders(cluster.servers[0].url)]
@@ -143,27 +140,12 @@ class Streams:
             for name in (self.orders, self.purged):
                 patiently(partial(admin.create, name, f"{name}.>", num_replicas=3))
                 admin.fill_new(numbered(f"{name}.a", _BEFORE))
-            patiently(
-                partial(
-                    admin.create,
-                    self.bucket,
-                    f"${self.bucket}.>",
-                    max_msgs_per_subject=5,
-                    num_replicas=3,
-                )
-            )
+            keeping = {"max_msgs_per_subject": 5, "num_replicas": 3}
+            patiently(partial(admin.create, self.bucket, f"${self.bucket}.>", **keeping))
             admin.fill_new([(f"${self.bucket}.k{n}", b"old") for n in range(_KEYS)])
-            patiently(
-                partial(
-                    admin.create,
-                    self.target,
-                    f"{self.target}.>",
-                    f"_spark.{self.target}.mark.>",
-                    num_replicas=3,
-                    allow_atomic=True,
-                    allow_rollup_hdrs=True,
-                )
-            )
+            subjects = (f"{self.target}.>", f"_spark.{self.target}.mark.>")
+            atomic = {"num_replicas": 3, "allow_atomic": True, "allow_rollup_hdrs": True}
+            patiently(partial(admin.create, self.target, *subjects, **atomic))
         Ledger(make_options(url), self.target, "q").make_stream(3)
         self.commit(url, 0)
 
@@ -222,21 +204,9 @@ class Streams:
         `go_on` is given what begins them.
         """
         verdict, gate, rng = Verdict(), threading.Event(), self.run.rng
-        probes = [
-            self.strict,
-            self.lenient,
-            self.filtered,
-            self.head,
-            self.plan,
-            self.snapshot,
-            self.writer,
-        ]
-        probes = [self.plain, *rng.sample(probes, 3)]
         threads = [
-            threading.Thread(
-                target=self._probe, args=(probe, self._warm[probe.__name__], verdict, gate)
-            )
-            for probe in probes
+            threading.Thread(target=self._probe, args=(probe, verdict, gate))
+            for probe in ("plain", *rng.sample(PROBES, 3))
         ]
         for thread in threads:
             thread.start()
@@ -250,37 +220,20 @@ class Streams:
 
     def warm_up(self, server: NatsServer) -> None:
         """Links that are open before the server stands still."""
-        self._warm: dict[str, ConnectOptions] = {}
-        for name in (
-            "strict",
-            "lenient",
-            "filtered",
-            "head",
-            "plan",
-            "snapshot",
-            "writer",
-            "plain",
-        ):
-            self._warm[name] = make_options(server.url, name=name)
-            with links.pool.link(self._warm[name]) as link:
+        self._warm = {name: make_options(server.url, name=name) for name in ("plain", *PROBES)}
+        for options in self._warm.values():
+            with links.pool.link(options) as link:
                 link.check()
 
-    def _probe(
-        self,
-        probe: Callable[[ConnectOptions, Verdict], None],
-        options: ConnectOptions,
-        verdict: Verdict,
-        gate: threading.Event,
-    ) -> None:
+    def _probe(self, probe: str, verdict: Verdict, gate: threading.Event) -> None:
         gate.wait()
+        options, idle = self._warm[probe], links.pool.idle
         # However long the server stood still, its links are used without a look.
-        links.pool.idle[options] = [
-            (link, time.monotonic()) for link, _ in links.pool.idle[options]
-        ]
+        idle[options] = [(link, time.monotonic()) for link, _ in idle[options]]
         try:
-            probe(options, verdict)
+            getattr(self, probe)(options, verdict)
         except Exception as error:
-            verdict.fail(f"{probe.__name__}: {type(error).__name__}: {error}")
+            verdict.fail(f"{probe}: {type(error).__name__}: {error}")
 
     def _sequences(self, options: ConnectOptions, wanted: SequenceRange, **how: Any) -> list[int]:
         batches = read_range(options, wanted, _LIMITS, columns=["seq"], **how)
@@ -288,8 +241,7 @@ class Streams:
 
     def strict(self, options: ConnectOptions, verdict: Verdict) -> None:
         wanted = self.range(self.orders)
-        found = self._sequences(options, wanted)
-        verdict.rows("range", found, range(1, wanted.end))
+        verdict.rows("range", self._sequences(options, wanted), range(1, wanted.end))
 
     def lenient(self, options: ConnectOptions, verdict: Verdict) -> None:
         wanted = self.range(self.orders)
@@ -322,30 +274,21 @@ class Streams:
                 verdict.missing += self.facts[name].last_seq - one.last_seq
                 verdict.fail(f"plan: {name} ends at {one.last_seq}")
         end = self.facts[self.orders].last_seq
-        found = leaders.ask(
-            lambda api: linearizable_read(
-                api, [self.orders], lambda api: api.next_sequence(self.orders, end, ())
-            )
-        )
+
+        def last(api: StreamAPI) -> int | None:
+            return api.next_sequence(self.orders, end, ())
+
+        found = leaders.ask(lambda api: linearizable_read(api, [self.orders], last))
         verdict.rows("last message", [found], [end])
 
     def snapshot(self, options: ConnectOptions, verdict: Verdict) -> None:
         wanted = self.range(self.bucket, ">")
-        batches = list(read_snapshot(options, wanted, _LIMITS, columns=["subject", "data"]))
-        found = [
-            (subject.rpartition(".")[2], data)
-            for batch in batches
-            for subject, data in zip(
-                batch.column("subject").to_pylist(), batch.column("data").to_pylist(), strict=True
-            )
-        ]
+        batches = read_snapshot(options, wanted, _LIMITS, columns=["subject", "data"])
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        found = [(row["subject"].rpartition(".")[2], row["data"]) for row in rows]
         half = _KEYS // 2
-        verdict.rows(
-            "bucket",
-            found,
-            [(f"k{n}", b"new" if n < half else b"old") for n in range(_KEYS)]
-            + [(f"n{n}", b"new") for n in range(half)],
-        )
+        values = [(f"k{n}", b"new" if n < half else b"old") for n in range(_KEYS)]
+        verdict.rows("bucket", found, values + [(f"n{n}", b"new") for n in range(half)])
 
     def writer(self, options: ConnectOptions, verdict: Verdict) -> None:
         if self.run.rng.random() < 0.5:

@@ -12,17 +12,13 @@ import re
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from tests.chaos.campaign import Kind, Run
 from tests.chaos.outcome import Outcome
-from tests.chaos.reading_scene import Scene, eventually, outcome
-from tests.chaos.reading_servers import STREAM, one_server
+from tests.chaos.reading_scene import STREAM, Scene, eventually, one_server, outcome
 from tests.chaos.table import Message, batches, compare, rows
-
-from jetspark.server import NatsServer
 
 _NAMED = re.compile(r"sequences (\d+) to (\d+) were removed")
 _ANOTHER = re.compile(r"it was (recreated|restored)")
@@ -30,32 +26,22 @@ _STOPPED_BY_ANOTHER = re.compile(f"{_ANOTHER.pattern}|is gone|not found")
 """A query that looks between the deletion and the creation says that there is none."""
 
 
-@dataclass
-class Loss:
-    """One run's stream before and after."""
-
-    run: Run
-    scene: Scene
-    server: NatsServer
-    lenient: bool
+def _reading(lenient: bool) -> dict[str, str]:
+    return {"failOnDataLoss": str(not lenient).lower()}
 
 
-def _losing(fault: Callable[[Loss], None], *, legal: bool = False) -> Kind:
+def _losing(fault: Callable[[Scene], None], *, legal: bool = False) -> Kind:
     """A kind whose fault removes messages of the stream; `legal`: without anything being lost."""
 
     def kind(run: Run) -> Outcome:
         lenient = run.rng.random() < 0.5
-        with one_server(run, read_as={"failOnDataLoss": str(not lenient).lower()}) as (
-            server,
-            proxy,
-            scene,
-        ):
+        with one_server(run, read_as=_reading(lenient)) as scene:
             scene.fill(1)
-            proxy.slow(int(scene.bytes_per_batch / 0.5))
+            scene.proxy.slow(int(scene.bytes_per_batch / 0.5))
             scene.moment()
             before = scene.query.position().get(STREAM, 1)
-            fault(Loss(run, scene, server, lenient))
-            proxy.slow(None)
+            fault(scene)
+            scene.proxy.slow(None)
             scene.hits += 1
             if lenient or legal:
                 return _read_on(scene, before)
@@ -101,38 +87,38 @@ def _up_to_here(scene: Scene, note: str, position: int | None = None) -> Outcome
 # -- messages ------------------------------------------------------------------------------------
 
 
-def _purge(loss: Loss) -> None:
-    last = loss.scene.published.ends()[STREAM] - 1
-    seq, keep = loss.run.rng.choice([(None, None), (None, last // 3), (last // 2, None)])
-    with loss.scene.published.jetstream() as js:
+def _purge(scene: Scene) -> None:
+    last = scene.published.ends()[STREAM] - 1
+    seq, keep = scene.rng.choice([(None, None), (None, last // 3), (last // 2, None)])
+    with scene.published.jetstream() as js:
         js.purge_stream(STREAM, seq=seq, keep=keep)
-    loss.scene.fill(0.5)
+    scene.fill(0.5)
 
 
-def _limit(loss: Loss) -> None:
-    last = loss.scene.published.ends()[STREAM] - 1
-    keep = loss.run.rng.randrange(1, last)
-    limit = {"max_msgs": keep} if loss.run.rng.random() < 0.5 else {"max_bytes": keep * 300}
-    _update(loss, **limit)
+def _limit(scene: Scene) -> None:
+    last = scene.published.ends()[STREAM] - 1
+    keep = scene.rng.randrange(1, last)
+    limit = {"max_msgs": keep} if scene.rng.random() < 0.5 else {"max_bytes": keep * 300}
+    _update(scene, **limit)
 
 
-def _expire(loss: Loss) -> None:
+def _expire(scene: Scene) -> None:
     half = timedelta(seconds=0.5)
-    _update(loss, max_age=half, duplicate_window=half)
-    eventually(lambda: not loss.scene.published.held(STREAM), "the messages' end")
-    _update(loss, max_age=timedelta(0))
-    loss.scene.fill(1)
+    _update(scene, max_age=half, duplicate_window=half)
+    eventually(lambda: not scene.published.held(STREAM), "the messages' end")
+    _update(scene, max_age=timedelta(0))
+    scene.fill(1)
 
 
-def _update(loss: Loss, **changes: Any) -> None:
-    with loss.scene.published.jetstream() as js:
+def _update(scene: Scene, **changes: Any) -> None:
+    with scene.published.jetstream() as js:
         js.update_stream(name=STREAM, **changes)
 
 
-def _delete_some(loss: Loss) -> None:
-    last = loss.scene.published.ends()[STREAM] - 1
-    with loss.scene.published.jetstream() as js:
-        for seq in loss.run.rng.sample(range(2, last), 40):
+def _delete_some(scene: Scene) -> None:
+    last = scene.published.ends()[STREAM] - 1
+    with scene.published.jetstream() as js:
+        for seq in scene.rng.sample(range(2, last), 40):
             js.delete_msg(STREAM, seq)
 
 
@@ -154,7 +140,7 @@ def _another_stream(
 ) -> Outcome:
     """`stops_before` it is made again: what a strict query says."""
     lenient = run.rng.random() < 0.5
-    with one_server(run, read_as={"failOnDataLoss": str(not lenient).lower()}) as (_, _, scene):
+    with one_server(run, read_as=_reading(lenient)) as scene:
         scene.moment()
         published, query = scene.published, scene.query
         before = query.position().get(STREAM, 1)
@@ -186,7 +172,7 @@ def _another_stream(
 def stream_restored(run: Run) -> Outcome:
     """A backup takes the place of the stream: the query stops, or reads the restored one whole."""
     lenient = run.rng.random() < 0.5
-    with one_server(run, read_as={"failOnDataLoss": str(not lenient).lower()}) as (_, _, scene):
+    with one_server(run, read_as=_reading(lenient)) as scene:
         published, query = scene.published, scene.query
         last = query.committed
         with published.jetstream() as js:
@@ -221,7 +207,8 @@ def _seen_twice(scene: Scene, restored: list[Message], parts: set[int]) -> bool:
 
 def disk_set_back(run: Run) -> Outcome:
     """The server comes back with the disk of an hour ago: what was read is not there any more."""
-    with one_server(run) as (server, _, scene):
+    with one_server(run) as scene:
+        (server,) = scene.servers
         copy = run.folder / "disk"
         server.stop()
         shutil.copytree(server.store_dir, copy)

@@ -10,27 +10,35 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from tests.chaos.campaign import Run
+from tests.chaos.faults import Fault, Site
 from tests.chaos.outcome import Findings, Outcome
+from tests.chaos.proxy import Proxy
 from tests.chaos.spark import spark_of
 from tests.chaos.table import Message, compare, newest, next_sequences, payload_of, rows
+from tests.support.cluster import Cluster
 
 from jetspark import blocking
 from jetspark.errors import APIError
+from jetspark.server import NatsServer
 from jetspark.spark.failures import explain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+STREAM = "ORDERS"
+CONF = "nats.conf"
 WITHIN = 240.0
 """Seconds within which a query goes on after a fault, or ends because of one."""
+_SPEED = 0.4
+"""Seconds that a slow link takes for one batch, so that faults come while it is under way."""
 _LOOK_EVERY = 0.01
 _MOST_STARTS = 12
 
@@ -219,15 +227,22 @@ class Query:
         return self.errors[-1] if self._query is None else ""
 
 
-class Scene:
+class Scene(Site):
     """One run with faults that a query outlives: strike, see it go on, judge the table.
 
     `published` publishes past the proxy; `batch` is the number of sequences in a micro-batch.
     """
 
-    def __init__(self, run: Run, published: Published, streams: list[str], url: str) -> None:
-        self.rng = run.rng
-        self.published, self.streams = published, streams
+    def __init__(
+        self,
+        run: Run,
+        servers: Sequence[NatsServer],
+        published: Published,
+        streams: Sequence[str],
+        proxy: Proxy | None = None,
+    ) -> None:
+        super().__init__(run.rng, servers, streams, proxy)
+        self.run, self.published = run, published
         self.batch = run.rng.randrange(400, 1600)
         self.size = run.rng.randrange(100, 600)
         """Bytes of a payload."""
@@ -237,7 +252,7 @@ class Scene:
             spark_of(run),
             run.folder,
             {
-                "servers": url,
+                "servers": proxy.url if proxy else ",".join(one.url for one in servers),
                 "streams": ",".join(streams),
                 "maxOffsetsPerTrigger": str(self.batch),
                 "minPartitions": str(run.rng.randrange(1, 4)),
@@ -271,12 +286,21 @@ class Scene:
         self.query.wait_for_batch(self.query.committed + 1)
         time.sleep(self.rng.random() * 0.6)
 
-    def strike(self, fault: Callable[[], object]) -> None:
-        """Once: the fault, whose end is its return, and the batch after it."""
+    def strike(self, act: Callable[[], object]) -> None:
+        """Once: a fault, whose end is its return, and the batch after it."""
         self.moment()
-        fault()
+        act()
         self.hits += 1
         self.goes_on()
+
+    def suffer(self, fault: Fault, low: float = 0.0, high: float = 0.0) -> None:
+        """Strike with a fault that lasts for so many seconds."""
+
+        def act() -> None:
+            with fault(self):
+                self.pause(low, high)
+
+        self.strike(act)
 
     def goes_on(self) -> None:
         """Returns when a batch more is committed."""
@@ -319,3 +343,56 @@ def outcome(
         recovery=round(recovery, 2),
         note="; ".join(filter(None, told)),
     )
+
+
+@contextmanager
+def one_server(
+    run: Run,
+    conf: str = "",
+    streams: Sequence[str] = (STREAM,),
+    *,
+    publish_as: Mapping[str, Any] | None = None,
+    read_as: Mapping[str, str] | None = None,
+    **config: Any,
+) -> Iterator[Scene]:
+    """A server of its own, a proxy in front of it, streams for some batches, a query.
+
+    `publish_as` and `read_as`: further options of the connections; `config`: of the streams.
+    """
+    file = run.folder / CONF
+    file.write_text(conf, "utf-8")
+    with (
+        NatsServer(jetstream=True, port=0, host="127.0.0.1", config=file) as server,
+        Proxy(server.port) as proxy,
+    ):
+        published = Published(server.url, **(publish_as or {}))
+        scene = Scene(run, [server], published, streams, proxy)
+        for stream in streams:
+            published.create(stream, **config)
+        scene.fill()
+        if run.rng.random() < 0.5:
+            proxy.slow(int(scene.bytes_per_batch / _SPEED))
+        scene.query.options |= read_as or {}
+        scene.query.start()
+        try:
+            yield scene
+        finally:
+            scene.query.stop()
+
+
+@contextmanager
+def three_servers(run: Run) -> Iterator[Scene]:
+    """The campaign's cluster, a stream with three replicas for some batches, a query."""
+    cluster = run.shared.once("nats cluster", lambda: Cluster(3, name="chaos"))
+    cluster.wait_until_ready()
+    stream = f"S{run.number}"
+    published = Published(cluster.urls)
+    scene = Scene(run, cluster.servers, published, [stream])
+    published.create(stream, num_replicas=3)
+    scene.fill()
+    scene.query.start()
+    try:
+        yield scene
+    finally:
+        scene.query.stop()
+        published.delete(stream)

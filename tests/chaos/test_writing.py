@@ -11,7 +11,7 @@ import pytest
 from tests.chaos.campaign import Shared, run_one
 from tests.chaos.spark import SPARK
 from tests.chaos.writing import KINDS
-from tests.chaos.writing_oracle import compare
+from tests.chaos.writing_scene import compare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

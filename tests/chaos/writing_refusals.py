@@ -15,10 +15,9 @@ from typing import Any
 
 from tests.chaos.campaign import Run
 from tests.chaos.outcome import Outcome
-from tests.chaos.writing_faults import ALL, at_step, set_gate
 from tests.chaos.writing_job import EXACTLY, write_file
-from tests.chaos.writing_scene import NANOSECONDS, Scene, scene
-from tests.chaos.writing_steps import COMMITTED, COPYING, DECIDED, SENT
+from tests.chaos.writing_scene import NANOSECONDS, Scene, at_step, scene
+from tests.chaos.writing_steps import ALL, COMMITTED, COPYING, DECIDED, SENT
 
 from jetspark.bulk.exactly_once import ledger_stream
 from jetspark.server import NatsServer
@@ -83,7 +82,7 @@ def _login_config(password: str) -> str:
 
 
 @contextmanager
-def _login_revoked(here: Scene, _: int) -> Iterator[None]:
+def _login_revoked(here: Scene) -> Iterator[None]:
     _reload(here, "another")
     yield
     _reload(here, "first")
@@ -153,7 +152,7 @@ def lost_while_committing(lose: Callable[[Scene], None]) -> Callable[[Run], Outc
 
     def act(run: Run) -> Outcome:
         with scene(run) as here:
-            step = set_gate(here, (DECIDED, COPYING, SENT, COMMITTED))
+            step = here.set_gate((DECIDED, COPYING, SENT, COMMITTED))
             attempt = here.start()
             here.reached(attempt)
             lose(here)
@@ -225,7 +224,7 @@ def row_too_large(run: Run) -> Outcome:
 def two_drivers(run: Run) -> Outcome:
     """Two writes of one transaction at once, with other partitions; a third one afterwards."""
     with scene(run, transaction="load") as here:
-        step = set_gate(here, ALL)
+        step = here.set_gate(ALL)
         first = here.start()
         here.reached(first)
         here.change(partitions=run.rng.choice([1, 3, 8]))

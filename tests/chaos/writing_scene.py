@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.chaos.campaign import Run
+import nats
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from tests.chaos import outcome
+from tests.chaos.campaign import Kind, Run
+from tests.chaos.faults import Fault, Site
 from tests.chaos.outcome import Findings, Outcome
 from tests.chaos.proxy import Proxy
 from tests.chaos.spark import spark_of
 from tests.chaos.writing_job import AT_LEAST, EXACTLY, LONGEST_QUERY, Attempt, Job, write_file
-from tests.chaos.writing_oracle import compare, read
-from tests.chaos.writing_steps import Gate
+from tests.chaos.writing_steps import ONE_BATCH, PASSES, Gate
 from tests.support.cluster import Cluster
 from tests.support.streams import Admin
 
@@ -28,6 +32,8 @@ _WINDOW = 1800 * NANOSECONDS  # longer than the longest run on the slowest machi
 _LOOK_EVERY = 0.02  # seconds
 _ATTEMPTS = 8
 REACHED_WITHIN = 240.0  # a session's first query takes its time
+_READ_WITHIN = 60.0
+_AT_ONCE = 500
 
 
 class Started(Protocol):
@@ -38,14 +44,20 @@ class Started(Protocol):
     def wait(self, timeout: float = ...) -> str | None: ...
 
 
-class Scene:
-    """`target`: the stream's name, in `job`. `expected`: the ids that have to be in it at last."""
+class Scene(Site):
+    """`expected`: the ids that have to be in the job's stream at last."""
 
-    def __init__(self, run: Run, servers: list[NatsServer], job: Job) -> None:
-        self.run, self.servers, self.job = run, servers, job
+    def __init__(
+        self, run: Run, servers: list[NatsServer], job: Job, proxy: Proxy | None, login: str
+    ) -> None:
+        streams = [job.stream]
+        if job.guarantee == EXACTLY:
+            streams.append(ledger_stream(job.stream))
+        super().__init__(run.rng, servers, streams, proxy)
+        self.run, self.job, self.login = run, job, login
         self.gate = Gate(job.gate)
-        self.proxy: Proxy | None = None
-        self.login = ""
+        self.at_gate = 0
+        """The process that stands there."""
         self.expected: list[str] = []
         self.faults = 0
         self.errors: list[str] = []
@@ -78,18 +90,18 @@ class Scene:
     def _url(self, server: NatsServer) -> str:
         return server.url.replace("nats://", f"nats://{self.login}")
 
-    def leader(self, stream: str) -> NatsServer:
-        """The server that leads a stream."""
-        with self.admin() as admin:
-            info = admin.call(f"STREAM.INFO.{stream}")
-        name = info["cluster"]["leader"]
-        return next(server for server in self.servers if server._name == name)
-
     # -- while it runs -------------------------------------------------------------------------
 
     def start(self) -> Started:
         """In the session of this process."""
         return Attempt(spark_of(self.run), self.job)
+
+    def set_gate(self, steps: Sequence[str]) -> str:
+        """Stop at one of the steps, somewhere in the run."""
+        step = self.rng.choice(steps)
+        passes = ONE_BATCH if self.job.transaction else PASSES
+        self.gate.set(step, self.rng.randrange(passes[step]))
+        return step
 
     def reached(self, attempt: Started) -> int:
         """Wait until a process stands at the gate; its pid. Counts as a fault."""
@@ -101,15 +113,13 @@ class Scene:
                 raise TimeoutError("the step was never reached")
             time.sleep(_LOOK_EVERY)
         self.faults += 1
+        self.at_gate = pid
         return pid
 
     def healed(self) -> None:
         """The fault is over: from now to the next proof of progress counts as recovery."""
         self._healed = time.monotonic()
         self._stored_then = self._stored()
-
-    def pause(self, low: float, high: float) -> None:
-        time.sleep(self.run.rng.uniform(low, high))
 
     def finish(
         self, attempt: Started | None = None, start: Callable[[], Started] | None = None
@@ -209,8 +219,7 @@ def scene(
         if login:
             user, password = login.rstrip("@").split(":")
             made = replace(made, options={"user": user, "password": password, **made.options})
-        shown = Scene(run, servers, made)
-        shown.proxy, shown.login = proxy, login
+        shown = Scene(run, servers, made, proxy, login)
         with shown.admin() as admin:
             config = {"num_replicas": replicas, "duplicate_window": _WINDOW, **(stream or {})}
             admin.create(name, f"{name}.>", **config)
@@ -227,6 +236,64 @@ def _tidy(shown: Scene) -> None:
             server.resume()
         server.start()
     with shown.admin() as admin:
-        for stream in (shown.job.stream, ledger_stream(shown.job.stream)):
+        for stream in shown.streams:
             with suppress(AssertionError, JetsparkError):
                 admin.call(f"STREAM.DELETE.{stream}")
+
+
+def at_step(
+    fault: Fault, steps: Sequence[str], *, lasts: tuple[float, float] = (0.05, 0.6), **of_scene: Any
+) -> Kind:
+    """Runs in which the fault comes while a process stands at one of the steps."""
+
+    def act(run: Run) -> Outcome:
+        with scene(run, **of_scene) as here:
+            step = here.set_gate(steps)
+            attempt = here.start()
+            here.reached(attempt)
+            with fault(here):
+                here.gate.open()
+                here.pause(*lasts)
+            here.healed()
+            here.finish(attempt)
+            return here.outcome(f"at {step}")
+
+    return act
+
+
+# -- the oracle: what somebody else's client reads, held against what had to be written ----------
+
+
+def read(servers: Sequence[str], stream: str) -> list[tuple[str, str]]:
+    """Subject and id of every message of the stream, markers left out, in order."""
+    return asyncio.run(asyncio.wait_for(_read(servers, stream), _READ_WITHIN))
+
+
+async def _read(servers: Sequence[str], stream: str) -> list[tuple[str, str]]:
+    client = await nats.connect(list(servers), max_reconnect_attempts=5)
+    try:
+        jetstream = client.jetstream()
+        state = (await jetstream.stream_info(stream)).state
+        found: list[tuple[str, str]] = []
+        if not state.messages:
+            return found
+        config = ConsumerConfig(ack_policy=AckPolicy.NONE, deliver_policy=DeliverPolicy.ALL)
+        reader = await jetstream.pull_subscribe(">", stream=stream, config=config)
+        seq = 0
+        while seq < state.last_seq:  # a replica may be behind: ask until it has the last one
+            for message in await reader.fetch(_AT_ONCE, timeout=20):
+                seq = message.metadata.sequence.stream
+                if not message.subject.startswith("_spark."):
+                    found.append((message.subject, message.data.partition(b" ")[0].decode()))
+        return found
+    finally:
+        await client.close()
+
+
+def compare(found: Sequence[tuple[str, str]], stream: str, expected: Collection[str]) -> Findings:
+    """`expected`: the ids that had to be written, each under the subject of its file.
+
+    Out of order are rows before which a later one of the same file is stored.
+    """
+    wanted = {(f"{stream}.{one[:3]}", one) for one in expected}
+    return outcome.compare(found, wanted, order=lambda row: row)

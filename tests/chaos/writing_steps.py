@@ -40,6 +40,22 @@ STAGING, DECIDING, DECIDED, COPYING, SENT, COPIED, COMMITTED, PUBLISHING = STEPS
 )
 """Before rows are staged, before the decision, after it, before a chunk of each lane, with a chunk
 under way, after the last chunk, before Spark hears of the commit; before a block is published."""
+PASSES = {
+    STAGING: 6,
+    DECIDING: 3,
+    DECIDED: 3,
+    COPYING: 6,
+    SENT: 12,
+    COPIED: 3,
+    COMMITTED: 3,
+    PUBLISHING: 20,
+}
+"""How often a query of three batches comes to each step at least."""
+ONE_BATCH = PASSES | {STAGING: 4} | dict.fromkeys((DECIDING, DECIDED, COPIED, COMMITTED), 1)
+"""How often a batch write does."""
+
+ALL = (STAGING, DECIDING, DECIDED, COPYING, SENT, COPIED)
+IN_DRIVER = (DECIDING, DECIDED, COPYING, SENT, COPIED)
 
 
 class Gate:
@@ -65,8 +81,10 @@ class Gate:
             return None
 
     def open(self, *, fail: bool = False) -> None:
-        """Let it go on, or fail there; nobody stops any more."""
+        """Let it go on, or fail there; nobody stops any more. What was said first holds."""
         (self.folder / "step").unlink(missing_ok=True)
+        if (self.folder / "go").exists():
+            return
         new = self.folder / "go.new"
         new.write_text("fail" if fail else "")
         new.rename(self.folder / "go")
