@@ -69,6 +69,14 @@ class MakeServer(Protocol):
     def __call__(self, conf: str | None = None, /, **options: Any) -> NatsServer: ...
 
 
+@pytest.fixture(autouse=True)
+def _no_idle_links() -> Iterator[None]:
+    """Links of ranges are kept by a process; those of one test are not the next one's."""
+    yield
+    if (links := sys.modules.get("jetspark.bulk.links")) is not None:
+        links.pool.close()
+
+
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[NatsServer]:
     """One server with JetStream for the whole run. Take names from `unique`, do not stop it."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from tests.bulk.test_backup import ordinary, spoil, various
 from tests.conftest import MakeServer
+from tests.support import ranges
 from tests.support.cluster import Cluster
 from tests.support.frame_proxy import FrameProxy
+from tests.support.ranges import read, sequences
 from tests.support.server_lines import server_of
 from tests.support.streams import Admin, Row, numbered
 
-from jetspark.bulk import links
-from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.backfill import SnapshotTransfer
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
@@ -33,22 +33,12 @@ from jetspark.errors import (
 )
 
 
-@pytest.fixture(autouse=True)
-def _no_links_left() -> Iterator[None]:
-    yield
-    links.pool.close()
-
-
 @pytest.fixture
 def newest(needs_server: Callable[[str], None]) -> None:
     needs_server("2.15")
 
 
-def whole(facts: StreamFacts, **more: Any) -> SequenceRange:
-    start = max(facts.first_seq, 1)
-    return SequenceRange(
-        facts.name, start, facts.last_seq + 1, facts.created, snapshot=True, **more
-    )
+whole = partial(ranges.whole, snapshot=True)
 
 
 def dense(subject: str, count: int) -> list[Row]:
@@ -63,11 +53,6 @@ def filled(url: str, subject: str, rows: list[Row]) -> StreamFacts:
         admin.create("S", subject)
         admin.fill(rows)
         return admin.facts("S")
-
-
-def read(url: str, wanted: SequenceRange, **more: Any) -> pa.Table:
-    batches = list(read_range(make_options(url), wanted, **more))
-    return pa.Table.from_batches(batches, schema=SCHEMA).combine_chunks()
 
 
 @pytest.fixture
@@ -155,12 +140,10 @@ def test_a_server_killed_while_it_sends_costs_no_row(make_server: MakeServer) ->
     server = make_server()
     facts = filled(server.url, "S.>", dense("S.a", 40_000))
     batches = read_range(make_options(server.url), whole(facts), ReadLimits(max_rows=1000))
-    found = next(batches)["seq"].to_pylist()
+    first = next(batches)
     server.kill()
     server.start()
-    for batch in batches:
-        found += batch["seq"].to_pylist()
-    assert found == list(range(1, 40_001))
+    assert sequences([first, *batches]) == list(range(1, 40_001))
 
 
 @pytest.mark.usefixtures("newest")
@@ -184,9 +167,8 @@ async def test_a_lost_answer_leaves_time_for_another_attempt(make_server: MakeSe
     facts = filled(server.url, "S", numbered("S", 1000))
     async with FrameProxy(server.port) as proxy:
         fault = proxy.arm(1, "drop", wanted=lambda frame: b".answer " in frame[:200])
-        url = f"nats://127.0.0.1:{proxy.port}"
         limits = ReadLimits(timeout=6)
-        rows = await asyncio.to_thread(read, url, whole(facts), limits=limits)
+        rows = await asyncio.to_thread(read, proxy.url, whole(facts), limits=limits)
     assert fault.hit is not None
     assert rows["seq"].to_pylist() == list(range(1, 1001))
 
@@ -219,9 +201,10 @@ async def test_a_stream_that_goes_while_it_is_sent(
 
         async with FrameProxy(server.port) as proxy:
             proxy.arm(1, "drop", wanted=going)
-            url = f"nats://127.0.0.1:{proxy.port}"
             limits = ReadLimits(max_rows=1 << 20, max_bytes=1 << 30, timeout=8)
-            reading = asyncio.to_thread(read, url, wanted, limits=limits, fail_on_data_loss=strict)
+            reading = asyncio.to_thread(
+                read, proxy.url, wanted, limits=limits, fail_on_data_loss=strict
+            )
             if strict:
                 with pytest.raises(StreamRecreatedError if again else StreamNotFoundError):
                     await reading
@@ -275,8 +258,7 @@ async def test_the_answer_may_come_behind_the_snapshot(make_server: MakeServer) 
     facts = filled(server.url, "S", numbered("S", 100))
     async with FrameProxy(server.port) as proxy:
         fault = proxy.arm(1, "late", delay=0.3, wanted=lambda frame: b".answer " in frame[:80])
-        url = f"nats://127.0.0.1:{proxy.port}"
-        rows = await asyncio.wait_for(asyncio.to_thread(read, url, whole(facts)), 20)
+        rows = await asyncio.wait_for(asyncio.to_thread(read, proxy.url, whole(facts)), 20)
     assert fault.hit is not None
     assert rows["seq"].to_pylist() == list(range(1, 101))
 

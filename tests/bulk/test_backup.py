@@ -6,7 +6,7 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from tests.conftest import MakeServer
-from tests.support import archives, s2
+from tests.support import archives, ranges, s2
+from tests.support.ranges import read, table_of
 from tests.support.server_lines import LINES, server_of
 from tests.support.streams import Admin, Row, numbered
 
 from jetspark import blocking
 from jetspark.backup import BackupProgress, verify_backup
 from jetspark.backup import save as backing_up
-from jetspark.bulk import links
-from jetspark.bulk.arrow import SCHEMA
 from jetspark.bulk.backup import Backup, open_backup
-from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.reader import read_range
+from jetspark.bulk.ranges import ReadLimits
 from jetspark.cli import app
-from jetspark.connection.options import make_options
 from jetspark.errors import BackupError, ConfigError, DataLossError
 from jetspark.timestamps import parse_isotime
 
@@ -35,24 +32,12 @@ MESSAGES = 9_000
 _ENCRYPTED = 'jetstream { cipher: chachapoly, key: "secret" }\n'
 
 
-@pytest.fixture(autouse=True)
-def _no_links_left() -> Iterator[None]:
-    yield
-    links.pool.close()
-
-
 def table(backup: Backup, *range_: int, **how: Any) -> pa.Table:
-    batches = list(backup.read(*range_, **how))
-    return pa.Table.from_batches(batches, schema=SCHEMA).combine_chunks()
+    return table_of(backup.read(*range_, **how))
 
 
 def ordinary(url: str, admin: Admin, stream: str) -> pa.Table:
-    facts = admin.facts(stream)
-    wanted = SequenceRange(
-        stream, max(facts.first_seq, 1), facts.last_seq + 1, facts.created, from_earliest=True
-    )
-    batches = list(read_range(make_options(url), wanted))
-    return pa.Table.from_batches(batches, schema=SCHEMA).combine_chunks()
+    return read(url, ranges.whole(admin.facts(stream), from_earliest=True))
 
 
 def back_up(url: str, stream: str, folder: Path) -> Backup:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.support.ranges import table_of, whole
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk.arrow import SCHEMA
-from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.ranges import ReadLimits
 from jetspark.bulk.reader import read_range
 from jetspark.connection.options import make_options
 from jetspark.errors import DataLossError
@@ -30,13 +31,11 @@ def queue(admin: Admin) -> str:
 def read(
     server: NatsServer, admin: Admin, name: str, start: int = 1, end: int = 0, **more: Any
 ) -> pa.Table:
-    facts = admin.facts(name)
-    wanted = SequenceRange(
-        name, start, end or facts.last_seq + 1, facts.created, direct=True, **more
-    )
+    wanted = whole(admin.facts(name), direct=True, **more)
+    wanted = replace(wanted, start=start, end=end or wanted.end)
     batches = list(read_range(make_options(server.url), wanted, ReadLimits(max_rows=700)))
     assert all(batch.num_rows <= 700 for batch in batches)
-    return pa.Table.from_batches(batches, schema=SCHEMA)
+    return table_of(batches)
 
 
 def test_every_column_and_nothing_is_taken(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -78,6 +79,11 @@ class Target:
     def commit(self, batch: int, count: int, parts: int = 3, lanes: int = 2) -> None:
         self.writer().commit(batch, self.pieces(batch, count, parts), lanes=lanes)
 
+    def write(self, batch: int, count: int, parts: int = 3, lanes: int = 2) -> None:
+        """Commit what is expected."""
+        self.commit(batch, count, parts, lanes)
+        self.expect(batch, count)
+
     def expect(self, batch: int, count: int) -> None:
         self.expected += [payload for _, _, payload in self.rows(batch, count)]
 
@@ -111,8 +117,9 @@ def target(shared_server: NatsServer, unique: Callable[[str], str]) -> Target:
     return Target(shared_server.url, unique("T"))
 
 
-def crash_after(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, calls: int) -> None:
-    """The given call returns so many times; the next one never begins."""
+@contextmanager
+def crashing(owner: type, name: str, calls: int = 0) -> Iterator[None]:
+    """The driver crashes in the block: the given call returns so many times, and then no more."""
     original = getattr(owner, name)
     left = calls
 
@@ -123,7 +130,9 @@ def crash_after(monkeypatch: pytest.MonkeyPatch, owner: type, name: str, calls: 
         left -= 1
         return original(*args, **options)
 
-    monkeypatch.setattr(owner, name, counted)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(owner, name, counted)
+        yield
 
 
 STEPS = [
@@ -138,20 +147,15 @@ STEPS = [
 
 @pytest.mark.parametrize(("owner", "name", "calls"), STEPS)
 def test_commit_after_a_driver_crash_at_any_step_writes_each_row_once(
-    target: Target, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, calls: int
+    target: Target, owner: type, name: str, calls: int
 ) -> None:
-    target.commit(0, 10)
-    target.expect(0, 10)
-    with monkeypatch.context() as patch:
-        crash_after(patch, owner, name, calls)
-        with pytest.raises(Crash):
-            target.commit(1, 4500, parts=3, lanes=2)
+    target.write(0, 10)
+    with crashing(owner, name, calls):
+        target.commit(1, 4500, parts=3, lanes=2)
     # The next run has other partitions, in another order, and other lanes.
-    target.commit(1, 4500, parts=4, lanes=3)
-    target.expect(1, 4500)
+    target.write(1, 4500, parts=4, lanes=3)
     target.check()
-    target.commit(2, 5, parts=1)
-    target.expect(2, 5)
+    target.write(2, 5, parts=1)
     target.check()
 
 
@@ -221,10 +225,8 @@ def test_run_overtaken_while_copying_is_refused(
         target.commit(1, 2500)
         original(copier, *args)
 
-    with monkeypatch.context() as patch:
-        crash_after(patch, BatchCopier, "copy", 0)
-        with pytest.raises(Crash):
-            target.commit(0, 2500)
+    with crashing(BatchCopier, "copy"):
+        target.commit(0, 2500)
     monkeypatch.setattr(BatchCopier, "_locate", sleeps)
     with pytest.raises(LedgerError, match="another run"):
         writer.commit(0, [])
@@ -233,24 +235,18 @@ def test_run_overtaken_while_copying_is_refused(
     target.check()
 
 
-def test_partly_stored_chunk_is_completed_by_the_next_commit(
-    target: Target, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partly_stored_chunk_is_completed_by_the_next_commit(target: Target) -> None:
     """As a single server leaves it that died while it applied the batch."""
-    with monkeypatch.context() as patch:
-        crash_after(patch, Ledger, "forget_staged", 0)
-        with pytest.raises(Crash):
-            target.commit(0, 10, parts=1, lanes=1)
+    with crashing(Ledger, "forget_staged"):
+        target.commit(0, 10, parts=1, lanes=1)
     with Admin(target.url) as admin:
         last = admin.facts(target.stream).last_seq
         # marker, ten rows, end mark: the end mark and four rows were never stored
         admin.delete_messages(target.stream, *range(last - 4, last + 1))
-    target.commit(0, 10, parts=2, lanes=1)
-    target.expect(0, 10)
+    target.write(0, 10, parts=2, lanes=1)
     target.check()
     assert target.payloads() == [payload for _, _, payload in target.rows(0, 10)]
-    target.commit(1, 1)
-    target.expect(1, 1)
+    target.write(1, 1)
     target.check()
 
 
@@ -268,8 +264,7 @@ def test_deleted_ledger_stops_the_writer_until_it_adopts(target: Target) -> None
 
 def test_repeated_first_batch_without_its_ledger_is_refused(target: Target) -> None:
     """What of it is stored is not known any more."""
-    target.commit(0, 10)
-    target.expect(0, 10)
+    target.write(0, 10)
     with Admin(target.url) as admin:
         admin.purge(ledger_stream(target.stream))
     with pytest.raises(LedgerError, match="has no record of them"):
@@ -311,15 +306,14 @@ def test_purged_target_stops_the_writer(target: Target, how: dict[str, Any]) -> 
     ids=["fewer rows", "one other row"],
 )
 def test_a_transaction_with_other_rows_is_refused_and_the_first_one_finished(
-    target: Target, monkeypatch: pytest.MonkeyPatch, other: Callable[[Any], Any]
+    target: Target, other: Callable[[Any], Any]
 ) -> None:
     def commit(rows: list[EncodedMessage], parts: int) -> None:
         pieces = [stage(target.ledger(), rows[part::parts], digest=True) for part in range(parts)]
         target.writer().commit(0, pieces, lanes=2)
 
     rows = target.rows(0, 2000)
-    with monkeypatch.context() as patch, pytest.raises(Crash):
-        crash_after(patch, BatchCopier, "_round", 1)
+    with crashing(BatchCopier, "_round", 1):
         commit(rows, 3)
     with pytest.raises(LedgerError, match="has the 2,000 rows of an earlier write"):
         commit(other(rows), 2)
@@ -403,15 +397,13 @@ def test_a_link_that_breaks_between_two_chunks_leaves_no_row_out(
 
 
 def test_a_full_storage_is_reported_and_the_batch_copied_when_there_is_space(
-    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+    make_server: MakeServer,
 ) -> None:
     target = Target(make_server("jetstream { max_file_store: 2MB }").url, "T")
     pieces = target.pieces(0, 4000, 2)
     target.expect(0, 4000)
-    with monkeypatch.context() as patch:
-        crash_after(patch, BatchCopier, "copy", 0)
-        with pytest.raises(Crash):
-            target.writer().commit(0, pieces)
+    with crashing(BatchCopier, "copy"):
+        target.writer().commit(0, pieces)
     filler = b"." * 100_000
     with Admin(target.url) as admin:
         admin.create("FULL", "full")
@@ -430,7 +422,6 @@ def test_a_full_storage_is_reported_and_the_batch_copied_when_there_is_space(
 def test_dead_idle_link_is_replaced(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a router that forgets its connections leaves them; an idle one is taken first."""
     ledger = Ledger(target.options, target.stream, "q", timeout=4)
-    links.pool.close()  # other tests leave some
     assert ledger.last_decision() is None
     ((link, _),) = links.pool.idle[target.options]
     monkeypatch.setattr(link, "send", lambda *_: None)
@@ -570,13 +561,9 @@ def test_a_name_is_looked_up_once_until_it_changes(
 
 
 @pytest.mark.parametrize("owner", [Ledger, BatchCopier], ids=["decided", "copied"])
-def test_a_name_is_free_when_its_writer_died_before_it_decided(
-    target: Target, monkeypatch: pytest.MonkeyPatch, owner: type
-) -> None:
-    with monkeypatch.context() as patch:
-        crash_after(patch, owner, "decide" if owner is Ledger else "copy", 0)
-        with pytest.raises(Crash):
-            new_writer(target, "q1").commit(0, everything(target, "q1"))
+def test_a_name_is_free_when_its_writer_died_before_it_decided(target: Target, owner: type) -> None:
+    with crashing(owner, "decide" if owner is Ledger else "copy"):
+        new_writer(target, "q1").commit(0, everything(target, "q1"))
     if owner is Ledger:
         new_writer(target, "q2").commit(0, everything(target, "q2"))
     else:

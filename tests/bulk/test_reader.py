@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.chaos.proxy import Proxy
 from tests.conftest import MakeServer
+from tests.support.ranges import read, sequences, whole
 from tests.support.streams import Admin, numbered
 
 from jetspark.bulk import links, reader
@@ -31,24 +33,16 @@ from jetspark.errors import (
 from jetspark.server import NatsServer
 from jetspark.wire.kernel import Deliveries
 
-
-@pytest.fixture(autouse=True)
-def _no_links_left() -> Iterator[None]:
-    yield
-    links.pool.close()
+SMALL = ReadLimits(max_rows=500, pull_messages=1_000)
 
 
-def whole(facts: StreamFacts, **more: Any) -> SequenceRange:
-    return SequenceRange(
-        facts.name, max(facts.first_seq, 1), facts.last_seq + 1, facts.created, **more
-    )
-
-
-def read(
-    url: str, wanted: SequenceRange, limits: ReadLimits | None = None, **more: Any
-) -> pa.Table:
-    batches = list(read_range(make_options(url), wanted, limits, **more))
-    return pa.Table.from_batches(batches, schema=SCHEMA)
+@pytest.fixture
+def filled(nats_server: NatsServer) -> StreamFacts:
+    """Of a stream with 20,000 messages on a server that may die."""
+    with Admin(nats_server.url) as admin:
+        admin.create("S", "s")
+        admin.fill(numbered("s", 20_000, size=500))
+        return admin.facts("S")
 
 
 def test_every_column_of_every_message(admin: Admin) -> None:
@@ -211,11 +205,7 @@ def test_limits_behind_a_reader_are_no_data_loss_even_with_gaps(
     name = admin.stream(under=".*", max_msgs=6_000)
     rows = [(f"{name}.{number % 3}", b"." * 1000) for number in range(6_000)]
     admin.fill(rows)
-    facts = admin.facts(name)
-    subjects = (f"{name}.1",)
-    wanted = SequenceRange(
-        name, 1, facts.last_seq + 1, facts.created, subjects, from_earliest=earliest
-    )
+    wanted = whole(admin.facts(name), subjects=(f"{name}.1",), from_earliest=earliest)
     limits = ReadLimits(max_rows=100, pull_messages=200)
     for name_of_seconds in ("_CHECK_EVERY", "_SHARE"):
         monkeypatch.setattr(reader, name_of_seconds, 0)
@@ -233,10 +223,7 @@ def test_a_head_that_overtakes_a_reader_of_some_subjects_is_data_loss(admin: Adm
     name = admin.stream(under=".*", max_msgs=6_000)
     rows = [(f"{name}.{number % 3}", b"." * 1000) for number in range(6_000)]
     admin.fill(rows)
-    facts = admin.facts(name)
-    wanted = SequenceRange(
-        name, 1, facts.last_seq + 1, facts.created, (f"{name}.1",), from_earliest=True
-    )
+    wanted = whole(admin.facts(name), subjects=(f"{name}.1",), from_earliest=True)
     limits = ReadLimits(max_rows=100, pull_messages=200)
     batches = read_range(make_options(admin.url), wanted, limits)
     next(batches)
@@ -251,8 +238,7 @@ def test_messages_purged_after_they_were_read_are_no_data_loss(admin: Admin) -> 
     batches = read_range(make_options(admin.url), whole(admin.facts(name)), limits)
     first = next(batches)
     admin.purge(name, seq=1_001)
-    rows = first["seq"].to_pylist() + [s for batch in batches for s in batch["seq"].to_pylist()]
-    assert rows == list(range(1, 5_001))
+    assert sequences([first, *batches]) == list(range(1, 5_001))
 
 
 def test_recreated_stream_ends_a_range_read(admin: Admin) -> None:
@@ -280,10 +266,9 @@ def test_stream_that_ends_before_the_range_is_data_loss(admin: Admin) -> None:
 
 def test_a_deleted_consumer_is_replaced(admin: Admin) -> None:
     name = admin.stream(20_000, size=500)
-    limits = ReadLimits(max_rows=500, pull_messages=1_000)
     rows: list[int] = []
     for index, batch in enumerate(
-        read_range(make_options(admin.url), whole(admin.facts(name)), limits)
+        read_range(make_options(admin.url), whole(admin.facts(name)), SMALL)
     ):
         rows += batch["seq"].to_pylist()
         if index in (0, 5):
@@ -292,14 +277,11 @@ def test_a_deleted_consumer_is_replaced(admin: Admin) -> None:
     assert rows == list(range(1, 20_001))
 
 
-def test_a_server_killed_while_reading_costs_nothing(nats_server: NatsServer) -> None:
-    with Admin(nats_server.url) as admin:
-        admin.create("KILLED", "killed")
-        admin.fill(numbered("killed", 20_000, size=500))
-        facts = admin.facts("KILLED")
-    limits = ReadLimits(max_rows=500, pull_messages=1_000)
+def test_a_server_killed_while_reading_costs_nothing(
+    nats_server: NatsServer, filled: StreamFacts
+) -> None:
     rows: list[int] = []
-    for index, batch in enumerate(read_range(make_options(nats_server.url), whole(facts), limits)):
+    for index, batch in enumerate(read_range(make_options(nats_server.url), whole(filled), SMALL)):
         rows += batch["seq"].to_pylist()
         if index == 3:
             nats_server.kill()
@@ -307,26 +289,22 @@ def test_a_server_killed_while_reading_costs_nothing(nats_server: NatsServer) ->
     assert rows == list(range(1, 20_001))
 
 
-def test_a_server_that_stays_away_ends_the_read(nats_server: NatsServer) -> None:
-    with Admin(nats_server.url) as admin:
-        admin.create("AWAY", "away")
-        admin.fill(numbered("away", 20_000, size=500))
-        facts = admin.facts("AWAY")
-    limits = ReadLimits(max_rows=500, pull_messages=1_000, timeout=2)
-    batches = read_range(make_options(nats_server.url), whole(facts), limits)
+def test_a_server_that_stays_away_ends_the_read(
+    nats_server: NatsServer, filled: StreamFacts
+) -> None:
+    limits = replace(SMALL, timeout=2)
+    batches = read_range(make_options(nats_server.url), whole(filled), limits)
     next(batches)
     nats_server.kill()
     with pytest.raises(IncompleteRangeError, match="made no progress"):
         list(batches)
 
 
-def test_a_paused_server_is_noticed_and_waited_for(nats_server: NatsServer) -> None:
-    with Admin(nats_server.url) as admin:
-        admin.create("PAUSED", "paused")
-        admin.fill(numbered("paused", 20_000, size=500))
-        facts = admin.facts("PAUSED")
-    limits = ReadLimits(max_rows=500, pull_messages=1_000, heartbeat=0.1, timeout=2)
-    batches = read_range(make_options(nats_server.url, connect_timeout=0.5), whole(facts), limits)
+def test_a_paused_server_is_noticed_and_waited_for(
+    nats_server: NatsServer, filled: StreamFacts
+) -> None:
+    limits = replace(SMALL, heartbeat=0.1, timeout=2)
+    batches = read_range(make_options(nats_server.url, connect_timeout=0.5), whole(filled), limits)
     next(batches)
     nats_server.pause()
     try:
@@ -421,8 +399,7 @@ def test_a_large_message_may_take_longer_than_the_server_may_be_silent(
 
 def test_the_consumer_of_an_abandoned_read_is_removed_soon(admin: Admin) -> None:
     name = admin.stream(20_000, size=500)
-    limits = ReadLimits(max_rows=500, pull_messages=1_000)
-    batches = read_range(make_options(admin.url), whole(admin.facts(name)), limits)
+    batches = read_range(make_options(admin.url), whole(admin.facts(name)), SMALL)
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     config = admin.call(f"CONSUMER.LIST.{name}")["consumers"][0]["config"]

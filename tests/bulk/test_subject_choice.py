@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.streams import Admin
 
-from jetspark.bulk import links
 from jetspark.bulk.arrow import COLUMNS, SubjectChoice, batches, reading_all_is_faster
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
 from jetspark.bulk.reader import read_range
@@ -25,12 +23,6 @@ _PATTERN = st.lists(_TOKEN, min_size=1, max_size=3).map(
     lambda tokens: ".".join([*tokens[: tokens.index(">")], ">"] if ">" in tokens else tokens)
 )
 _SUBJECT = st.lists(st.sampled_from(["a", "b", "c", "ü"]), min_size=1, max_size=3).map(".".join)
-
-
-@pytest.fixture(autouse=True)
-def _close_links() -> Iterator[None]:
-    yield
-    links.pool.close()
 
 
 @given(st.lists(_PATTERN, min_size=1, max_size=5), st.lists(_SUBJECT, max_size=20))

@@ -52,7 +52,7 @@ from jetspark.lakehouse.batches import Change, added, commit_batch, commit_files
 from jetspark.lakehouse.delta import CLAIM
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.iceberg_folder import FolderCatalog
-from jetspark.lakehouse.new_files import FileWriter, NewFile
+from jetspark.lakehouse.new_files import NewFile, write_files
 from jetspark.lakehouse.table import Table, TableName
 from jetspark.lakehouse.upserts import Upsert, staged
 
@@ -448,11 +448,13 @@ def _difference(found: _Rows, wanted: _Rows) -> str:
 
 def _files(table: Table, texts: dict[int, str], *, apart: bool) -> list[NewFile]:
     layout = table.layout(10**8, "zstd")
-    writer = FileWriter(staged(layout) if apart else layout, table.storage, "part-00000")
+    layout = staged(layout) if apart else layout
     numbers = list(texts)
-    for half in (numbers[:5], numbers[5:]):
-        writer.write(pa.record_batch([half, [texts[n] for n in half]], schema=SCHEMA))
-    return writer.close()
+    batches = [
+        pa.record_batch([half, [texts[n] for n in half]], schema=SCHEMA)
+        for half in (numbers[:5], numbers[5:])
+    ]
+    return write_files(layout, table.storage, "part-00000", batches)
 
 
 def run(place: str, runs: int = 300, seed: int = 1) -> Figures:

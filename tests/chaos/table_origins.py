@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -69,7 +70,7 @@ from jetspark.errors import JetsparkError
 from jetspark.lakehouse import iceberg, iceberg_maintenance
 from jetspark.lakehouse.batches import commit_batch, commit_files
 from jetspark.lakehouse.formats import Format, make_table, open_table
-from jetspark.lakehouse.new_files import FileWriter
+from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Upsert, staged
 
@@ -136,10 +137,8 @@ def numbers(chosen: random.Random, start: int) -> pa.Table:
 
 def written_here(table: Any, rows: pa.Table, *, apart: bool = False) -> list[Any]:
     layout = table.layout(10**8, "zstd")
-    writer = FileWriter(staged(layout) if apart else layout, table.storage, "part-00000")
-    for batch in rows.to_batches():
-        writer.write(batch)
-    return writer.close()
+    layout = staged(layout) if apart else layout
+    return write_files(layout, table.storage, "part-00000", rows.to_batches())
 
 
 # -- origins: Delta ------------------------------------------------------------------------------
@@ -317,14 +316,6 @@ def own(chosen: random.Random, folder: Path, format_: Format) -> Made:
     return Made(format_, name, folder)
 
 
-def own_delta(chosen: random.Random, folder: Path) -> Made:
-    return own(chosen, folder, Format.DELTA)
-
-
-def own_iceberg(chosen: random.Random, folder: Path) -> Made:
-    return own(chosen, folder, Format.ICEBERG)
-
-
 def in_catalog(folder: Path, identifier: str = "lake.t") -> tuple[Catalog, TableName]:
     properties = {
         "type": "sql",
@@ -376,24 +367,16 @@ def with_tags_and_statistics(chosen: random.Random, folder: Path) -> Made:
         place = f"file://{folder}/metadata/{uuid.uuid4()}"
         for end in (".stats", ".parquet"):
             Path((place + end).removeprefix("file://")).write_bytes(b"PFA1")
+        common = {"snapshot-id": last, "file-size-in-bytes": 4}
+        footer = {"file-footer-size-in-bytes": 1, "blob-metadata": []}
         stats = StatisticsFile.model_validate(
-            {
-                "snapshot-id": last, "statistics-path": place + ".stats",
-                "file-size-in-bytes": 4, "file-footer-size-in-bytes": 1, "blob-metadata": [],
-            }
-        )  # fmt: skip
-        of_partitions = PartitionStatisticsFile.model_validate(
-            {
-                "snapshot-id": last, "statistics-path": place + ".parquet",
-                "file-size-in-bytes": 4,
-            }
-        )  # fmt: skip
-        making._apply(
-            (
-                SetStatisticsUpdate(statistics=stats),
-                SetPartitionStatisticsUpdate(partition_statistics=of_partitions),
-            )
+            {**common, **footer, "statistics-path": place + ".stats"}
         )
+        of_partitions = PartitionStatisticsFile.model_validate(
+            {**common, "statistics-path": place + ".parquet"}
+        )
+        setting = SetPartitionStatisticsUpdate(partition_statistics=of_partitions)
+        making._apply((SetStatisticsUpdate(statistics=stats), setting))
     if chosen.random() < 0.5:
         table = catalog.load_table(identifier)
         with table.transaction() as making:
@@ -453,15 +436,10 @@ def with_position_deletes(chosen: random.Random, folder: Path) -> Made:
         snapshot_id=number, parent_snapshot_id=current.snapshot_id, manifest_list=listed,
         sequence_number=sequence, summary=Summary(operation=Operation.DELETE), schema_id=0,
     )  # fmt: skip
+    head = {"snapshot-id": number, "ref-name": "main", "type": "branch"}
     with table.transaction() as making:
-        making._apply(
-            (
-                AddSnapshotUpdate(snapshot=snapshot),
-                SetSnapshotRefUpdate.model_validate(
-                    {"snapshot-id": number, "ref-name": "main", "type": "branch"}
-                ),
-            )
-        )
+        main = SetSnapshotRefUpdate.model_validate(head)
+        making._apply((AddSnapshotUpdate(snapshot=snapshot), main))
     return Made(Format.ICEBERG, name, folder)
 
 
@@ -492,10 +470,10 @@ ORIGINS: dict[str, Callable[[random.Random, Path], Made]] = {
     one.__name__: one
     for one in (
         by_deltalake, by_deltalake_with_features, by_duckdb_in_delta, with_deletion_vectors,
-        with_mapped_columns, with_others_within, own_delta, own_iceberg, by_pyiceberg,
-        with_tags_and_statistics, with_position_deletes, with_files_of_another,
+        with_mapped_columns, with_others_within, by_pyiceberg, with_tags_and_statistics,
+        with_position_deletes, with_files_of_another,
     )
-}  # fmt: skip
+} | {f"own_{format_}": partial(own, format_=format_) for format_ in Format}  # fmt: skip
 
 # -- runs ----------------------------------------------------------------------------------------
 
@@ -514,12 +492,8 @@ def grow_old(root: Path) -> None:
     then = time.time() - HOURS * 3600
     for log in root.rglob("_delta_log/*.json"):
         text = log.read_text("utf-8")
-        log.write_text(
-            re.sub(
-                r'"deletionTimestamp": ?\d{13}', f'"deletionTimestamp":{int(then * 1000)}', text
-            ),
-            "utf-8",
-        )
+        time_of_deletion = f'"deletionTimestamp":{int(then * 1000)}'
+        log.write_text(re.sub(r'"deletionTimestamp": ?\d{13}', time_of_deletion, text), "utf-8")
     for path in root.rglob("*"):
         if path.is_file():
             os.utime(path, (then, then))

@@ -28,17 +28,11 @@ from jetspark.spark.source import JetStreamDataSource
 from jetspark.spark.stream import JetStreamStreamReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from jetspark.bulk.stream_api import StreamAPI
     from jetspark.server import NatsServer
-
-
-@pytest.fixture(autouse=True)
-def _close_links() -> Iterator[None]:
-    yield
-    links.pool.close()
 
 
 def _filled(server: NatsServer) -> dict[str, str]:

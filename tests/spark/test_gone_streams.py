@@ -9,23 +9,16 @@ import pytest
 from tests.support.driven_query import DrivenQuery
 from tests.support.streams import numbered
 
-from jetspark.bulk import links
 from jetspark.errors import StreamNotFoundError, StreamRecreatedError
 from jetspark.spark.options import parse_options
 from jetspark.spark.stream import JetStreamStreamReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.support.streams import Admin
 
     from jetspark.server import NatsServer
-
-
-@pytest.fixture(autouse=True)
-def _close_links() -> Iterator[None]:
-    yield
-    links.pool.close()
 
 
 @pytest.fixture

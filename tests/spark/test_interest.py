@@ -8,7 +8,6 @@ import pytest
 from tests.support.driven_query import DrivenQuery
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk import links
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, DataLossError
@@ -18,7 +17,7 @@ from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -28,10 +27,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _needs_reset(needs_server: Callable[[str], None]) -> Iterator[None]:
+def _needs_reset(needs_server: Callable[[str], None]) -> None:
     needs_server("2.14")
-    yield
-    links.pool.close()
 
 
 @pytest.fixture

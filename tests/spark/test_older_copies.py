@@ -13,14 +13,13 @@ from tests.support.driven_query import DrivenQuery
 from tests.support.streams import Admin, numbered
 
 from jetspark.blocking import connect
-from jetspark.bulk import links
 from jetspark.errors import DataLossError
 from jetspark.spark.options import parse_options
 from jetspark.spark.source import JetStreamBatchReader
 from jetspark.spark.stream import JetStreamStreamReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.conftest import MakeServer
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 REPLACED = "was replaced by an older copy of itself"
-
-
-@pytest.fixture(autouse=True)
-def _close_links() -> Iterator[None]:
-    yield
-    links.pool.close()
 
 
 class Disk:

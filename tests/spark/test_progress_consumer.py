@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.streams import numbered
 
-from jetspark.bulk import links
 from jetspark.errors import ConfigError
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions, parse_options
@@ -16,7 +15,7 @@ from jetspark.spark.queries import start_query
 from jetspark.spark.stream import DESCRIPTION, ProgressConsumer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -24,12 +23,6 @@ if TYPE_CHECKING:
     from tests.support.streams import Admin
 
     from jetspark.server import NatsServer
-
-
-@pytest.fixture(autouse=True)
-def _no_links_are_left() -> Iterator[None]:
-    yield
-    links.pool.close()
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from pyspark.errors import PySparkException
 from tests.support.driven_query import DrivenQuery
 from tests.support.streams import Admin, numbered
 
-from jetspark.bulk import links
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, DataLossError
@@ -23,7 +22,7 @@ from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -33,10 +32,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _needs_batches(needs_server: Callable[[str], None]) -> Iterator[None]:
+def _needs_batches(needs_server: Callable[[str], None]) -> None:
     needs_server("2.11")
-    yield
-    links.pool.close()
 
 
 @pytest.fixture

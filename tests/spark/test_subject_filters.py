@@ -8,23 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.driven_query import DrivenQuery
 
-from jetspark.bulk import links
 from jetspark.errors import ConfigError
 from jetspark.spark.options import parse_options
 from jetspark.spark.reading import streams_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.support.streams import Admin
 
     from jetspark.server import NatsServer
-
-
-@pytest.fixture(autouse=True)
-def _close_links() -> Iterator[None]:
-    yield
-    links.pool.close()
 
 
 @pytest.fixture
