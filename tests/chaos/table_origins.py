@@ -367,8 +367,8 @@ def with_tags_and_statistics(chosen: random.Random, folder: Path) -> Made:
         place = f"file://{folder}/metadata/{uuid.uuid4()}"
         for end in (".stats", ".parquet"):
             Path((place + end).removeprefix("file://")).write_bytes(b"PFA1")
-        common = {"snapshot-id": last, "file-size-in-bytes": 4}
-        footer = {"file-footer-size-in-bytes": 1, "blob-metadata": []}
+        common: dict[str, Any] = {"snapshot-id": last, "file-size-in-bytes": 4}
+        footer: dict[str, Any] = {"file-footer-size-in-bytes": 1, "blob-metadata": []}
         stats = StatisticsFile.model_validate(
             {**common, **footer, "statistics-path": place + ".stats"}
         )
@@ -436,7 +436,7 @@ def with_position_deletes(chosen: random.Random, folder: Path) -> Made:
         snapshot_id=number, parent_snapshot_id=current.snapshot_id, manifest_list=listed,
         sequence_number=sequence, summary=Summary(operation=Operation.DELETE), schema_id=0,
     )  # fmt: skip
-    head = {"snapshot-id": number, "ref-name": "main", "type": "branch"}
+    head: dict[str, Any] = {"snapshot-id": number, "ref-name": "main", "type": "branch"}
     with table.transaction() as making:
         main = SetSnapshotRefUpdate.model_validate(head)
         making._apply((AddSnapshotUpdate(snapshot=snapshot), main))
@@ -467,13 +467,16 @@ def with_files_of_another(chosen: random.Random, folder: Path) -> Made:
 
 
 ORIGINS: dict[str, Callable[[random.Random, Path], Made]] = {
+    f"own_{format_}": partial(own, format_=format_) for format_ in Format
+}
+ORIGINS |= {
     one.__name__: one
     for one in (
         by_deltalake, by_deltalake_with_features, by_duckdb_in_delta, with_deletion_vectors,
         with_mapped_columns, with_others_within, by_pyiceberg, with_tags_and_statistics,
         with_position_deletes, with_files_of_another,
     )
-} | {f"own_{format_}": partial(own, format_=format_) for format_ in Format}  # fmt: skip
+}  # fmt: skip
 
 # -- runs ----------------------------------------------------------------------------------------
 
