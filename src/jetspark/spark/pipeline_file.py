@@ -9,25 +9,28 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.files import read_small_text
 from jetspark.spark import option_values
-from jetspark.spark.checkpoints import place
 from jetspark.spark.json_payloads import json_columns
 from jetspark.spark.lakehouse.options import (
     FILES,
+    LakehouseOptions,
     lakehouse_format,
     not_a_table,
     parse_lakehouse_options,
 )
-from jetspark.spark.options import parse_options
-from jetspark.spark.sink_options import Guarantee, parse_sink_options
+from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
 from jetspark.subjects import nearest_name
+
+T = TypeVar("T")
 
 # -------------------------------------------------------------------------------------------------
 # The lines of the parts of a pipeline file, for errors.
@@ -86,13 +89,11 @@ def _path(dotted: str) -> tuple[str, ...]:
 
 def meant_by(sentence: str, options: Mapping[str, str]) -> str | None:
     """The option of an error: the one that it names, or whose value it quotes."""
-    named = re.search(r"option '([^']+)'", sentence, re.IGNORECASE)
-    if named:
-        return next((name for name in options if name.casefold() == named[1].casefold()), None)
-    for mark in "'\"":
-        for name, value in options.items():
-            if value and f"{mark}{value}{mark}" in sentence:
-                return name
+    if named := re.search(r"option '([^']+)'", sentence, re.IGNORECASE):
+        return _key(options, named[1])
+    for name, value in options.items():
+        if value and (f"'{value}'" in sentence or f'"{value}"' in sentence):
+            return name
     for name, value in options.items():
         # A name such as credsFile does not occur in a sentence about something else.
         if name != name.lower() and re.search(rf"\b{re.escape(name)}\b", sentence):
@@ -102,17 +103,30 @@ def meant_by(sentence: str, options: Mapping[str, str]) -> str | None:
     return None
 
 
+def _key(table: Mapping[str, Any], name: str) -> str | None:
+    """The key of this name; Spark ignores the case."""
+    return next((key for key in table if key.casefold() == name.casefold()), None)
+
+
+# -------------------------------------------------------------------------------------------------
+
+
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _SYNTAX = re.compile(r"(.*) \(at line (\d+), column \d+\)")
 _MODES = ("append", "update", "complete")
 _TOP = {"name": str, "checkpoint": str, "trigger": dict, "spark": dict, "sources": dict}
 _TOP |= {"views": dict, "sinks": dict}
+_NEEDED = {
+    "checkpoint": "the folder that keeps the progress",
+    "sources": "what to read, as [sources.<name>]",
+    "sinks": "what to write, as [sinks.<name>]",
+}
 _OF_SOURCES = ("format", "json", "watermark", "static")
 _OF_SINKS = ("from", "format", "mode", "partition_by")
 _NEAR, _MISSPELT = 0.7, 0.8
 """Similarity of a key to one of ours: for an unknown option, and for one that may be known."""
-_JETSTREAM = "jetstream"
+JETSTREAM = "jetstream"
 
 
 @dataclass(frozen=True)
@@ -121,6 +135,8 @@ class SourceTable:
 
     format: str
     options: Mapping[str, str] = field(repr=False)
+    parsed: SourceOptions | None = None
+    """The same, of format jetstream."""
     json: str | None = None
     watermark: tuple[str, str] | None = None
     static: bool = False
@@ -135,6 +151,8 @@ class SinkTable:
     """The source or view that it writes."""
     format: str
     options: Mapping[str, str] = field(repr=False)
+    parsed: SinkOptions | LakehouseOptions | None = None
+    """The same, of a stream or of a Delta or Iceberg table."""
     mode: str = "append"
     partition_by: tuple[str, ...] = ()
 
@@ -181,26 +199,29 @@ class _Reader:
     def read(self) -> PipelineFile:
         document = self._document
         self._check_keys((), document, _TOP)
-        for key in ("checkpoint", "sources", "sinks"):
+        for key, what in _NEEDED.items():
             if not document.get(key):
-                self._fail((key,), f"{key} is missing: {_WHAT[key]}.")
-        sources = {name: self._source(name) for name in self._names("sources")}
-        views = {name: self._view(name, sources) for name in self._names("views")}
+                self._fail((key,), f"{key} is missing: {what}.")
+        name = self._text(("name",), document.get("name", self._path.stem))
+        sources = {one: self._source(one) for one in self._names("sources")}
+        views = {one: self._view(one, sources) for one in self._names("views")}
         tables = [*sources, *views]
-        sinks = {name: self._sink(name, tables) for name in self._names("sinks")}
-        pipeline_name = self._text(("name",), document.get("name", self._path.stem))
-        self._check_sinks_apart(pipeline_name, sinks)
-        follow, interval = self._trigger()
-        settings = self._texts(("spark",), document.get("spark", {}))
+        sinks = {one: self._sink(one, tables, name) for one in self._names("sinks")}
+        self._check_sinks_apart(sinks)
+        trigger = document.get("trigger", {})
+        self._check_keys(("trigger",), trigger, {"follow": bool, "interval": object})
+        interval = str(trigger.get("interval", "5s"))
         return PipelineFile(
-            name=pipeline_name,
+            name=name,
             checkpoint=self._text(("checkpoint",), document["checkpoint"]),
             sources=sources,
             views=views,
             sinks=sinks,
-            follow=follow,
-            interval=interval,
-            spark=settings,
+            follow=bool(trigger.get("follow", False)),
+            interval=self._checked(
+                ("trigger", "interval"), lambda: option_values.duration("interval", interval)
+            ),
+            spark=self._texts(("spark",), document.get("spark", {})),
             places=self._places,
         )
 
@@ -218,36 +239,30 @@ class _Reader:
     def _source(self, name: str) -> SourceTable:
         where = ("sources", name)
         table = dict(self._document["sources"][name])
-        kind = self._text((*where, "format"), table.pop("format", _JETSTREAM))
+        kind = self._text((*where, "format"), table.pop("format", JETSTREAM))
         json = table.pop("json", None)
         watermark = table.pop("watermark", None)
         static = table.pop("static", False)
         if not isinstance(static, bool):
             self._fail((*where, "static"), "static is true or false.")
-        if json is not None and kind != _JETSTREAM:
-            self._fail((*where, "json"), f"json is for the format jetstream, not for {kind}.")
-        if watermark is not None and not (
-            isinstance(watermark, list)
-            and len(watermark) == 2
-            and all(isinstance(one, str) for one in watermark)
-        ):
+        if watermark is not None and not (_is_texts(watermark) and len(watermark) == 2):
             self._fail((*where, "watermark"), 'watermark is ["column", "10 minutes"].')
         self._check_own_keys(where, kind, table, _OF_SOURCES)
         options = self._texts(where, table)
-        if json is not None:
-            json = self._text((*where, "json"), json)
-        if kind == _JETSTREAM:
-            self._check_options(
-                where, options, _OF_SOURCES, lambda: _check_reading(options, static=static)
+        parsed = None
+        if kind == JETSTREAM:
+            check = SourceOptions.for_batch if static else SourceOptions.for_streaming
+            parsed = self._parsed(
+                where, options, _OF_SOURCES, lambda options: check(parse_options(options))
             )
         if json is not None:
-            self._check_json((*where, "json"), json, options)
+            at = (*where, "json")
+            if parsed is None:
+                self._fail(at, f"json is for the format jetstream, not for {kind}.")
+            json, columns = self._text(at, json), parsed.columns
+            self._checked(at, lambda: json_columns(json, "json", columns))
         return SourceTable(
-            kind,
-            options,
-            json,
-            None if watermark is None else (watermark[0], watermark[1]),
-            static,
+            kind, options, parsed, json, None if watermark is None else tuple(watermark), static
         )
 
     def _view(self, name: str, sources: Mapping[str, SourceTable]) -> str:
@@ -260,7 +275,7 @@ class _Reader:
             self._fail(where, f"there is a source {name!r} already.")
         return self._text((*where, "sql"), table["sql"])
 
-    def _sink(self, name: str, tables: list[str]) -> SinkTable:
+    def _sink(self, name: str, tables: list[str], pipeline: str) -> SinkTable:
         where = ("sinks", name)
         table = dict(self._document["sinks"][name])
         rows = self._text((*where, "from"), table.pop("from", tables[-1]))
@@ -284,72 +299,57 @@ class _Reader:
         if mode not in _MODES:
             self._fail((*where, "mode"), f"mode is {', '.join(_MODES)}, not {mode!r}.")
         columns = table.pop("partition_by", [])
-        if not isinstance(columns, list) or not all(isinstance(one, str) for one in columns):
+        if not _is_texts(columns):
             self._fail((*where, "partition_by"), 'partition_by is a list: ["region", "day"].')
         if twice := _repeated(columns):
             self._fail((*where, "partition_by"), f"partition_by names {twice!r} twice.")
-        if mode != "append" and (kind == _JETSTREAM or lakehouse_format(kind) is not None):
+        lake = lakehouse_format(kind)
+        if mode != "append" and (kind == JETSTREAM or lake is not None):
             self._fail(
                 (*where, "mode"),
                 f"Spark writes {kind} with mode append only. Rows that change later, such as "
                 "totals, need foreachBatch in a program of your own.",
             )
-        for key in table:
-            if key.casefold() == "checkpointlocation":
-                self._fail(
-                    (*where, key),
-                    f"write checkpoint at the top of the file in place of {key}: each sink has its "
-                    "folder there.",
-                )
-            if key.casefold() == "adopttable" and lakehouse_format(kind) is not None:
-                self._fail((*where, key), f"give jetspark run --adopt once in place of {key}.")
-        path = next((key for key in table if key.casefold() == "path"), None)
-        if path is not None and (not isinstance(table[path], str) or not table[path]):
-            self._fail((*where, path), "path is a text: the folder of the table.")
+        if key := _key(table, "checkpointLocation"):
+            self._fail(
+                (*where, key),
+                f"write checkpoint at the top of the file in place of {key}: each sink has its "
+                "folder there.",
+            )
+        if lake is not None and (key := _key(table, "adoptTable")):
+            self._fail((*where, key), f"give jetspark run --adopt once in place of {key}.")
         self._check_own_keys(where, kind, table, _OF_SINKS)
         options = self._texts(where, table)
-        if kind == _JETSTREAM:
-            self._check_options(
-                where, options, _OF_SINKS, lambda: parse_sink_options(options).for_streaming()
-            )
-        elif (found := lakehouse_format(kind)) is not None:
-            if columns:
-                options["partitionBy"] = ",".join(columns)
-            self._check_options(
+        parsed: SinkOptions | LakehouseOptions | None = None
+        # In the target the query has a name that does not depend on its checkpoint.
+        named = {} if _key(options, "writerName") else {"writerName": f"{pipeline}/{name}"}
+        if kind == JETSTREAM:
+            parsed = self._parsed(
                 where,
                 options,
                 _OF_SINKS,
-                lambda: parse_lakehouse_options(found, options).for_streaming(),
+                lambda options: parse_sink_options(options).for_streaming(),
             )
-        return SinkTable(rows, kind, options, mode, tuple(columns))
+            if parsed.guarantee is Guarantee.EXACTLY_ONCE:
+                parsed = parse_sink_options(options := options | named)
+        elif lake is not None:
+            options |= named | ({"partitionBy": ",".join(columns)} if columns else {})
+            parsed = self._parsed(
+                where,
+                options,
+                _OF_SINKS,
+                lambda options: parse_lakehouse_options(lake, options).for_streaming(),
+            )
+        return SinkTable(rows, kind, options, parsed, mode, tuple(columns))
 
-    def _check_sinks_apart(self, pipeline: str, sinks: Mapping[str, SinkTable]) -> None:
+    def _check_sinks_apart(self, sinks: Mapping[str, SinkTable]) -> None:
         """Of two queries with one table, or one name, the second one would be refused."""
-        found: dict[tuple[object, ...], tuple[str, ...]] = {}
-        for name, sink in sinks.items():
-            for key, whole, what in _held_alone(pipeline, name, sink):
-                where = ("sinks", name, key)
-                for other in (found[one] for one in found if _nested(one, whole)):
-                    line = self._places.line(other)
-                    self._fail(
-                        where,
-                        f"this path is inside of that of sink {other[1]} (line {line}), or around "
-                        "it: name folders apart.",
-                    )
-                other = found.setdefault(whole, where)
-                if other is not where:
-                    line = self._places.line(other)
-                    self._fail(where, f"sink {other[1]} (line {line}) has {what} already.")
-
-    def _trigger(self) -> tuple[bool, float]:
-        trigger = self._document.get("trigger", {})
-        self._check_keys(("trigger",), trigger, {"follow": bool, "interval": object})
-        interval = str(trigger.get("interval", "5s"))
-        try:
-            seconds = option_values.duration("interval", interval)
-        except ConfigError as error:
-            self._fail(("trigger", "interval"), str(error))
-        return bool(trigger.get("follow", False)), seconds
+        for (before, one), (name, other) in combinations(sinks.items(), 2):
+            if conflict := _conflict(one, other):
+                key, what = conflict
+                where = ("sinks", name, _key(other.options, key) or key)
+                line = self._places.line(("sinks", before, _key(one.options, key) or key))
+                self._fail(where, f"sink {before} (line {line}) has {what} already.")
 
     # -- values --------------------------------------------------------------------------------
 
@@ -389,35 +389,42 @@ class _Reader:
         plain = {name.replace("_", ""): name for name in own}  # partitionBy
         for key, value in table.items():
             near = plain.get(key.casefold())
-            if near is None and (kind != _JETSTREAM or isinstance(value, list)):
+            if near is None and (kind != JETSTREAM or isinstance(value, list)):
                 near = nearest_name(key, own, cutoff=_MISSPELT)
             if near is not None:
                 self._fail((*where, key), f"unknown key {key!r}; did you mean {near!r}?")
 
-    def _check_options(
+    def _parsed(
         self,
         where: tuple[str, ...],
-        options: Mapping[str, str],
+        options: dict[str, str],
         own: tuple[str, ...],
-        check: Callable[[], object],
-    ) -> None:
+        parse: Callable[[dict[str, str]], T],
+    ) -> T:
+        """The parsed options of a table; an error has the line of the option that it means."""
         try:
-            check()
+            return parse(options)
         except JetsparkError as error:
             key = meant_by(str(error), options)
-            unknown = key is not None and str(error).startswith("Unknown option")
-            if unknown and (near := nearest_name(str(key), own, cutoff=_NEAR)):
-                self._fail((*where, str(key)), f"unknown key {key!r}; did you mean {near!r}?")
-            self._fail(where if key is None else (*where, key), str(error))
+            if key is None:
+                self._fail(where, str(error))
+            near = nearest_name(key, own, cutoff=_NEAR)
+            if near and str(error).startswith("Unknown option"):
+                self._fail((*where, key), f"unknown key {key!r}; did you mean {near!r}?")
+            self._fail((*where, key), str(error))
 
-    def _check_json(self, where: tuple[str, ...], schema: str, options: Mapping[str, str]) -> None:
+    def _checked(self, where: tuple[str, ...], action: Callable[[], T]) -> T:
         try:
-            json_columns(schema, "json", parse_options(options).columns)
+            return action()
         except ConfigError as error:
             self._fail(where, str(error))
 
     def _fail(self, where: tuple[str, ...], sentence: str) -> NoReturn:
         raise ConfigError(self._places.located(where, sentence))
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
 
 
 def _repeated(columns: list[str]) -> str | None:
@@ -426,40 +433,16 @@ def _repeated(columns: list[str]) -> str | None:
     return next((one for at, one in enumerate(columns) if folded[at] in folded[:at]), None)
 
 
-def _held_alone(
-    pipeline: str, name: str, sink: SinkTable
-) -> Iterator[tuple[str, tuple[object, ...], str]]:
-    """What must be unique among sinks: (key, value, name for the message)."""
-    if lakehouse_format(sink.format) is not None:
+def _conflict(one: SinkTable, other: SinkTable) -> tuple[str, str] | None:
+    """What two sinks cannot both have: the key, and its name for the message."""
+    match one.parsed, other.parsed:
         # A table of a catalog may have several writers.
-        for key in sink.options:
-            if key.casefold() == "path":
-                yield key, (place(sink.options[key]),), "this path"
-    elif sink.format == _JETSTREAM:
-        options = parse_sink_options(sink.options)
-        if options.guarantee is Guarantee.EXACTLY_ONCE:
-            key = next((key for key in sink.options if key.casefold() == "writername"), "stream")
-            writer = options.writer_name or f"{pipeline}/{name}"
-            yield key, (options.connection.servers, options.stream, writer), "this writerName"
-
-
-def _nested(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    """Whether these are paths, and one is inside of the other."""
-    if len(one) != 1 or len(other) != 1:
-        return False
-    return any(str(a).startswith(f"{b}/") for a, b in ((one[0], other[0]), (other[0], one[0])))
-
-
-_WHAT = {
-    "checkpoint": "the folder that keeps the progress",
-    "sources": "what to read, as [sources.<name>]",
-    "sinks": "what to write, as [sinks.<name>]",
-}
-
-
-def _check_reading(options: Mapping[str, str], *, static: bool) -> None:
-    parsed = parse_options(options)
-    if static:
-        parsed.for_batch()
-    else:
-        parsed.for_streaming()
+        case LakehouseOptions() as a, LakehouseOptions() as b if a.name.path and b.name.path:
+            here, there = f"{a.name.path.rstrip('/')}/", f"{b.name.path.rstrip('/')}/"
+            if here.startswith(there) or there.startswith(here):
+                return "path", "this path, or one inside or around it,"
+        case SinkOptions() as a, SinkOptions() as b if a.guarantee is Guarantee.EXACTLY_ONCE:
+            same = (a.connection.servers, a.stream) == (b.connection.servers, b.stream)
+            if same and a.writer_name == b.writer_name:
+                return "writerName", "this writerName"
+    return None
