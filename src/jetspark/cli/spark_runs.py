@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from jetspark.cli.console import Outcome
     from jetspark.cli.signals import Stop
-    from jetspark.spark.ingest import Progress as QueryProgress
+    from jetspark.spark.lag import Progress as QueryProgress
     from jetspark.spark.lag import RowsUnderWay
 
 # -------------------------------------------------------------------------------------------------
@@ -404,7 +404,7 @@ class Watch:
         meanwhile: Callable[[], None] | None,
     ) -> None:
         from jetspark.spark.failures import explain
-        from jetspark.spark.ingest import Progress as QueryProgress
+        from jetspark.spark.lag import Progress as QueryProgress
 
         self.done = {name: QueryProgress() for name in queries}
         failure = None

@@ -16,7 +16,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, check_library, format_of, in_catalog
@@ -24,7 +23,6 @@ from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
-from jetspark.spark.lag import lag_of
 from jetspark.spark.lakehouse.options import (
     FILES,
     PREFIX,
@@ -76,7 +74,10 @@ class Ingest:
     @property
     def checkpoint_location(self) -> str:
         """The folder for the progress."""
-        return (self.checkpoint or f"{self.to.rstrip('/')}/_checkpoint").rstrip("/")
+        folder = (
+            f"{self.to.rstrip('/')}/_checkpoint" if self.checkpoint is None else self.checkpoint
+        )
+        return folder.rstrip("/")
 
     @property
     def is_new(self) -> bool:
@@ -84,48 +85,40 @@ class Ingest:
         folders = (local_path(self.to), local_path(self.checkpoint_location))
         return all(folder is not None and not Path(folder).exists() for folder in folders)
 
+    def check(self) -> None:
+        """Check the options as far as possible before Spark is started. Raises ConfigError."""
+        if not 0 <= self.interval < float("inf"):
+            raise ConfigError(f"--interval must be seconds, 0 or more, not {self.interval:g}.")
+        for flag, place in (("--to", self.to), ("--checkpoint", self.checkpoint_location)):
+            if not place.strip():
+                raise ConfigError(f"{flag} is empty: name a folder.")
+            folder = local_path(place)
+            if folder is not None and path_of(flag, folder).is_file():
+                raise ConfigError(f"{flag} {place} is a file: name a folder.")
+        columns = list(self._columns())
+        for name, expression in self._partitions:
+            _check_column(name, expression, columns)
+            columns.append(name)
+        if self._source.bucket is not None:
+            bucket_table.check_source(self._source)
+            bucket_table.check_table_options(self.table_options)
+        check_library(self._table.format)
+        if self.checkpoint is None and local_path(self.to) is None:
+            raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
+
     def look_ahead(self) -> None:
         """Check the table as far as possible before Spark is started; changes nothing.
 
         Raises ConfigError when table, checkpoint and stream do not belong together.
         """
         self._check_start()
-        made = [name for name, expression in self._partitions() if expression is not None]
-        check_columns(self._lakehouse, [*self._columns(), *made])
+        made = [name for name, expression in self._partitions if expression is not None]
+        check_columns(self._table, [*self._columns(), *made])
 
     def _check_start(self) -> None:
-        check_start(self._lakehouse, self.checkpoint_location)
-        if self._bucket is not None:
-            bucket_table.check_choice(self._lakehouse, self.checkpoint_location)
-
-    def check(self) -> None:
-        """Check the options as far as possible before Spark is started. Raises ConfigError."""
-        if not 0 <= self.interval < float("inf"):
-            raise ConfigError(f"--interval must be seconds, 0 or more, not {self.interval:g}.")
-        for flag, place in (("--to", self.to), ("--checkpoint", self.checkpoint)):
-            if place is not None and not place.strip():
-                raise ConfigError(f"{flag} is empty: name a folder.")
-        for flag, place in (("--to", self.to), ("--checkpoint", self.checkpoint_location)):
-            folder = local_path(place)
-            if folder is not None and path_of(flag, folder).is_file():
-                raise ConfigError(f"{flag} {place} is a file: name a folder.")
-        columns = list(self._columns())
-        for name, expression in self._partitions():
-            _check_column(name, expression, columns)
-            columns.append(name)
-        if self._bucket is not None:
-            bucket_table.check_source(self._source)
-            bucket_table.check_table_options(self.table_options)
-        check_library(self._lakehouse.format)
-        if self.checkpoint is None and local_path(self.to) is None:
-            raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
-
-    def _columns(self) -> Sequence[str]:
-        """Without those that are made for partitions."""
-        columns = self._source.columns
-        if self.json_schema is None:
-            return columns
-        return json_columns(self.json_schema, "--json", columns)
+        check_start(self._table, self.checkpoint_location)
+        if self._source.bucket is not None:
+            bucket_table.check_choice(self._table, self.checkpoint_location)
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises ConfigError, or PipelineError with Spark's reason.
@@ -139,15 +132,25 @@ class Ingest:
             ddl = self.json_schema
             parsed = {} if ddl is None else parsing(spark, self.options, ddl, "--json")
             reader = spark.readStream.format("jetstream").options(**self.options).options(**parsed)
-            if self._bucket is not None:
+            if self._source.bucket is not None:
                 reader = reader.option("presentValues", "true")
-            rows = self._rows(reader.load(), parsed=bool(parsed))
-            writer = self._writer(rows).option("checkpointLocation", self.checkpoint_location)
+            rows = reader.load()
+            if ddl is not None:
+                rows = with_json_fields(rows, ddl, "--json", parsed=bool(parsed))
+            for name, expression in self._partitions:
+                _check_column(name, expression, rows.columns)
+                if expression is not None:
+                    rows = _with_partition(rows, name, expression)
+            check_fit(self._table, rows.schema)
+            format_ = self._table.format
+            writer = rows.writeStream.format(PREFIX + format_).options(
+                **self._sink_options(format_)
+            )
+            writer = writer.option("checkpointLocation", self.checkpoint_location)
             if self.follow:
                 writer = writer.trigger(processingTime=f"{self.interval} seconds")
             else:
                 writer = writer.trigger(availableNow=True)
-            check_fit(self._lakehouse, rows.schema)
             return start_query(with_quick_checkpoint(spark, self.checkpoint_location, writer.start))
         except (PySparkException, Py4JError) as error:
             raise explain(error) from error
@@ -160,47 +163,50 @@ class Ingest:
         only then is it certain that the bucket is the table's. Raises TableError if others commit
         without a break, and ServerError and ConnectionError as a read.
         """
-        if self._bucket is None:
+        if self._source.bucket is None:
             return 0
-        return bucket_table.remove_gone_keys(self._source, self._lakehouse)
-
-    def _rows(self, source: DataFrame, *, parsed: bool) -> DataFrame:
-        """The rows of the table from those of the source."""
-        rows = (
-            source
-            if self.json_schema is None
-            else with_json_fields(source, self.json_schema, "--json", parsed=parsed)
-        )
-        for name, expression in self._partitions():
-            _check_column(name, expression, rows.columns)
-            if expression is not None:
-                rows = _of_partition(name, expression, rows)
-        return rows
-
-    def _writer(self, rows: DataFrame) -> DataStreamWriter:
-        format_ = self._lakehouse.format
-        return rows.writeStream.format(PREFIX + format_).options(**self._sink_options(format_))
+        return bucket_table.remove_gone_keys(self._source, self._table)
 
     @cached_property
     def _source(self) -> SourceOptions:
-        """Raises ConfigError."""
         return parse_options(self.options)
 
+    def _columns(self) -> Sequence[str]:
+        """Without those that are made for partitions."""
+        columns = self._source.columns
+        if self.json_schema is None:
+            return columns
+        return json_columns(self.json_schema, "--json", columns)
+
     @cached_property
-    def _lakehouse(self) -> LakehouseOptions:
-        """Raises ConfigError."""
+    def _partitions(self) -> list[tuple[str, str | None]]:
+        """Columns, and the expressions of those that are made."""
+        pairs: list[tuple[str, str | None]] = []
+        for item in self.partition_by:
+            name, equals, expression = (part.strip() for part in item.partition("="))
+            if not name or (equals and not expression):
+                raise ConfigError(
+                    f"--partition-by {item!r}: write a column, or name=<Spark SQL expression>."
+                )
+            if name == _DAY and not equals and _DAY not in self._columns():
+                time = "created" if self._source.bucket is not None else "timestamp"
+                equals, expression = "=", f"to_date({time})"
+            pairs.append((name, expression if equals else None))
+        return pairs
+
+    @cached_property
+    def _table(self) -> LakehouseOptions:
         name = self.format or self._own_format() or Format.DELTA
         if name != Format.ICEBERG and in_catalog(self.to) is not None:
             raise ConfigError(
                 f"--format {name}: {self.to} is a table of a catalog, which is in iceberg; for a "
                 f"folder write ./{self.to}."
             )
-        try:
-            format_ = Format(name)
-        except ValueError:
-            if name.casefold() in FILES:
-                raise ConfigError(f"--format {name}: {not_a_table(name)}") from None
-            raise ConfigError(f"--format must be {' or '.join(Format)}, not {name!r}.") from None
+        if name.casefold() in FILES:
+            raise ConfigError(f"--format {name}: {not_a_table(name)}")
+        if name not in tuple(Format):
+            raise ConfigError(f"--format must be {' or '.join(Format)}, not {name!r}.")
+        format_ = Format(name)
         return parse_lakehouse_options(format_, self._sink_options(format_)).for_streaming()
 
     def _own_format(self) -> str | None:
@@ -217,31 +223,14 @@ class Ingest:
             options["path"] = self.to
         else:
             options["catalog"], options["table"] = found
-        if names := [name for name, _ in self._partitions()]:
+        if names := [name for name, _ in self._partitions]:
             options["partitionBy"] = ",".join(names)
-        if self._bucket is not None:
+        if self._source.bucket is not None:
             options |= bucket_table.TABLE_OPTIONS
         for name, given in (("mergeSchema", self.merge_schema), ("adoptTable", self.adopt)):
             if given:
                 options[name] = "true"
         return options
-
-    @property
-    def _bucket(self) -> str | None:
-        return self._source.bucket
-
-    def _partitions(self) -> list[tuple[str, str | None]]:
-        pairs: list[tuple[str, str | None]] = []
-        for item in self.partition_by:
-            name, equals, expression = (part.strip() for part in item.partition("="))
-            if not name or (equals and not expression):
-                raise ConfigError(
-                    f"--partition-by {item!r}: write a column, or name=<Spark SQL expression>."
-                )
-            if name == _DAY and not equals and _DAY not in self._columns():
-                equals, expression = "=", f"to_date({'created' if self._bucket else 'timestamp'})"
-            pairs.append((name, expression if equals else None))
-        return pairs
 
 
 def _streams(options: SourceOptions) -> str:
@@ -262,38 +251,8 @@ def _check_column(name: str, expression: str | None, columns: Sequence[str]) -> 
         )
 
 
-def _of_partition(name: str, expression: str, rows: DataFrame) -> DataFrame:
+def _with_partition(rows: DataFrame, name: str, expression: str) -> DataFrame:
     try:
         return rows.withColumn(name, F.expr(expression))
     except PySparkException as error:
         raise ConfigError(f"--partition-by {name}={expression}: {explain(error)}") from error
-
-
-@dataclass(slots=True)
-class Progress:
-    """The totals of a running query, from Spark's progress reports."""
-
-    rows: int = 0
-    """Rows written since the start."""
-    rows_per_second: float = 0.0
-    """Rows a second of the last batch that had rows."""
-    lag: int | None = None
-    """Sequences in the stream after the last batch, at that time."""
-    batches: int = 0
-    """Batches that had rows."""
-    _batch: int = -1
-
-    def update(self, query: StreamingQuery) -> bool:
-        """Add new reports; returns whether there were any."""
-        new = False
-        for report in query.recentProgress:
-            if report["batchId"] <= self._batch or not report["numInputRows"]:
-                continue
-            self._batch = report["batchId"]
-            self.batches += 1
-            self.rows += report["numInputRows"]
-            self.rows_per_second = float(report["processedRowsPerSecond"])
-            new = True
-        if query.lastProgress is not None:
-            self.lag = lag_of(query.lastProgress)
-        return new

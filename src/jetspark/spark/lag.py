@@ -1,4 +1,4 @@
-"""The lag of queries behind their streams: from a progress report, or with a listener.
+"""How far queries are: rows and lag from progress reports, with a listener, while a batch runs.
 
 The lag of a stream is the number of sequences between the end of the last batch and the end of the
 stream at that time; deleted messages count.
@@ -148,6 +148,36 @@ class LagListener(StreamingQueryListener):
 
 def _label(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+@dataclass(slots=True)
+class Progress:
+    """The totals of a running query, from Spark's progress reports."""
+
+    rows: int = 0
+    """Rows written since the start."""
+    rows_per_second: float = 0.0
+    """Rows a second of the last batch that had rows."""
+    lag: int | None = None
+    """Sequences in the stream after the last batch, at that time."""
+    batches: int = 0
+    """Batches that had rows."""
+    _batch: int = -1
+
+    def update(self, query: StreamingQuery) -> bool:
+        """Add new reports; returns whether there were any."""
+        new = False
+        for report in query.recentProgress:
+            if report["batchId"] <= self._batch or not report["numInputRows"]:
+                continue
+            self._batch = report["batchId"]
+            self.batches += 1
+            self.rows += report["numInputRows"]
+            self.rows_per_second = float(report["processedRowsPerSecond"])
+            new = True
+        if query.lastProgress is not None:
+            self.lag = lag_of(query.lastProgress)
+        return new
 
 
 # -------------------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ removes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -37,7 +37,7 @@ from jetspark.spark.sink_options import Guarantee, SinkOptions, SinkTarget
 from jetspark.subjects import check_publish_subject, nearest_name, subject_matches
 
 # -------------------------------------------------------------------------------------------------
-# Rows of a DataFrame as messages.
+# Rows of a DataFrame as messages, and as entries of a Key-Value bucket.
 #
 # | column | type | |
 # |---|---|---|
@@ -46,13 +46,15 @@ from jetspark.subjects import check_publish_subject, nearest_name, subject_match
 # | headers | array<struct<key, value>> (as the source has it) or map<string, string> | optional |
 # | msg_id | string | optional: Nats-Msg-Id, for guarantee effectively-once |
 #
-# The source's own columns stream, seq and timestamp are allowed and ignored. Headers whose names
-# begin with "Nats-" are left out: they describe the message in its old stream, or are instructions
-# that the new server would follow.
+# | key | string | |
+# | value | binary or string | null deletes the key |
+# | operation | string | optional: PUT, DEL or PURGE; without it a null value is DEL |
+#
+# The source's other columns are allowed and ignored. Headers whose names begin with "Nats-" are
+# left out: they describe the message in its old stream, or are instructions that the new server
+# would follow.
 
 
-_WRITTEN = ("subject", "data", "headers", "msg_id")
-_NOT_WRITTEN = ("stream", "seq", "timestamp")
 _MSG_ID = "Nats-Msg-Id"
 _OF_SERVER = "nats-"
 _NO_HEADER = {"key": None, "value": None}
@@ -63,18 +65,8 @@ def check_columns(schema: StructType, *, subject: str | None, msg_id: bool) -> N
 
     `msg_id`: whether the column of that name is required; otherwise it is refused.
     """
+    _check_columns(schema, "stream", _MESSAGE, ("stream", "seq", "timestamp"))
     names = schema.fieldNames()
-    for name in names:
-        if name not in _WRITTEN and name not in _NOT_WRITTEN:
-            near = {"value": "data", "topic": "subject", "key": "msg_id"}.get(
-                name, nearest_name(name, _WRITTEN)
-            )
-            hint = f" Did you mean {near}?" if near else ""
-            raise ConfigError(
-                f"The column {name!r} cannot be written to a stream; the columns are "
-                f"{', '.join(_WRITTEN)}.{hint} For example: "
-                "select('subject', to_json(struct('*')).alias('data'))."
-            )
     if "data" not in names:
         raise ConfigError("A column 'data' (binary or string) is required: the payload.")
     if ("subject" in names) == (subject is not None):
@@ -89,11 +81,35 @@ def check_columns(schema: StructType, *, subject: str | None, msg_id: bool) -> N
         )
     if not msg_id and "msg_id" in names:
         raise ConfigError("A column 'msg_id' is for guarantee effectively-once only: drop it.")
-    for name, fits, wanted in _TYPES:
-        if name in names and not fits(schema[name].dataType):
+
+
+def check_bucket_columns(schema: StructType) -> None:
+    """Raises ConfigError for a DataFrame that cannot be written to a bucket."""
+    _check_columns(schema, "bucket", _ENTRY, ("bucket", "revision", "created"))
+    for name in ("key", "value"):
+        if name not in schema.fieldNames():
+            raise ConfigError(f"A column {name!r} is required to write to a bucket.")
+
+
+def _check_columns(
+    schema: StructType, target: str, written: Mapping[str, Kind], ignored: Sequence[str]
+) -> None:
+    for field in schema:
+        if field.name in ignored:
+            continue
+        if field.name not in written:
+            near = _OTHER_NAMES.get(field.name) if target == "stream" else None
+            near = near or nearest_name(field.name, written)
+            hint = f" Did you mean {near}?" if near else ""
+            example = " For example: select('subject', to_json(struct('*')).alias('data'))."
             raise ConfigError(
-                f"The column {name!r} must be {wanted}, not {schema[name].dataType.simpleString()}."
+                f"The column {field.name!r} cannot be written to a {target}; the columns are "
+                f"{', '.join(written)}.{hint}{example if target == 'stream' else ''}"
             )
+        fits, wanted = written[field.name]
+        if not fits(field.dataType):
+            found = field.dataType.simpleString()
+            raise ConfigError(f"The column {field.name!r} must be {wanted}, not {found}.")
 
 
 def _is_headers(kind: DataType) -> bool:
@@ -107,12 +123,18 @@ def _is_headers(kind: DataType) -> bool:
     )
 
 
-_TYPES: tuple[tuple[str, Callable[[DataType], bool], str], ...] = (
-    ("subject", lambda kind: isinstance(kind, StringType), "string"),
-    ("data", lambda kind: isinstance(kind, BinaryType | StringType), "binary or string"),
-    ("headers", _is_headers, "map<string,string> or array<struct<key:string,value:string>>"),
-    ("msg_id", lambda kind: isinstance(kind, StringType), "string"),
-)
+Kind: TypeAlias = tuple[Callable[[DataType], bool], str]
+_TEXT: Kind = lambda kind: isinstance(kind, StringType), "string"
+_PAYLOAD: Kind = lambda kind: isinstance(kind, BinaryType | StringType), "binary or string"
+_MESSAGE: Mapping[str, Kind] = {
+    "subject": _TEXT,
+    "data": _PAYLOAD,
+    "headers": (_is_headers, "map<string,string> or array<struct<key:string,value:string>>"),
+    "msg_id": _TEXT,
+}
+_ENTRY: Mapping[str, Kind] = {"key": _TEXT, "value": _PAYLOAD, "operation": _TEXT}
+_OTHER_NAMES = {"value": "data", "topic": "subject", "key": "msg_id"}
+"""Kafka's names of our columns."""
 
 
 class RowEncoder:
@@ -188,14 +210,10 @@ class RowEncoder:
 def payloads(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
     """The values of a binary or string column as bytes."""
     column: Any = batch.column(name)
-    if not pa.types.is_binary(column.type):
-        column = column.cast(pa.large_binary() if _is_large(column.type) else pa.binary())
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = column.cast(pa.large_binary())
     found: list[bytes | None] = column.to_pylist()
     return found
-
-
-def _is_large(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
 
 
 def _block(pairs: list[Any] | None, msg_id: str | None) -> bytes | None:
@@ -213,50 +231,11 @@ def _block(pairs: list[Any] | None, msg_id: str | None) -> bytes | None:
     return header_block(kept) if kept or pairs == [] else None
 
 
-# -------------------------------------------------------------------------------------------------
-# Rows of a DataFrame as entries of a Key-Value bucket.
-#
-# | column | type | |
-# |---|---|---|
-# | key | string | |
-# | value | binary or string | null deletes the key |
-# | operation | string | optional: PUT, DEL or PURGE; without it a null value is DEL |
-#
-# The source's own columns bucket, revision and created are allowed and ignored.
-
-
-_BUCKET_WRITTEN = ("key", "value", "operation")
-_BUCKET_NOT_WRITTEN = ("bucket", "revision", "created")
 _BLOCKS = {
     Operation.PUT: None,
     Operation.DEL: header_block([(OPERATION, Operation.DEL)]),
     Operation.PURGE: header_block([(OPERATION, Operation.PURGE), ("Nats-Rollup", "sub")]),
 }
-
-
-def check_bucket_columns(schema: StructType) -> None:
-    """Raises ConfigError for a DataFrame that cannot be written to a bucket."""
-    names = schema.fieldNames()
-    for name in names:
-        if name not in _BUCKET_WRITTEN and name not in _BUCKET_NOT_WRITTEN:
-            near = nearest_name(name, _BUCKET_WRITTEN)
-            hint = f" Did you mean {near}?" if near else ""
-            raise ConfigError(
-                f"The column {name!r} cannot be written to a bucket; the columns are "
-                f"{', '.join(_BUCKET_WRITTEN)}.{hint}"
-            )
-    for name in ("key", "value"):
-        if name not in names:
-            raise ConfigError(f"A column {name!r} is required to write to a bucket.")
-    for name, kinds in (
-        ("key", StringType),
-        ("value", (BinaryType, StringType)),
-        ("operation", StringType),
-    ):
-        if name in names and not isinstance(schema[name].dataType, kinds):
-            found = schema[name].dataType.simpleString()
-            wanted = "binary or string" if name == "value" else "string"
-            raise ConfigError(f"The column {name!r} must be {wanted}, not {found}.")
 
 
 class EntryEncoder:
