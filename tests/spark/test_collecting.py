@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 
-def test_a_trigger_is_planned_without_collecting(
+def test_a_trigger_is_planned_gc_paused(
     shared_server: NatsServer,
     admin: Admin,
     unique: Callable[[str], str],

@@ -58,68 +58,139 @@ _PAUSED_UNTIL = "2200-01-01T00:00:00Z"
 _TAKEN = {CONSUMER_EXISTS, CONSUMER_NAME_IN_USE, WORK_QUEUE_OVERLAP, WORK_QUEUE_UNFILTERED}
 
 
-def claim_name(options: SourceOptions) -> str:
-    """The consumer that is the claim."""
-    name = options.interest_consumer
-    return SOLE_READER if name is None else f"{name}-claim"
+class Claims:
+    """The claims of one query, by its token, in its streams.
 
-
-# -- the claim -------------------------------------------------------------------------------
-
-
-def check_claims(
-    api: StreamAPI,
-    options: SourceOptions,
-    facts: Mapping[str, StreamFacts],
-    token: str | None = None,
-    offsets: Mapping[str, StreamOffset] | None = None,
-) -> None:
-    """Raise unless each stream is free, or has the claim of the query with this token.
-
-    `offsets`: the query's; they are new, or Spark has logged them with the token. Raises
-    ConfigError for the claim of another query, or of this one with other subjects, DataLossError if
-    the claim in a work queue is gone, and as `check_nothing_skipped`.
+    Every method raises ConfigError for the claim of another query, or of this one with other
+    subjects, DataLossError if the claim in a work queue is gone, and as `StreamAPI.call`.
     """
-    for stream, one in facts.items():
-        offset = (offsets or {}).get(stream)
-        claimed = _has_claim(api, options, stream, token, _claimed(one, token, offset))
-        if offset is not None and offset.initial and options.sole_reader and not claimed:
-            check_nothing_skipped(api, options, stream, offset.next)
+
+    def __init__(self, api: StreamAPI, options: SourceOptions, token: str | None = None) -> None:
+        """`token`: None for a new query, and with a checkpoint of before there were tokens."""
+        self._api, self._options, self._token = api, options, token
+        interest = options.interest_consumer
+        self._name = SOLE_READER if interest is None else f"{interest}-claim"
+
+    def check(
+        self,
+        facts: Mapping[str, StreamFacts],
+        offsets: Mapping[str, StreamOffset] | None = None,
+    ) -> None:
+        """Raise unless each stream is free, or has the claim of this query.
+
+        `offsets`: the query's; they are new, or Spark has logged them with the token. Raises as
+        `check_nothing_skipped`, too.
+        """
+        for stream, one in facts.items():
+            offset = (offsets or {}).get(stream)
+            claimed = self._has(stream, _claimed(one, self._token, offset))
+            if offset is not None and offset.initial and self._options.sole_reader and not claimed:
+                check_nothing_skipped(self._api, self._options, stream, offset.next)
+
+    def make(
+        self,
+        facts: Mapping[str, StreamFacts],
+        start: Mapping[str, StreamOffset],
+        end: Mapping[str, StreamOffset],
+        logged: str | None,
+    ) -> None:
+        """Make the missing claims of a batch, of which nothing has been read yet.
+
+        `logged`: the token in the start. Raises as `check`.
+        """
+        for stream, one in facts.items():
+            offset = end.get(stream)
+            if offset is None or offset.gone or offset.created != one.created:
+                continue  # nothing is read, or what reads it will say so
+            claimed = _claimed(one, logged, start.get(stream))
+            if not self._has(stream, claimed) and self._token is not None:
+                if self._options.sole_reader:
+                    check_nothing_skipped(self._api, self._options, stream, offset.start)
+                self._make(stream, self._token)
+
+    def is_in(self, stream: str) -> bool:
+        """Whether the query has its claim in this stream."""
+        return self._token is not None and self._has(stream, None)
+
+    def _has(self, stream: str, claimed: StreamOffset | None) -> bool:
+        """`claimed`: the offset, if the query has made its claim before."""
+        name, options = self._name, self._options
+        # A new query need not wait for a late answer: whoever makes the claim first has it.
+        patience = {} if claimed else {"not_found_for": 0.0}
+        info = self._api.consumer(stream, name, **patience)
+        if info is None:
+            if claimed is not None and options.sole_reader:
+                lost_claim(options, stream, claimed)
+            return False
+        metadata: dict[str, str] = info["config"].get("metadata") or {}
+        if self._token is None or metadata.get(_TOKEN) != self._token:
+            raise ConfigError(self._another_query(stream))
+        before, now = metadata.get(_SUBJECTS, ""), _chosen(options)
+        if before != now:
+            why = (
+                f"with {_named(now)} it would remove messages that it has not read"
+                if options.sole_reader
+                else f"what has come under others was not kept for it, so with {_named(now)} it "
+                "would leave out messages"
+            )
+            raise ConfigError(
+                f"The query has read the stream {stream!r} with {_named(before)} until now, and "
+                f"{why}: give the same 'subjects' as before, or begin a new query with a new "
+                f"checkpoint, after nats consumer rm {stream} {name}."
+            )
+        return True
+
+    def _make(self, stream: str, token: str) -> None:
+        config: dict[str, Any] = {
+            "name": self._name,
+            "durable_name": self._name,
+            "description": _OF_CLAIM,
+            "metadata": {_TOKEN: token, _SUBJECTS: _chosen(self._options)},
+            "ack_policy": "explicit",
+            "deliver_policy": "all",
+            "replay_policy": "instant",
+            "pause_until": _PAUSED_UNTIL,
+        }
+        if self._options.interest_consumer is not None:
+            config["filter_subject"] = _NO_MESSAGE
+        try:
+            self._api.create_consumer(stream, config, ())
+        except APIError as error:
+            if error.err_code not in _TAKEN:
+                raise
+            # It may be ours, if an answer was lost.
+            if not self._has(stream, None):
+                raise ConfigError(other_readers(stream)) from None
+
+    def _another_query(self, stream: str) -> str:
+        name, interest = self._name, self._options.interest_consumer
+        given_up = f"If that query was given up: nats consumer rm {stream} {name}"
+        if interest is None:
+            return (
+                f"The work queue {stream!r} is read by another query, or by another source of this "
+                f"one, whose claim is the consumer {name!r}, and only one can read it: write its "
+                "rows to several tables (foreachBatch), read its table, or read a stream with "
+                f"retention 'limits' that has the queue as a source. {given_up}."
+            )
+        return (
+            f"The consumer {interest!r} of stream {stream!r} keeps messages for another query, "
+            f"whose claim is the consumer {name!r}: give each query an 'interestConsumer' of its "
+            f"own. {given_up}; this one then begins where that one stopped."
+        )
 
 
-def claim(
-    api: StreamAPI,
-    options: SourceOptions,
-    facts: Mapping[str, StreamFacts],
-    start: Mapping[str, StreamOffset],
-    end: Mapping[str, StreamOffset],
-    token: str | None,
-    logged: str | None,
-) -> None:
-    """Make the missing claims of a batch, of which nothing has been read yet.
-
-    `token`, `logged`: those in the end and in the start, None in a checkpoint of before. Raises as
-    `check_claims`.
-    """
-    for stream, one in facts.items():
-        offset = end.get(stream)
-        if offset is None or offset.gone or offset.created != one.created:
-            continue  # nothing is read, or what reads it will say so
-        claimed = _claimed(one, logged, start.get(stream))
-        if not _has_claim(api, options, stream, token, claimed) and token is not None:
-            if options.sole_reader:
-                check_nothing_skipped(api, options, stream, offset.start)
-            _make_claim(api, options, stream, token)
-
-
-def is_claimed(api: StreamAPI, options: SourceOptions, stream: str, token: str | None) -> bool:
-    """Whether the query with this token has its claim. Raises as `check_claims`."""
-    return token is not None and _has_claim(api, options, stream, token, None)
+def _claimed(
+    facts: StreamFacts, token: str | None, offset: StreamOffset | None
+) -> StreamOffset | None:
+    """The offset, if the query has made its claim in this stream before."""
+    if token is None or offset is None or offset.initial or offset.created != facts.created:
+        return None
+    return offset
 
 
 def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, start: int) -> None:
     """Raise ConfigError if messages of a work queue, under the query's subjects, wait before the
-    sequence `start`; also as `proven`."""
+    sequence `start`; also as `linearizable_read`."""
 
     def first(api: StreamAPI) -> int | None:
         return api.next_sequence(stream, 1, options.subjects)
@@ -138,84 +209,14 @@ def check_nothing_skipped(api: StreamAPI, options: SourceOptions, stream: str, s
         )
 
 
-def _claimed(
-    facts: StreamFacts, token: str | None, offset: StreamOffset | None
-) -> StreamOffset | None:
-    """The offset, if the query has made its claim in this stream before."""
-    if token is None or offset is None or offset.initial or offset.created != facts.created:
-        return None
-    return offset
-
-
-def _has_claim(
-    api: StreamAPI,
-    options: SourceOptions,
-    stream: str,
-    token: str | None,
-    claimed: StreamOffset | None,
-) -> bool:
-    name = claim_name(options)
-    # A new query need not wait for a late answer: whoever makes the claim first has it.
-    info = api.consumer(stream, name) if claimed else api.consumer(stream, name, not_found_for=0.0)
-    if info is None:
-        if claimed is not None and options.sole_reader:
-            _lost_claim(options, stream, claimed)
-        return False
-    metadata: dict[str, str] = info["config"].get("metadata") or {}
-    if token is None or metadata.get(_TOKEN) != token:
-        raise ConfigError(_another_query(options, stream))
-    before = metadata.get(_SUBJECTS, "")
-    if before != _chosen(options):
-        now = f"with {_told(_chosen(options))} it would"
-        why = (
-            f"{now} remove messages that it has not read"
-            if options.sole_reader
-            else f"what has come under others was not kept for it, so {now} leave out messages"
-        )
-        raise ConfigError(
-            f"The query has read the stream {stream!r} with {_told(before)} until now, and {why}: "
-            "give the same 'subjects' as before, or begin a new query with a new checkpoint, after "
-            f"nats consumer rm {stream} {name}."
-        )
-    return True
-
-
-def _make_claim(api: StreamAPI, options: SourceOptions, stream: str, token: str) -> None:
-    name = claim_name(options)
-    config: dict[str, Any] = {
-        "name": name,
-        "durable_name": name,
-        "description": _OF_CLAIM,
-        "metadata": {_TOKEN: token, _SUBJECTS: _chosen(options)},
-        "ack_policy": "explicit",
-        "deliver_policy": "all",
-        "replay_policy": "instant",
-        "pause_until": _PAUSED_UNTIL,
-    }
-    if options.interest_consumer is not None:
-        config["filter_subject"] = _NO_MESSAGE
-    try:
-        api.create_consumer(stream, config, ())
-    except APIError as error:
-        if error.err_code not in _TAKEN:
-            raise
-        # It may be ours, if an answer was lost.
-        if not _has_claim(api, options, stream, token, None):
-            raise ConfigError(other_readers(stream)) from None
-
-
-def _lost_claim(options: SourceOptions, stream: str, offset: StreamOffset) -> None:
+def lost_claim(options: SourceOptions, stream: str, offset: StreamOffset) -> None:
+    """The claim in a work queue is gone: raise DataLossError, or log it."""
     lost = (
         f"The consumer {SOLE_READER!r}, which kept other readers out of the work queue {stream!r}, "
         f"is gone: they may have taken messages from sequence {offset.next} on."
     )
     if options.fail_on_data_loss:
-        raise DataLossError(
-            stream,
-            offset.next,
-            offset.known,
-            f"{lost} Set failOnDataLoss to false to go on with what there is.",
-        )
+        raise DataLossError(stream, offset.next, offset.known, f"{lost} {_GO_ON}")
     left_out(logger, lost, Loss(stream, lost, "the claim"))
 
 
@@ -227,28 +228,14 @@ def other_readers(stream: str) -> str:
     )
 
 
-def _another_query(options: SourceOptions, stream: str) -> str:
-    name, held = claim_name(options), options.interest_consumer
-    given_up = f"If that query was given up: nats consumer rm {stream} {name}"
-    if held is None:
-        return (
-            f"The work queue {stream!r} is read by another query, or by another source of this "
-            f"one, whose claim is the consumer {name!r}, and only one can read it: write its rows "
-            "to several tables (foreachBatch), read its table, or read a stream with retention "
-            f"'limits' that has the queue as a source. {given_up}."
-        )
-    return (
-        f"The consumer {held!r} of stream {stream!r} keeps messages for another query, whose claim "
-        f"is the consumer {name!r}: give each query an 'interestConsumer' of its own. {given_up}; "
-        "this one then begins where that one stopped."
-    )
+_GO_ON = "Set failOnDataLoss to false to go on with what there is."
 
 
 def _chosen(options: SourceOptions) -> str:
     return ",".join(sorted(options.subjects))
 
 
-def _told(subjects: str) -> str:
+def _named(subjects: str) -> str:
     return f"the subjects {subjects}" if subjects else "all subjects"
 
 
@@ -256,10 +243,7 @@ def _told(subjects: str) -> str:
 
 
 def begin(
-    api: StreamAPI,
-    name: str,
-    offsets: Mapping[str, StreamOffset],
-    made: set[str],
+    api: StreamAPI, name: str, offsets: Mapping[str, StreamOffset], made: set[str]
 ) -> dict[str, StreamOffset]:
     """Where a new query begins: at these offsets, or where its consumer already stands.
 
@@ -297,19 +281,13 @@ def hold(
     for stream, one in facts.items():
         consumer = _consumer(api, stream, name)
         position, offset = consumer.position(), offsets.get(stream)
-        lost = None
         # In a stream that is new, or was recreated, nothing can have been missed.
         if offset is not None and not offset.initial and offset.created == one.created:
             lost = _loss(stream, name, position, offset)
-        if lost is not None and fail_on_data_loss:
-            raise DataLossError(
-                stream,
-                offset.next if offset else 1,
-                one.last_seq,
-                f"{lost} Set failOnDataLoss to false to go on with what there is.",
-            )
-        if lost is not None:
-            left_out(logger, lost, Loss(stream, lost))
+            if lost is not None and fail_on_data_loss:
+                raise DataLossError(stream, offset.next, one.last_seq, f"{lost} {_GO_ON}")
+            if lost is not None:
+                left_out(logger, lost, Loss(stream, lost))
         if position is None:
             made.add(stream)
             consumer.make()
@@ -322,9 +300,7 @@ def release(api: StreamAPI, stream: str, name: str, sequence: int) -> None:
     try:
         if consumer.position() is not None:  # `hold` reports one that is gone
             consumer.reset(sequence)
-    except (
-        RequestTimeoutError
-    ) as error:  # e.g. a leader election: the next batch releases this, too
+    except RequestTimeoutError as error:  # e.g. an election: the next batch releases this, too
         logger.warning("Stream %s keeps its messages a batch longer: %s", stream, error)
 
 

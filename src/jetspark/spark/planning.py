@@ -48,7 +48,7 @@ def _check_exists(facts: StreamFacts, sequence: int, option: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class Backlog:
     """The part of a stream to be read, from an offset on."""
 
     offset: StreamOffset
@@ -58,9 +58,7 @@ class Reach:
     end: StreamOffset
     """The offset after the last message."""
 
-    @property
-    def backlog(self) -> int:
-        """Sequences to read."""
+    def __len__(self) -> int:
         return max(0, self.end.next - self.first)
 
     def cut(self, count: int) -> StreamOffset:
@@ -68,14 +66,14 @@ class Reach:
         return replace(self.end, next=self.first + count if count else self.offset.next)
 
 
-def reach(
+def backlog(
     facts: StreamFacts,
     offset: StreamOffset,
     *,
     target: int | None = None,
     fail_on_data_loss: bool = True,
-) -> Reach:
-    """The part of a stream to be read, from an offset on, up to `target`, if given.
+) -> Backlog:
+    """What is to be read of a stream, up to `target`, if given.
 
     With `fail_on_data_loss` it raises StreamRecreatedError or DataLossError; otherwise lost
     messages are left out.
@@ -100,7 +98,7 @@ def reach(
             f"{_shorter(facts, offset)} Set failOnDataLoss to false to {does}.",
         )
     if tail(facts) < begin:
-        return Reach(offset, begin, offset)
+        return Backlog(offset, begin, offset)
     if head(facts) > begin:
         may_go = offset.initial and offset.earliest
         # What newer messages have replaced is no loss; whether that is all, the reader finds out.
@@ -117,9 +115,9 @@ def reach(
         begin = head(facts)
     end = tail(facts) if target is None else min(tail(facts), max(target, offset.next))
     if end == offset.next and not offset.initial:
-        return Reach(offset, begin, offset)
+        return Backlog(offset, begin, offset)
     after = replace(offset, next=end, initial=False, last=facts.last, witness=None)
-    return Reach(offset, begin, after)
+    return Backlog(offset, begin, after)
 
 
 def _shorter(facts: StreamFacts, offset: StreamOffset) -> str:
@@ -137,7 +135,7 @@ def _gone(stream: str) -> str:
 def check_same(
     facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset], advice: str
 ) -> None:
-    """Raises StreamRecreatedError with this advice for a stream that is not that of its offset."""
+    """Raises StreamRecreatedError with this advice for a stream that was recreated."""
     for name, offset in offsets.items():
         if name in facts and facts[name].created != offset.created:
             raise facts[name].another_than(offset.created, advice)
@@ -171,11 +169,8 @@ def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> Loss |
 
 
 def in_doubt(facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset]) -> bool:
-    """Whether the facts may come from a leader that was replaced, and look like a loss.
-
-    That is so for a stream that is gone (unless the query goes on without it already), or another
-    one, or shorter than it was. A head that has moved is true in any case.
-    """
+    """Whether a stream is gone, was recreated or is shorter than it was: the facts may come from a
+    leader that was replaced. A head that has moved is true in any case."""
     return any(
         not offset.gone
         if name not in facts
@@ -205,14 +200,14 @@ def next_offsets(
     all there is nothing to read. A stream that is new since the query began is read from its
     earliest message; with `targets`, the end of an AvailableNow run, it waits for the next run
     unless it is among them. A stream that is gone is marked so, which no later run asks about
-    again. Raises as `reach`, and StreamNotFoundError for a stream that is gone without the mark.
+    again. Raises as `backlog`, and StreamNotFoundError for a stream that is gone without the mark.
     """
-    reaches: dict[str, Reach] = {}
+    backlogs: dict[str, Backlog] = {}
     gone: dict[str, StreamOffset] = {}
     for name, offset in offsets.items():
         if name in facts:
             target = None if targets is None else targets.get(name, offset.next)
-            reaches[name] = reach(
+            backlogs[name] = backlog(
                 facts[name], offset, target=target, fail_on_data_loss=fail_on_data_loss
             )
         elif fail_on_data_loss and not offset.gone:
@@ -228,22 +223,22 @@ def next_offsets(
         if targets is None or name in targets:
             fresh = initial_offset(facts[name], "earliest")
             target = None if targets is None else targets[name]
-            reaches[name] = reach(facts[name], fresh, target=target)
-    backlog = {name: one.backlog for name, one in reaches.items()}
-    total = sum(backlog.values())
+            backlogs[name] = backlog(facts[name], fresh, target=target)
+    lengths = {name: len(one) for name, one in backlogs.items()}
+    total = sum(lengths.values())
     first_time = any(offset.initial for offset in offsets.values())
     if min_offsets is not None and total < min_offsets and not first_time:
         return dict(offsets)
-    limit = _limit(facts, backlog, max_offsets, max_bytes)
+    limit = _limit(facts, lengths, max_offsets, max_bytes)
     if limit is None or limit >= total:
-        return gone | {name: one.end for name, one in reaches.items()}
-    shares = share(limit, backlog)
-    return gone | {name: one.cut(shares[name]) for name, one in reaches.items()}
+        return gone | {name: one.end for name, one in backlogs.items()}
+    shares = share(limit, lengths)
+    return gone | {name: one.cut(shares[name]) for name, one in backlogs.items()}
 
 
 def _limit(
     facts: Mapping[str, StreamFacts],
-    backlog: Mapping[str, int],
+    lengths: Mapping[str, int],
     max_offsets: int | None,
     max_bytes: int | None,
 ) -> int | None:
@@ -252,21 +247,21 @@ def _limit(
     # Bytes per sequence, gaps included, since the limit is divided in sequences.
     size = sum(
         count * facts[name].bytes / max(1, tail(facts[name]) - head(facts[name]))
-        for name, count in backlog.items()
+        for name, count in lengths.items()
     )
-    total = sum(backlog.values())
+    total = sum(lengths.values())
     by_bytes = total if size <= max_bytes else max(1, int(total * max_bytes / size))
     return by_bytes if max_offsets is None else min(by_bytes, max_offsets)
 
 
-def share(limit: int, backlog: Mapping[str, int]) -> dict[str, int]:
-    """Divide `limit` in proportion to `backlog`; no share exceeds its backlog."""
-    total = sum(backlog.values())
+def share(limit: int, lengths: Mapping[str, int]) -> dict[str, int]:
+    """Divide `limit` in proportion to `lengths`; no share exceeds its length."""
+    total = sum(lengths.values())
     if total <= limit:
-        return dict(backlog)
-    shares = {name: limit * count // total for name, count in backlog.items()}
+        return dict(lengths)
+    shares = {name: limit * count // total for name, count in lengths.items()}
     rest = limit - sum(shares.values())
-    by_remainder = sorted(backlog, key=lambda name: (-(limit * backlog[name] % total), name))
+    by_remainder = sorted(lengths, key=lambda name: (-(limit * lengths[name] % total), name))
     for name in by_remainder[:rest]:
         shares[name] += 1
     return shares

@@ -24,71 +24,16 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
 from jetspark.kv_rules import STREAM_PREFIX, Operation
 from jetspark.spark import planning
-from jetspark.spark.claims import SOLE_READER, check_claims, other_readers
+from jetspark.spark.claims import SOLE_READER, Claims, other_readers
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import AtTime, Position, Positions, SourceOptions, resolve
 from jetspark.subjects import nearest_name, subjects_overlap
 
-# -------------------------------------------------------------------------------------------------
-# Checks the option `subjects`, once, when reading begins.
-#
-# The server reports no error for a subject that the stream cannot have: there would never be a
-# row.
-
-
 logger = logging.getLogger("jetspark.spark")
 
-
-def check_subjects(
-    options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]
-) -> None:
-    """Raise ConfigError for a subject that no stream has or can have; also as `proven`.
-
-    It is only a warning where other subjects may appear: in mirrors, streams with sources or
-    transforms, and streams that a pattern finds later.
-    """
-    try:
-        _check(options, api, facts)
-    except ConfigError:  # perhaps in the answer of a leader that was replaced
-        linearizable_read(api, facts, lambda api: _check(options, api, confirmed_facts(api, facts)))
-
-
-def _check(options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]) -> None:
-    listened = [subject for stream in facts.values() for subject in stream.subjects]
-    for subject in options.subjects:
-        if any(subjects_overlap(subject, one) for one in listened):
-            continue
-        if any(api.next_sequence(name, 1, (subject,)) for name in facts):
-            continue  # stored when the stream had other subjects
-        streams = ", ".join(map(repr, facts))
-        if options.stream_pattern is not None or any(one.holds_others for one in facts.values()):
-            logger.warning(
-                "Option 'subjects': %s has no message under %r yet, and may never have one.",
-                streams,
-                subject,
-            )
-            continue
-        near = nearest_name(subject, listened)
-        hint = f"; did you mean {near!r}?" if near else "."
-        raise ConfigError(
-            f"Option 'subjects': no message under {subject!r} is in {streams}, nor can one come: "
-            f"it listens to {', '.join(listened) or 'nothing'}{hint}"
-        )
-
+# -- facts of streams ----------------------------------------------------------------------------
 
 _NAMED = 20  # streams in a message
-
-
-class RangePartition(InputPartition):
-    """Ranges that are read one after the other; plain values, since it is sent to an executor."""
-
-    def __init__(self, *ranges: SequenceRange) -> None:
-        super().__init__(None)
-        self.ranges = ranges
-
-    def __repr__(self) -> str:
-        ranges = ", ".join(f"{one.stream} {one.start}..{one.end - 1}" for one in self.ranges)
-        return f"RangePartition({ranges})"
 
 
 def leaders(options: SourceOptions) -> Leaders:
@@ -157,8 +102,7 @@ def _facts(
     if options.present_values:
         facts = {name: replace(one, keeps_last_per_subject=True) for name, one in facts.items()}
     for one in facts.values():
-        _check_bucket(options, one)
-        _check_retention(options, one, api)
+        _check_stream(options, one, api)
     if options.by_snapshot and not options.blocks_deletes and not api.link.info.at_least(2, 15):
         raise UnsupportedByServerError(
             "Option 'backfill' with the value 'snapshot' (older servers refuse deletes meanwhile; "
@@ -183,67 +127,99 @@ def _no_bucket(bucket: str, api: StreamAPI) -> ConfigError:
     return ConfigError(f"Bucket {bucket!r} not found; {hint}")
 
 
-def _check_bucket(options: SourceOptions, facts: StreamFacts) -> None:
+def check_subjects(
+    options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]
+) -> None:
+    """Raise ConfigError for a subject that no stream has or can have; also as `linearizable_read`.
+
+    The server reports none: there would never be a row. It is only a warning where other subjects
+    may appear: in mirrors, streams with sources or transforms, and streams that a pattern finds
+    later.
+    """
+    try:
+        _check_subjects(options, api, facts)
+    except ConfigError:  # perhaps in the answer of a leader that was replaced
+        linearizable_read(
+            api, facts, lambda api: _check_subjects(options, api, confirmed_facts(api, facts))
+        )
+
+
+def _check_subjects(
+    options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]
+) -> None:
+    listened = [subject for stream in facts.values() for subject in stream.subjects]
+    for subject in options.subjects:
+        if any(subjects_overlap(subject, one) for one in listened):
+            continue
+        if any(api.next_sequence(name, 1, (subject,)) for name in facts):
+            continue  # stored when the stream had other subjects
+        streams = ", ".join(map(repr, facts))
+        if options.stream_pattern is not None or any(one.holds_others for one in facts.values()):
+            logger.warning(
+                "Option 'subjects': %s has no message under %r yet, and may never have one.",
+                streams,
+                subject,
+            )
+            continue
+        near = nearest_name(subject, listened)
+        hint = f"; did you mean {near!r}?" if near else "."
+        raise ConfigError(
+            f"Option 'subjects': no message under {subject!r} is in {streams}, nor can one come: "
+            f"it listens to {', '.join(listened) or 'nothing'}{hint}"
+        )
+
+
+def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
+    """Raises ConfigError where the query and other readers would remove each other's messages, and
+    where keys cannot be chosen."""
+    name, retention = facts.name, facts.retention
     if options.keys and facts.is_mirror:
         raise ConfigError(
             f"Bucket {options.bucket!r} is a mirror, whose keys cannot be chosen by the server: "
             "read it without 'keys', or its origin."
         )
-
-
-def _check_retention(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
-    """Raises ConfigError where the query and other readers would remove each other's messages."""
-    name = facts.name
-    for option, asked, retention in (
+    for option, asked, needed in (
         ("soleReader", options.sole_reader, "workqueue"),
         ("interestConsumer", options.interest_consumer is not None, "interest"),
     ):
-        if asked and facts.retention != retention:
-            keeps = " and keeps what is read" if facts.retention == "limits" else ""
+        if asked and retention != needed:
+            keeps = " and keeps what is read" if retention == "limits" else ""
             raise ConfigError(
-                f"Option {option!r} is for streams with retention {retention!r}; {name!r} has "
-                f"{facts.retention!r}{keeps}."
+                f"Option {option!r} is for streams with retention {needed!r}; {name!r} has "
+                f"{retention!r}{keeps}."
             )
-    if facts.retention == "interest":
-        _check_interest(options, facts, api)
-    elif facts.retention == "workqueue":
-        _check_sole_reader(options, facts, api)
-    if options.removes and facts.longest_inactive is not None:
-        raise ConfigError(
-            f"Stream {name!r} removes consumers that are idle for {facts.longest_inactive:g} s "
-            "(consumer_limits), so the query's could not stay while it is not running."
-        )
-
-
-def _check_interest(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
-    name = facts.name
-    if options.interest_consumer is None:
+    if retention == "interest" and options.interest_consumer is None:
         raise ConfigError(
             f"Stream {name!r} has retention 'interest': its messages go when all its consumers "
             "have acknowledged them, and are not even stored without any, so a table of it cannot "
             "be exact. Use a stream with retention 'limits' that has this one as a source, or "
             "readStream with an 'interestConsumer', which keeps the messages for the query."
         )
-    if not api.link.info.at_least(2, 14):
-        raise UnsupportedByServerError("Option 'interestConsumer'", "2.14", api.link.info.version)
-    if not facts.allows_direct:
-        raise ConfigError(f"Stream {name!r} is read by direct gets: set its allow_direct.")
-
-
-def _check_sole_reader(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
-    name = facts.name
-    if not options.sole_reader:
+    if retention == "workqueue" and not options.sole_reader:
         raise ConfigError(
             f"Stream {name!r} has retention 'workqueue': its messages go when another consumer "
             "acknowledges them, so a table of it cannot be exact. If this query is the only "
             "reader, set the option 'soleReader' to true: what its checkpoint has is removed."
         )
-    if facts.consumers > 1 or (facts.consumers and api.consumer(name, SOLE_READER) is None):
+    if not options.removes:
+        return
+    server = api.link.info
+    if options.interest_consumer is not None and not server.at_least(2, 14):
+        raise UnsupportedByServerError("Option 'interestConsumer'", "2.14", server.version)
+    if options.sole_reader and (
+        facts.consumers > 1 or (facts.consumers and api.consumer(name, SOLE_READER) is None)
+    ):
         raise ConfigError(other_readers(name))
     if not facts.allows_direct:
+        raise ConfigError(f"Stream {name!r} is read by direct gets here: set its allow_direct.")
+    if facts.longest_inactive is not None:
         raise ConfigError(
-            f"The sole reader of stream {name!r} reads by direct gets: set its allow_direct."
+            f"Stream {name!r} removes consumers that are idle for {facts.longest_inactive:g} s "
+            "(consumer_limits), so the query's could not stay while it is not running."
         )
+
+
+# -- positions -----------------------------------------------------------------------------------
 
 
 def resolve_positions(
@@ -277,12 +253,27 @@ def begin(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str,
 
 
 def check_start(options: SourceOptions) -> None:
-    """Check that a new streaming query could begin; as `streams_facts`, `begin`, `check_claims`."""
+    """Check that a new streaming query could begin. As `streams_facts`, `begin`, `Claims`."""
     if options.removes or set(options.streaming_start.all()) - {"earliest", "latest"}:
         facts = streams_facts(options, sure=True)
         offsets = begin(options, facts)
         if options.removes:
-            leaders(options).ask(lambda api: check_claims(api, options, facts, None, offsets))
+            leaders(options).ask(lambda api: Claims(api, options).check(facts, offsets))
+
+
+# -- partitions ----------------------------------------------------------------------------------
+
+
+class RangePartition(InputPartition):
+    """Ranges that are read one after the other; plain values, since it is sent to an executor."""
+
+    def __init__(self, *ranges: SequenceRange) -> None:
+        super().__init__(None)
+        self.ranges = ranges
+
+    def __repr__(self) -> str:
+        ranges = ", ".join(f"{one.stream} {one.start}..{one.end - 1}" for one in self.ranges)
+        return f"RangePartition({ranges})"
 
 
 def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangePartition]:

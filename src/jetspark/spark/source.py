@@ -25,7 +25,7 @@ from jetspark.bulk.links import pool
 from jetspark.bulk.ranges import Loss, left_out
 from jetspark.errors import ConfigError, DataLossError
 from jetspark.spark import planning
-from jetspark.spark.claims import check_claims
+from jetspark.spark.claims import Claims
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.options import Position, Positions, SourceOptions, parse_options, resolve
@@ -133,12 +133,12 @@ class JetStreamBatchReader(DataSourceReader):
     def partitions(self) -> list[RangePartition]:
         """Determine the range, on the driver, and divide it into partitions.
 
-        Raises as `streams_facts`, `check_claims` and `resolve_positions`.
+        Raises as `streams_facts`, `Claims` and `resolve_positions`.
         """
         options = self._options
         facts = streams_facts(options, sure=True)
         if options.sole_reader:
-            leaders(options).ask(lambda api: check_claims(api, options, facts))
+            leaders(options).ask(lambda api: Claims(api, options).check(facts))
         if options.is_snapshot:
             return [snapshot(options, one) for one in facts.values()]
         start = resolve_positions(options, options.batch_start, facts, end=False)

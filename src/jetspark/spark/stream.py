@@ -40,6 +40,7 @@ from jetspark.errors import (
     StreamNotFoundError,
 )
 from jetspark.spark import claims, planning
+from jetspark.spark.claims import Claims
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.offsets import StreamOffset, copies_found, from_json, to_json, token_of
 from jetspark.spark.options import SourceOptions
@@ -54,8 +55,9 @@ from jetspark.spark.reading import (
     streams_facts,
 )
 
-# -------------------------------------------------------------------------------------------------
-# Shows a query's progress to NATS tools: option `progressConsumer`.
+logger = logging.getLogger("jetspark.spark")
+
+# -- option progressConsumer: shows a query's progress to NATS tools ------------------------------
 #
 # Each stream gets a durable pull consumer of that name, positioned after the last message of the
 # finished batches. So `nats consumer info`, `nats consumer report` and exporters show the
@@ -67,8 +69,6 @@ from jetspark.spark.reading import (
 # A query that finds its consumer moved back leaves it to the other query that must have done it,
 # and that is behind.
 
-
-logger = logging.getLogger("jetspark.spark")
 
 DESCRIPTION = "jetspark: shows where a Spark query is; nobody reads from it"
 
@@ -127,17 +127,17 @@ class ProgressConsumer:
             consumer.make(sequence, self._options.subjects)
 
 
-# -------------------------------------------------------------------------------------------------
-# Planning without Python's cyclic garbage collector.
-#
-# For thousands of streams it makes thousands of small objects, which live to its end and have no
-# cycles. The collector would walk over all of them again and again: with 10,000 streams a quarter
-# of a trigger's time, with 1,000 a tenth.
+# -- the query -------------------------------------------------------------------------------------
 
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """For a block, or as a decorator of a method that Spark calls in a trigger."""
+    """Without Python's cyclic garbage collector, for a block or as a decorator.
+
+    Planning thousands of streams makes thousands of small objects, which live to its end and have
+    no cycles. The collector would walk over all of them again and again: with 10,000 streams a
+    quarter of a trigger's time, with 1,000 a tenth.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -164,7 +164,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._asked: dict[str, StreamFacts] | None = None
         self._last_batch = -math.inf
         self._subjects_checked = False
-        self._told: dict[str, str] = {}
+        self._logged_losses: dict[str, str] = {}
         self._compared_on: str | None = None
         name = options.progress_consumer
         self._progress_consumer = None if name is None else ProgressConsumer(options, name)
@@ -210,8 +210,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; `start` itself, unchanged, when there is nothing to read.
 
-        Raises ConfigError for an offset of another query, DataLossError,
-        StreamRecreatedError and StreamNotFoundError, and as `streams_facts`.
+        Raises ConfigError for an offset of another query, DataLossError, StreamRecreatedError and
+        StreamNotFoundError, and as `streams_facts`.
         """
         options = self._options
         offsets = self._offsets(start)
@@ -222,11 +222,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if planning.in_doubt(facts, offsets):
             facts = streams_facts(options, running=True, sure=True)
         if options.present_values:
-            planning.check_same(
-                facts,
-                offsets,
-                "Its revisions begin anew: begin a new table, with a new checkpoint.",
-            )
+            advice = "Its revisions begin anew: begin a new table, with a new checkpoint."
+            planning.check_same(facts, offsets, advice)
         if options.removes:
             planning.check_not_older(facts, offsets, _BEGIN_ANEW)
         self._check_copies(offsets, next((one.asked for one in facts.values()), None))
@@ -244,7 +241,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             targets=self._targets,
             fail_on_data_loss=options.fail_on_data_loss,
         )
-        self._tell_losses(facts, offsets)
+        self._log_losses(facts, offsets)
         self._check_subjects(facts, offsets)
         if self._progress_consumer is not None:
             # Spark asks for the next batch when everything before `start` is done.
@@ -268,30 +265,26 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         asked, self._asked = self._asked, None
         if asked is None:
             asked = streams_facts(self._options, running=True)
-        return to_json(
-            {
-                name: StreamOffset(facts.created, planning.tail(facts), planning.tail(facts))
-                for name, facts in asked.items()
-            }
-        )
+        tails = {name: (one.created, planning.tail(one)) for name, one in asked.items()}
+        return to_json({name: StreamOffset(made, at, at) for name, (made, at) in tails.items()})
 
     @without_traceback
     @gc_paused()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
         """The same partitions for the same offsets, however often Spark asks.
 
-        Raises as `latestOffset`, and as `claims.claim`.
+        Raises as `latestOffset`, and as `Claims.make`.
         """
         options = self._options
         offsets, ends = self._offsets(start), self._offsets(end)
         if self._compared_on is None:  # a batch that an earlier process has planned
             self._check_copies(ends, None)
-        token = token_of(end)
+        token, logged = token_of(end), token_of(start)
         if options.removes or token is not None:  # the options may be others than before
             facts = streams_facts(options, running=True)
         if options.removes:
             leaders(options).ask(
-                lambda api: claims.claim(api, options, facts, offsets, ends, token, token_of(start))
+                lambda api: Claims(api, options, token).make(facts, offsets, ends, logged)
             )
         ranges = planning.batch_ranges(offsets, ends, options.subjects)
         if options.by_snapshot:
@@ -310,8 +303,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def commit(self, end: dict[str, Any]) -> None:
         """Let the server remove messages that were kept for this query: the checkpoint covers them.
 
-        Raises ConfigError for an offset that cannot be read, and for the claim of another query;
-        and as `streams_facts`.
+        Raises ConfigError for an offset that cannot be read, and as `Claims` and `streams_facts`.
         """
         options = self._options
         if not options.removes:
@@ -324,7 +316,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 # In a recreated stream these sequences are other messages.
                 if name not in facts or facts[name].created != offset.created:
                     continue
-                if not claims.is_claimed(api, options, name, token):
+                if not Claims(api, options, token).is_in(name):
                     continue  # they stay until the claim is made
                 if options.interest_consumer is None:
                     api.purge(name, offset.next, options.subjects)
@@ -354,7 +346,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         name, strict = options.interest_consumer, options.fail_on_data_loss
 
         def look(api: StreamAPI) -> None:
-            claims.check_claims(api, options, facts, token, offsets)
+            Claims(api, options, token).check(facts, offsets)
             if name is not None:
                 claims.hold(api, name, facts, offsets, fail_on_data_loss=strict, made=made)
 
@@ -433,7 +425,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         leaders(self._options).ask(lambda api: check_subjects(self._options, api, facts))
         self._subjects_checked = True
 
-    def _tell_losses(self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]) -> None:
+    def _log_losses(self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset]) -> None:
         """Log the messages or streams that the query skips, once for each loss."""
         losses = {
             name: loss
@@ -441,11 +433,9 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             if (loss := planning.loss(name, facts.get(name), offset))
         }
         for name, loss in losses.items():
-            if self._told.get(name) != loss.key:
+            if self._logged_losses.get(name) != loss.key:
                 left_out(logger, loss.said, loss)
-        self._told = {name: loss.key for name, loss in losses.items()}
-
-    # -- documents -------------------------------------------------------------------------
+        self._logged_losses = {name: loss.key for name, loss in losses.items()}
 
     def _offsets(self, document: dict[str, Any]) -> dict[str, StreamOffset]:
         offsets = from_json(document)
