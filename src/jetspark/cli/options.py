@@ -36,7 +36,7 @@ from jetspark.wire.headers import Headers
 if TYPE_CHECKING:
     from jetspark.client.client import Client as CoreClient
     from jetspark.full_client import Client, JetStream
-    from jetspark.jetstream.paging import Paged
+    from jetspark.jetstream.api import Paged
 
 T = TypeVar("T")
 

@@ -30,7 +30,7 @@ from jetspark.validation import check_whole
 if TYPE_CHECKING:
     from jetspark.client.client import Client as CoreClient
     from jetspark.full_client import Client, JetStream
-    from jetspark.jetstream.paging import Paged
+    from jetspark.jetstream.api import Paged
 
 # -------------------------------------------------------------------------------------------------
 # The server that a command connects to, and other options that commands share.

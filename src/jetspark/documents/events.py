@@ -1,14 +1,14 @@
 """Advisories and metrics as documents: every type of nats-server 2.15.
 
 Events about streams, consumers and API calls are published in their account; those marked "System
-account" only there. `events.kinds` maps types to classes.
+account" only there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -375,74 +375,59 @@ class EventKind(StrEnum):
     TERMINATED = "terminated"
 
 
-class _Sort(NamedTuple):
-    cls: type[Event]
-    subjects: tuple[str, ...]
-    """After the prefix."""
+def _stream(*events: str) -> tuple[str, ...]:
+    return tuple(f"ADVISORY.STREAM.{event}.{{stream}}" for event in events)
 
 
-_STREAM = "ADVISORY.STREAM.{}.{{stream}}".format
-_CONSUMER = "ADVISORY.CONSUMER.{}.{{stream}}.{{consumer}}".format
-_SERVER = "ADVISORY.SERVER.{}".format
+def _consumer(*events: str) -> tuple[str, ...]:
+    return tuple(f"ADVISORY.CONSUMER.{event}.{{stream}}.{{consumer}}" for event in events)
+
 
 # Two kinds have a second subject: the documentation has another one than the servers use.
 _ACK_OF_DOCUMENT = "METRIC.CONSUMER_ACK.{stream}.{consumer}"
 _MAX_DELIVER_OF_DOCUMENT = "ADVISORY.MAX_DELIVERIES.{stream}.{consumer}"
 
-_SORTS: Final[dict[EventKind, _Sort]] = {
-    EventKind.API_AUDIT: _Sort(ApiAuditEvent, ("ADVISORY.API",)),
-    EventKind.API_LIMIT_REACHED: _Sort(ApiLimitReachedEvent, ("ADVISORY.API.LIMIT_REACHED",)),
-    EventKind.CONSUMER_ACK: _Sort(
-        ConsumerAckMetric,
-        ("METRIC.CONSUMER.ACK.{stream}.{consumer}", _ACK_OF_DOCUMENT),
-    ),
-    EventKind.CONSUMER_ACTION: _Sort(
-        ConsumerActionEvent, (_CONSUMER("CREATED"), _CONSUMER("DELETED"))
-    ),
-    EventKind.CONSUMER_GROUP_PINNED: _Sort(ConsumerGroupPinnedEvent, (_CONSUMER("PINNED"),)),
-    EventKind.CONSUMER_GROUP_UNPINNED: _Sort(ConsumerGroupUnpinnedEvent, (_CONSUMER("UNPINNED"),)),
-    EventKind.CONSUMER_LEADER_ELECTED: _Sort(
-        ConsumerLeaderElectedEvent, (_CONSUMER("LEADER_ELECTED"),)
-    ),
-    EventKind.CONSUMER_PAUSE: _Sort(ConsumerPauseEvent, (_CONSUMER("PAUSE"),)),
-    EventKind.CONSUMER_QUORUM_LOST: _Sort(ConsumerQuorumLostEvent, (_CONSUMER("QUORUM_LOST"),)),
-    EventKind.DOMAIN_LEADER_ELECTED: _Sort(
-        DomainLeaderElectedEvent, ("ADVISORY.DOMAIN.LEADER_ELECTED",)
-    ),
-    EventKind.MAX_DELIVER: _Sort(
-        MaxDeliverEvent, (_CONSUMER("MAX_DELIVERIES"), _MAX_DELIVER_OF_DOCUMENT)
-    ),
-    EventKind.META_RESCUE: _Sort(MetaRescueEvent, (_SERVER("META_RESCUE"),)),
-    EventKind.NAK: _Sort(NakEvent, (_CONSUMER("MSG_NAKED"),)),
-    EventKind.RESTORE_COMPLETE: _Sort(RestoreCompleteEvent, (_STREAM("RESTORE_COMPLETE"),)),
-    EventKind.RESTORE_CREATE: _Sort(RestoreCreateEvent, (_STREAM("RESTORE_CREATE"),)),
-    EventKind.SERVER_OUT_OF_SPACE: _Sort(ServerOutOfSpaceEvent, (_SERVER("OUT_OF_STORAGE"),)),
-    EventKind.SERVER_REMOVED: _Sort(ServerRemovedEvent, (_SERVER("REMOVED"),)),
-    EventKind.SNAPSHOT_COMPLETE: _Sort(SnapshotCompleteEvent, (_STREAM("SNAPSHOT_COMPLETE"),)),
-    EventKind.SNAPSHOT_CREATE: _Sort(SnapshotCreateEvent, (_STREAM("SNAPSHOT_CREATE"),)),
-    EventKind.STREAM_ACTION: _Sort(
-        StreamActionEvent, (_STREAM("CREATED"), _STREAM("UPDATED"), _STREAM("DELETED"))
-    ),
-    EventKind.STREAM_BATCH_ABANDONED: _Sort(
-        StreamBatchAbandonedEvent, (_STREAM("BATCH_ABANDONED"),)
-    ),
-    EventKind.STREAM_LEADER_ELECTED: _Sort(StreamLeaderElectedEvent, (_STREAM("LEADER_ELECTED"),)),
-    EventKind.STREAM_QUORUM_LOST: _Sort(StreamQuorumLostEvent, (_STREAM("QUORUM_LOST"),)),
-    EventKind.TERMINATED: _Sort(TerminatedEvent, (_CONSUMER("MSG_TERMINATED"),)),
+_CLASSES: Final[dict[type[Event], tuple[str, ...]]] = {
+    ApiAuditEvent: ("ADVISORY.API",),
+    ApiLimitReachedEvent: ("ADVISORY.API.LIMIT_REACHED",),
+    ConsumerAckMetric: ("METRIC.CONSUMER.ACK.{stream}.{consumer}", _ACK_OF_DOCUMENT),
+    ConsumerActionEvent: _consumer("CREATED", "DELETED"),
+    ConsumerGroupPinnedEvent: _consumer("PINNED"),
+    ConsumerGroupUnpinnedEvent: _consumer("UNPINNED"),
+    ConsumerLeaderElectedEvent: _consumer("LEADER_ELECTED"),
+    ConsumerPauseEvent: _consumer("PAUSE"),
+    ConsumerQuorumLostEvent: _consumer("QUORUM_LOST"),
+    DomainLeaderElectedEvent: ("ADVISORY.DOMAIN.LEADER_ELECTED",),
+    MaxDeliverEvent: (*_consumer("MAX_DELIVERIES"), _MAX_DELIVER_OF_DOCUMENT),
+    MetaRescueEvent: ("ADVISORY.SERVER.META_RESCUE",),
+    NakEvent: _consumer("MSG_NAKED"),
+    RestoreCompleteEvent: _stream("RESTORE_COMPLETE"),
+    RestoreCreateEvent: _stream("RESTORE_CREATE"),
+    ServerOutOfSpaceEvent: ("ADVISORY.SERVER.OUT_OF_STORAGE",),
+    ServerRemovedEvent: ("ADVISORY.SERVER.REMOVED",),
+    SnapshotCompleteEvent: _stream("SNAPSHOT_COMPLETE"),
+    SnapshotCreateEvent: _stream("SNAPSHOT_CREATE"),
+    StreamActionEvent: _stream("CREATED", "UPDATED", "DELETED"),
+    StreamBatchAbandonedEvent: _stream("BATCH_ABANDONED"),
+    StreamLeaderElectedEvent: _stream("LEADER_ELECTED"),
+    StreamQuorumLostEvent: _stream("QUORUM_LOST"),
+    TerminatedEvent: _consumer("MSG_TERMINATED"),
 }
+"""The classes in the order of EventKind, and their subjects after the prefix."""
+_KINDS: Final = dict(zip(EventKind, _CLASSES.items(), strict=True))
 
 # By the whole type with its version: another version may have another shape.
 EVENT_TYPES: Final[dict[str, type[Event]]] = {
-    f"io.nats.jetstream.{sort.subjects[0].partition('.')[0].lower()}.v1.{kind}": sort.cls
-    for kind, sort in _SORTS.items()
+    f"io.nats.jetstream.{subjects[0].partition('.')[0].lower()}.v1.{kind}": cls
+    for kind, (cls, subjects) in _KINDS.items()
 }
 
 # Everything about one stream or consumer, future kinds too. API audits and out-of-space advisories
 # have the stream in their payload only: those are filtered here.
-_OF_ALL_STREAMS: Final = ("ADVISORY.API", _SERVER("OUT_OF_STORAGE"))
-_OF_A_STREAM: Final = (_STREAM("*"),)
+_OF_ALL_STREAMS: Final = ("ADVISORY.API", "ADVISORY.SERVER.OUT_OF_STORAGE")
+_OF_A_STREAM: Final = _stream("*")
 _OF_A_CONSUMER: Final = (
-    _CONSUMER("*"),
+    *_consumer("*"),
     "METRIC.CONSUMER.*.{stream}.{consumer}",
     _MAX_DELIVER_OF_DOCUMENT,
     _ACK_OF_DOCUMENT,
@@ -496,8 +481,8 @@ def event_subjects(
         return [f"{prefix}.>"]
     if kinds is not None:
         wanted = sorted(event_kinds(kinds))
-        _check_told(wanted, stream, consumer)
-        tails = [subject for kind in wanted for subject in _SORTS[kind].subjects]
+        _check_about(wanted, stream, consumer)
+        tails = [subject for kind in wanted for subject in _KINDS[kind][1]]
     elif consumer is not None:
         tails = [_OF_ALL_STREAMS[0], *_OF_A_CONSUMER]
     else:
@@ -505,8 +490,8 @@ def event_subjects(
     return [f"{prefix}.{tail.format_map(names)}" for tail in tails]
 
 
-def _check_told(kinds: Iterable[EventKind], stream: str | None, consumer: str | None) -> None:
+def _check_about(kinds: Iterable[EventKind], stream: str | None, consumer: str | None) -> None:
     for what, name in (("stream", stream), ("consumer", consumer)):
         for kind in kinds if name is not None else ():
-            if not hasattr(_SORTS[kind].cls, what):
+            if not hasattr(_KINDS[kind][0], what):
                 raise ConfigError(f"Events of kind {str(kind)!r} are about no {what}.")

@@ -11,6 +11,7 @@ Their calls are mixins of `context.JetStream`; all ask the server through `api`.
 
 from jetspark.documents.events import Event as Event
 from jetspark.documents.events import EventKind as EventKind
+from jetspark.jetstream.api import Paged as Paged
 from jetspark.jetstream.batches import AtomicBatch as AtomicBatch
 from jetspark.jetstream.batches import FastIngest as FastIngest
 from jetspark.jetstream.consume import ConsumerMessages as ConsumerMessages
@@ -23,7 +24,6 @@ from jetspark.jetstream.events import Events as Events
 from jetspark.jetstream.fetch import FetchResult as FetchResult
 from jetspark.jetstream.message import JsMsg as JsMsg
 from jetspark.jetstream.ordered import OrderedMessages as OrderedMessages
-from jetspark.jetstream.paging import Paged as Paged
 from jetspark.jetstream.publish import Counter as Counter
 from jetspark.jetstream.publisher import Publisher as Publisher
 from jetspark.jetstream.publisher import PublishFailure as PublishFailure

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from jetspark.client.listing import ItemT, Listing
 from jetspark.documents.requirements import API_LEVELS, Requirement
 from jetspark.err_codes import API_LEVEL_TOO_LOW, NOT_ENABLED
 from jetspark.errors import (
@@ -33,13 +34,10 @@ if TYPE_CHECKING:
     from jetspark.wire.documents import ServerInfo
 
 # -------------------------------------------------------------------------------------------------
-# API requests and answers in the log, readable and without messages and secrets.
-#
-# Contract: one line each to "jetspark.trace" at level DEBUG, with at most `MOST` characters of
-# JSON. Payloads and headers of messages are not shown. Values of fields whose name suggests a
-# secret, at any depth, and the user part of URLs are masked. Of bytes that are not a JSON object
-# only the number is shown.
-
+# API requests and answers in the log: one line each to "jetspark.trace" at level DEBUG, with at
+# most `MOST` characters of JSON. Payloads and headers of messages are not shown. Values of fields
+# whose name suggests a secret, at any depth, and the user part of URLs are masked. Of bytes that
+# are not a JSON object only the number is shown.
 
 MASK: Final = "***"
 MOST: Final = 2000
@@ -208,3 +206,59 @@ class Api:
     def server(self) -> ServerInfo | None:
         """The connected server, if it is the one that answers; None when that is unknown."""
         return self.client.server_info if self.prefix == DEFAULT_PREFIX else None
+
+
+class Paged(Listing[ItemT]):
+    """A list that the server answers in pages: `async for`, or `await paged.all()`.
+
+    Nothing is requested before the first item is; each `async for` starts anew. The pages are no
+    snapshot: what is created or deleted meanwhile may be missing or come twice. An item that cannot
+    be read is reported and left out.
+    """
+
+    __slots__ = ("_api", "_body", "_call", "_convert", "_key", "_names", "missing", "offline")
+
+    def __init__(
+        self,
+        api: Api,
+        call: Call,
+        key: str,
+        convert: Callable[[Any], ItemT],
+        body: Mapping[str, Any],
+        **names: str,
+    ) -> None:
+        super().__init__(self._pages)
+        self._api = api
+        self._call = call
+        self._key = key
+        self._convert = convert
+        self._body = body
+        self._names = names
+        self.missing: list[str] = []
+        """Names of streams or consumers that did not answer, as of the last iteration."""
+        self.offline: dict[str, str] = {}
+        """Names of streams or consumers that the server cannot run, with its reason (2.12)."""
+
+    async def _pages(self) -> AsyncIterator[ItemT]:
+        self.missing = []
+        self.offline = {}
+        offset = 0
+        while True:
+            body = {**self._body, "offset": offset}
+            page = await self._api.call(self._call, body, **self._names)
+            items = page.get(self._key) or []
+            # Each page names those that are missing again.
+            for name in page.get("missing") or []:
+                if name not in self.missing:
+                    self.missing.append(name)
+            self.offline.update(page.get("offline") or {})
+            for item in items:
+                try:
+                    converted = self._convert(item)
+                except DocumentError as error:
+                    self._api.client.report(error)
+                    continue
+                yield converted
+            offset += len(items)
+            if not items or offset >= page.get("total", 0):
+                return

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.messages import Message
@@ -34,7 +34,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     StreamNotFoundError,
 )
-from jetspark.jetstream.api import Api
+from jetspark.jetstream.api import Api, Paged
 from jetspark.jetstream.consume import (
     EXPIRES,
     ConsumerMessages,
@@ -53,8 +53,7 @@ from jetspark.jetstream.fetch import (
     silence_error,
 )
 from jetspark.jetstream.message import JsMsg
-from jetspark.jetstream.paging import Paged
-from jetspark.jetstream.streams import differing, step_down, with_differences
+from jetspark.jetstream.streams import step_down, with_differences
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_moment, check_sequence
@@ -67,9 +66,6 @@ if TYPE_CHECKING:
 
 # -------------------------------------------------------------------------------------------------
 # What pull and push consumers have in common: info, pause, resume, reset, delete.
-#
-# A `Consumer` is cheap and needs no closing. It keeps the last information from the server
-# (`cached_info`).
 
 
 async def consumer_info(api: Api, stream: str, name: str) -> ConsumerInfo:
@@ -133,34 +129,17 @@ class Consumer:
         return f"{type(self).__name__}(stream={self.stream!r}, name={self.name!r})"
 
 
-# -------------------------------------------------------------------------------------------------
-# Pausing a consumer until a time, and resuming it (server 2.11).
-
-
-_PAUSE_SINCE: Final = (2, 11)
-
-
 async def pause_consumer(api: Api, stream: str, name: str, until: datetime | None) -> PauseState:
     """None resumes. Raises as `ConsumerCalls.pause_consumer`."""
-    body = {}
-    if until is not None:
-        body["pause_until"] = text_of_time(until)
-    needs = check_feature("pausing a consumer", _PAUSE_SINCE, api.server)
-    names = {"stream": stream, "consumer": name}
-    answer = await api.call(js_api.CONSUMER_PAUSE, body, needs, **names)
+    body = {} if until is None else {"pause_until": text_of_time(until)}
+    needs = check_feature("pausing a consumer", (2, 11), api.server)
+    answer = await api.call(js_api.CONSUMER_PAUSE, body, needs, stream=stream, consumer=name)
     return from_wire(PauseState, answer)
-
-
-# -------------------------------------------------------------------------------------------------
-# Resetting a consumer, so that it delivers messages again (server 2.14).
-
-
-_RESET_SINCE: Final = (2, 14)
 
 
 async def reset_consumer(api: Api, stream: str, name: str, seq: int | None) -> ConsumerInfo:
     """Raises as `ConsumerCalls.reset_consumer`."""
-    needs = check_feature("resetting a consumer", _RESET_SINCE, api.server)
+    needs = check_feature("resetting a consumer", (2, 14), api.server)
     names = {"stream": stream, "consumer": name}
     body = None if seq is None else {"seq": check_sequence("seq", seq)}
     # The consumer itself answers a reset: for one that does not exist, or on a server that has no
@@ -170,11 +149,8 @@ async def reset_consumer(api: Api, stream: str, name: str, seq: int | None) -> C
 
 
 # -------------------------------------------------------------------------------------------------
-# Pull consumers: fetch, next, consume, unpin (ADR-13, ADR-37, ADR-42).
-#
-# Pulls are checked against the consumer's configuration as it was when the object was made
-# (`cached_info`). How a fetch works is in `pulling.fetch`, how consuming does in
-# `pulling.consume`.
+# Pull consumers (ADR-13, ADR-37, ADR-42). Pulls are checked against the consumer's configuration as
+# it was when the object was made.
 
 
 class PullConsumer(Consumer):
@@ -213,21 +189,33 @@ class PullConsumer(Consumer):
         at least `min_ack_pending` to be acknowledged. "prioritized" (2.12): `priority`, 0 to 9,
         lower ones are served first. "pinned_client": this object keeps the pin id.
 
-        When messages came, they are returned, and an error after them is in `.error`: also
-        SequenceMismatchError when the server's last status shows that a delivery was lost (with
-        acks it comes again after ack_wait), and RequestTimeoutError when that status is missing
-        half a second after the timeout. When none came: an empty list if the server says that
-        there are none; otherwise raises RequestTimeoutError, SequenceMismatchError,
-        MissedHeartbeatError, ConsumerNotFoundError, StreamNotFoundError, ConsumerDeletedError,
-        ConsumerIsPushError, PullError, PermissionsError or ConnectionClosedError. ConfigError,
-        UnsupportedByServerError before anything is sent. With a timeout, a fetch survives a lost
-        connection: it sends its request again. When it is interrupted, the consumer gets back what
-        was delivered to it (NAK). The server counts that as a delivery: with `max_deliver` messages
-        may so be given up that no program has seen, and without acks they are lost. There, let
-        `timeout` end it, and do not interrupt it.
+        An error after the first message is in the list's `.error`: also SequenceMismatchError when
+        the server's last status shows that a delivery was lost (with acks it comes again after
+        ack_wait), and RequestTimeoutError when that status is missing half a second after the
+        timeout. Without a message: an empty list if the server says that there are none; otherwise
+        raises RequestTimeoutError, SequenceMismatchError, MissedHeartbeatError,
+        ConsumerNotFoundError, StreamNotFoundError, ConsumerDeletedError, ConsumerIsPushError,
+        PullError, PermissionsError or ConnectionClosedError; ConfigError, UnsupportedByServerError
+        before anything is sent.
+
+        With a timeout, a fetch survives a lost connection: it sends its request again. When it is
+        interrupted, the consumer gets back what was delivered to it (NAK). The server counts that
+        as a delivery: with `max_deliver` messages may so be given up that no program has seen, and
+        without acks they are lost. There, let `timeout` end it.
         """
         pulled = self._priority(group, min_pending, min_ack_pending, priority)
-        return await self._pull(batch, timeout, max_bytes, heartbeat, pulled).run()
+        pull = Pull(
+            self._api,
+            self.stream,
+            self.name,
+            batch,
+            timeout,
+            max_bytes,
+            heartbeat,
+            pulled,
+            acks=self._acks,
+        )
+        return await pull.run()
 
     async def next(
         self,
@@ -244,8 +232,14 @@ class PullConsumer(Consumer):
         says what an interruption costs.
         """
         seconds = self._api.timeout if timeout is None else in_seconds(timeout)
-        pulled = self._priority(group, min_pending, min_ack_pending, priority)
-        result = await self._pull(1, seconds, None, None, pulled).run()
+        result = await self.fetch(
+            1,
+            timeout=seconds,
+            group=group,
+            min_pending=min_pending,
+            min_ack_pending=min_ack_pending,
+            priority=priority,
+        )
         if not result:
             raise RequestTimeoutError(
                 f"No message from consumer {self.name!r} within {seconds:g} s."
@@ -311,26 +305,6 @@ class PullConsumer(Consumer):
     def _acks(self) -> bool:
         return self.cached_info.config.ack_policy != AckPolicy.NONE
 
-    def _pull(
-        self,
-        batch: int,
-        timeout: Seconds | None,
-        max_bytes: int | None,
-        heartbeat: Seconds | None,
-        pulled: Priority | None,
-    ) -> Pull:
-        return Pull(
-            self._api,
-            self.stream,
-            self.name,
-            batch,
-            timeout,
-            max_bytes,
-            heartbeat,
-            pulled,
-            acks=self._acks,
-        )
-
     def _priority(
         self,
         group: str | None,
@@ -350,29 +324,7 @@ class PullConsumer(Consumer):
 
 
 # -------------------------------------------------------------------------------------------------
-# Push consumers, and their messages through a plain subscription.
-#
-# Contract
-# - Control messages are not given out. A flow control request is answered when the messages before
-#   it were taken, so a slow reader is sent no more than the server's window. So is a heartbeat
-#   that
-#   says that such an answer was lost (Nats-Consumer-Stalled).
-# - A consumer with `idle_heartbeat` that is silent for twice as long is reported as
-#   MissedHeartbeatError (log, last_error, error callback), once for each silence. Not in a deliver
-#   group, where one member gets the heartbeats.
-# - Nothing is sent when a consumer is deleted. So the server is asked for one that is silent for
-#   twice the heartbeat, or QUIET seconds without one or in a group. If it, or its stream, does not
-#   exist any more, the iterator raises that, after what was queued; with a callback it is
-#   reported.
-#   Without the permission to ask it goes on.
-# - Heartbeats also say how much was delivered. A message that did not come, the last one too, is
-#   reported as SequenceMismatchError within twice the interval, when the heartbeat is taken. With
-#   acks it is delivered again after ack_wait, without acks it is lost. Messages dropped here at a
-#   pending limit are not reported twice.
-# - Nothing is acknowledged automatically. Otherwise as `client.subscription`: the iterator has no
-#   task, the callback has one; at a pending limit new messages are dropped, and SlowConsumerError
-#   is reported.
-
+# Push consumers.
 
 _STALLED = "Nats-Consumer-Stalled"
 
@@ -381,7 +333,23 @@ QUIET = 20.0
 
 
 class PushMessages(Scoped):
-    """What `PushConsumer.subscribe` returns: iterate it, or give it a callback."""
+    """What `PushConsumer.subscribe` returns: iterate it, or give it a callback.
+
+    Nothing is acknowledged automatically. Control messages are not given out: a flow control
+    request, and a heartbeat that says that an answer to one was lost, is answered when the messages
+    before it were taken, so a slow reader is sent no more than the server's window. At a pending
+    limit new messages are dropped, and SlowConsumerError is reported.
+
+    A consumer with `idle_heartbeat` that is silent for twice as long is reported as
+    MissedHeartbeatError, once for each silence; not in a deliver group, where one member gets the
+    heartbeats. Since nothing is sent when a consumer is deleted, the server is asked for one that
+    is silent (QUIET seconds without heartbeats or in a group). If it, or its stream, is gone, the
+    iterator raises that, after what was queued; with a callback it is reported.
+
+    Heartbeats also say how much was delivered: a message that did not come, the last one too, is
+    reported as SequenceMismatchError within twice the interval. With acks it is delivered again
+    after ack_wait, without acks it is lost.
+    """
 
     def __init__(
         self,
@@ -644,14 +612,8 @@ class PushConsumer(Consumer):
 
 
 # -------------------------------------------------------------------------------------------------
-# Consumers: create, change, bind, list, delete.
-#
-# Contract: a configuration is given as for streams (see `streams.calls`). `name` and
-# `durable_name` may be given alone or equal; a consumer with neither is named by the server.
-# `ack_policy` is "explicit" by default. Options with a name create a durable consumer, unless they
-# give `inactive_threshold`; a configuration document is sent as it is. Creating never changes an
-# existing consumer: servers from 2.10 on guarantee that, older ones are asked for it first.
-
+# The calls. Creating never changes an existing consumer: servers from 2.10 on guarantee that, older
+# ones are asked for it first.
 
 ConsumerConfigLike: TypeAlias = ConsumerConfig | Configuration
 
@@ -833,7 +795,7 @@ class ConsumerCalls:
         except NameInUseError as error:
             with suppress(JetsparkError):  # who may not ask gets the error as it is
                 if name is not None and (there := await self._existing(stream, name)) is not None:
-                    error = with_differences(error, differing(there["config"], wire))
+                    error = with_differences(error, there["config"], wire)
             raise error from None
 
     def _knows_actions(self) -> bool:
@@ -934,13 +896,9 @@ def _same_or_in_use(
 ) -> ConsumerInfo:
     config = existing["config"]
     if any(config.get(key) != value for key, value in wire.items()):
-        error = NameInUseError(
-            400,
-            CONSUMER_EXISTS,
-            "consumer already exists",
-            js_api.consumer_in_use(stream, name),
-        )
-        raise with_differences(error, differing(config, wire))
+        sentence = js_api.consumer_in_use(stream, name)
+        error = NameInUseError(400, CONSUMER_EXISTS, "consumer already exists", sentence)
+        raise with_differences(error, config, wire)
     return _to_info(existing)
 
 

@@ -1,4 +1,11 @@
-"""Advisories, metrics and API audits: the events that JetStream publishes."""
+"""Advisories, metrics and API audits: the events that JetStream publishes.
+
+They are core NATS messages: those published before, or while the connection is down, are missed.
+The server filters by kind, stream and consumer where subjects allow it; API audits have the stream
+in their payload and are filtered here. Events wait up to the pending limits; beyond them they are
+dropped and reported as for a Subscription. A message that is not an event is reported and left out.
+The iterator raises when the connection was lost for good or the server refused a subject.
+"""
 
 from __future__ import annotations
 
@@ -24,27 +31,6 @@ from jetspark.validation import check_whole
 if TYPE_CHECKING:
     from jetspark.client.client import Client
     from jetspark.client.subscription import Listener
-
-# -------------------------------------------------------------------------------------------------
-# Receiving JetStream's advisories, metrics and API audits.
-#
-# Contract
-# - Events are core NATS messages: those published before, or while the connection is down, are
-#   missed. The server filters by kind, stream and consumer where subjects allow it; API audits
-#   have
-#   the stream in their payload and are filtered here.
-# - The read loop only appends raw frames, up to the pending limits; beyond them events are
-#   dropped,
-#   counted in `dropped` and reported by SlowConsumerError, as for a Subscription.
-# - The iterator form has no task. The callback form has one, which calls it for one event after
-#   the
-#   other; an exception of the callback is reported.
-# - A message that is not an event is reported and left out.
-# - Events received before `close` are still given out, by the iterator also after the connection
-#   was
-#   closed; then a callback gets no more, and a running one is cancelled. `Client.drain` drains.
-# - The iterator raises when the connection was lost for good or the server refused a subject.
-
 
 EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
 

@@ -1,9 +1,19 @@
-"""Stored messages: read without a consumer (direct gets, or from the leader), and deleted."""
+"""Stored messages: read without a consumer (direct gets, or from the leader), and deleted.
+
+The stream's leader has everything that was acknowledged. A direct get (ADR-31) is answered by any
+replica of the stream or of its mirrors, so its answer may be older than the last ack: a missing
+message or the end of a batch is a hint, not a proof. Batches are requested one after the other,
+small enough not to hold up the stream's publishers. Each message names the sequence sent before it,
+and the end of a batch the last one: a lost message shows at once (a lost end after the context's
+timeout, or with the link), and the next request starts after the last message in order.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,17 +43,6 @@ from jetspark.wire.direct_get import DirectReply, parse_direct_reply, parse_end_
 from jetspark.wire.documents import encode_document
 from jetspark.wire.kernel import frame_of
 from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, TOO_MANY_RESULTS, Status
-
-# -------------------------------------------------------------------------------------------------
-# Direct gets: stored messages from any replica or mirror (ADR-31).
-#
-# Contract: every replica of a stream and of its mirrors may answer, so an answer may be older than
-# the last ack: a missing message or the end of a batch is a hint, not a proof. Batches are
-# requested one after the other, small enough not to hold up the stream's publishers. Each message
-# names the sequence sent before it, and the end of a batch the last one: a lost message shows at
-# once (a lost end after the context's timeout, or with the link), and the next request starts
-# after the last message in order. Nothing runs while nobody iterates.
-
 
 BATCHES = "reading stored messages in batches"
 
@@ -117,8 +116,9 @@ async def read_range(api: Api, wanted: Range) -> AsyncIterator[StoredMsg]:
             where = {"seq": page.messages[-1].seq + 1}
         left -= len(page.messages)
         if wanted.confirm and not page.more and left and where.get("seq", 1) <= last:
-            late = await _from_leader(api, wanted.stream, {**where, **subject})
-            if late is not None:
+            with suppress(MessageNotFoundError):
+                body = {"next_by_subj": ">", **where, **subject}
+                late = await leader_get(api, wanted.stream, body)
                 page.messages.append(late)
                 page.more = True
                 where = {"seq": late.seq + 1}
@@ -203,28 +203,26 @@ async def read_together(api: Api, stream: str, subjects: list[str]) -> LastMsgs:
         if page.nothing:
             return LastMsgs([], 0)
         if attempts >= _ATTEMPTS and api.client.loop.time() >= end:
-            why = "were replaced again and again while they were read"
-            if page.lost:
-                why = "were asked for again and again, and parts of each answer did not come"
+            why = "did not come whole" if page.lost else "were replaced while they were read"
             raise RequestTimeoutError(
-                f'The last messages of stream "{stream}" {why}, for {api.timeout:g} s.'
+                f'The last messages of stream "{stream}" {why}, again and again for '
+                f"{api.timeout:g} s."
             )
 
 
+@dataclass(slots=True)
 class _Page:
-    """One batch. `more`: whether more may follow; True also when its end was lost."""
+    """One batch."""
 
-    __slots__ = ("lost", "messages", "more", "nothing", "pending", "up_to_seq")
-
-    def __init__(self) -> None:
-        self.messages: list[StoredMsg] = []
-        self.more = True
-        self.nothing = False
-        """Whether the server has said that no message fits."""
-        self.pending = 0
-        self.lost = True
-        """Whether a part of it did not come, if only its end."""
-        self.up_to_seq: int | None = None
+    messages: list[StoredMsg] = field(default_factory=list)
+    more: bool = True
+    """Whether more may follow; True also when its end was lost."""
+    nothing: bool = False
+    """Whether the server has said that no message fits."""
+    pending: int = 0
+    lost: bool = True
+    """Whether a part of it did not come, if only its end."""
+    up_to_seq: int | None = None
 
     @property
     def broken_off(self) -> bool:
@@ -276,14 +274,6 @@ def _end(page: _Page, stream: str, reply: Message) -> None:
         page.up_to_seq = end.up_to_seq
 
 
-async def _from_leader(api: Api, stream: str, where: Mapping[str, Any]) -> StoredMsg | None:
-    """The first message from `where` on that the leader has."""
-    try:
-        return await leader_get(api, stream, {"next_by_subj": ">", **where})
-    except MessageNotFoundError:
-        return None
-
-
 async def leader_get(api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:
     """One message, as the stream's leader has it. Raises MessageNotFoundError."""
     answer = await api.call(js_api.MSG_GET, body, stream=stream)
@@ -308,21 +298,17 @@ async def no_direct_gets(api: Api, stream: str) -> JetStreamError:
 def _refusal(stream: str, status: Status | None) -> JetStreamError:
     if status is None:
         return JetStreamError(f'Unreadable answer to a direct get of stream "{stream}".')
-    if status.code == NOT_FOUND:
-        return MessageNotFoundError(
-            status.code,
-            MESSAGE_NOT_FOUND,
-            status.description,
-            f'No such message in stream "{stream}".',
-        )
-    if status.code == TOO_MANY_RESULTS:
-        return DirectGetError(
-            status.code,
-            status.description,
+    code, description = status.code, status.description
+    if code == NOT_FOUND:
+        sentence = f'No such message in stream "{stream}".'
+        return MessageNotFoundError(code, MESSAGE_NOT_FOUND, description, sentence)
+    if code == TOO_MANY_RESULTS:
+        sentence = (
             f'More than {TOGETHER:,} subjects of stream "{stream}" are asked for, and a server '
-            "answers for as many at most: ask for fewer at once.",
+            "answers for as many at most: ask for fewer at once."
         )
-    return DirectGetError(status.code, status.description)
+        return DirectGetError(code, description, sentence)
+    return DirectGetError(code, description)
 
 
 def _stored(found: DirectReply, data: bytes) -> StoredMsg:
@@ -336,12 +322,7 @@ def _stored(found: DirectReply, data: bytes) -> StoredMsg:
 
 
 # -------------------------------------------------------------------------------------------------
-# Stored messages: read without a consumer, and deleted.
-#
-# Contract: names, subjects and limits are checked before anything is sent. A message is read from
-# the stream's leader, which has everything that was acknowledged, or by a direct get
-# (`direct_get`), which any replica or mirror answers and which may lag a little behind.
-
+# The calls. Names, subjects and limits are checked before anything is sent.
 
 BATCH = 1000
 """Messages requested at once: a large batch holds up publishers to the stream."""
@@ -500,11 +481,9 @@ class StoredCalls:
             if error.err_code == SEQUENCE_NOT_FOUND or (
                 error.err_code == MESSAGE_DELETE_FAILED and error.description.endswith(_NO_MESSAGE)
             ):
+                sentence = f'No message {seq} in stream "{stream}".'
                 raise MessageNotFoundError(
-                    error.code,
-                    error.err_code,
-                    error.description,
-                    f'No message {seq} in stream "{stream}".',
+                    error.code, error.err_code, error.description, sentence
                 ) from None
             raise
 

@@ -23,8 +23,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     UnsupportedByServerError,
 )
-from jetspark.jetstream.api import Api
-from jetspark.jetstream.paging import Paged
+from jetspark.jetstream.api import Api, Paged
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.validation import check_sequence, check_whole
 from jetspark.wire import js_api
@@ -85,11 +84,10 @@ def _holds(there: Any, here: Any) -> bool:
 
 
 def with_differences(
-    error: NameInUseError,
-    differences: Mapping[str, tuple[Any, Any]],
+    error: NameInUseError, existing: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> NameInUseError:
     """The error with what differs in its sentence."""
-    return _error(error, str(error), differences, {})
+    return _error(error, str(error), differing(existing, wanted), {})
 
 
 def known_as(error: NameInUseError, what: str, names: Mapping[str, str]) -> NameInUseError:
@@ -128,17 +126,9 @@ def _said(name: str, value: Any) -> str:
     return "unset" if value in (None, "", [], {}) else encode_document(value).decode()
 
 
-# -------------------------------------------------------------------------------------------------
-# One look at a stream, for whoever has no need of the public call's options.
-
-
 async def stream_info(api: Api, name: str) -> StreamInfo:
     """Configuration and state of a stream. Raises StreamNotFoundError, and as every API call."""
     return from_wire(StreamInfo, await api.call(js_api.STREAM_INFO, stream=name))
-
-
-# -------------------------------------------------------------------------------------------------
-# Which stream has a subject already: the server's answer does not say.
 
 
 async def naming_the_other(api: Api, error: APIError, wire: Mapping[str, Any]) -> APIError:
@@ -155,19 +145,12 @@ async def naming_the_other(api: Api, error: APIError, wire: Mapping[str, Any]) -
     return error
 
 
-# -------------------------------------------------------------------------------------------------
-# Making the leader of a stream or consumer step down.
-
-
-_PREFERRED_SINCE: Final = (2, 11)
-
-
 async def step_down(api: Api, call: js_api.Call, preferred: str | None, **names: str) -> None:
     """Raises UnsupportedByServerError, and as every API call."""
     if preferred is None:
         await api.call(call, **names)
     else:
-        needs = check_feature("a preferred leader", _PREFERRED_SINCE, api.server)
+        needs = check_feature("a preferred leader", (2, 11), api.server)
         await api.call(call, {"placement": {"preferred": preferred}}, needs, **names)
 
 
@@ -227,12 +210,8 @@ class StreamCalls:
             with suppress(JetsparkError):  # who may not ask gets the error as it is
                 there = await self._api.call(js_api.STREAM_INFO, stream=name)
                 # The server's default.
-                wanted = (
-                    wire
-                    if wire.get("mirror") or wire.get("sources")
-                    else {"subjects": [name], **wire}
-                )
-                error = with_differences(error, differing(there["config"], wanted))
+                own = {} if wire.get("mirror") or wire.get("sources") else {"subjects": [name]}
+                error = with_differences(error, there["config"], own | wire)
             raise error from None
 
     async def update_stream(

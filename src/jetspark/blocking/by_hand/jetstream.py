@@ -23,8 +23,8 @@ from jetspark.documents.events import Event
 from jetspark.documents.streams import PubAck, StoredMsg
 from jetspark.errors import NoRespondersError
 from jetspark.full_client import JetStream as AsyncJetStream
+from jetspark.jetstream.api import Paged as AsyncPaged
 from jetspark.jetstream.batches import GapPolicy, atomic_batch, fast_ingest
-from jetspark.jetstream.paging import Paged as AsyncPaged
 from jetspark.jetstream.publish import publisher_options
 from jetspark.jetstream.publisher import (
     DisconnectPolicy,
@@ -189,7 +189,7 @@ class BaseEvents(MessageSource[Event], SingleIterator[Event], Block):
 class Paged(Listing[ItemT]):
     """Iterate it, or `paged.all()` for a list."""
 
-    _inner: AsyncPaged[ItemT]  # type: ignore[assignment]
+    _inner: AsyncPaged[ItemT]
     _lot = 256  # at most the server's smallest page, so that no page is requested early
 
     @property
