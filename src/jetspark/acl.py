@@ -156,8 +156,6 @@ class Roles:
         self._inbox = f"{inbox_prefix}.>"
         self._prefix = js_api.api_prefix_of(domain, api_prefix)
 
-    # -- writing and reading ---------------------------------------------------------------------
-
     def publisher(self, subjects: str | Iterable[str]) -> Permissions:
         """Publish to a stream. `subjects`: the stream's subjects, or some of them."""
         return self._requesting(_subjects(subjects))
@@ -212,17 +210,8 @@ class Roles:
 
     def stored_reader(self, stream: str) -> Permissions:
         """Read stored messages without a consumer: get_msg, get_msgs, get_last_msgs."""
-        return self._about(
-            stream,
-            (
-                js_api.STREAM_INFO,
-                js_api.MSG_GET,
-                js_api.DIRECT_GET,
-                js_api.DIRECT_GET_LAST,
-            ),
-        )
-
-    # -- Spark -----------------------------------------------------------------------------------
+        direct = (js_api.DIRECT_GET, js_api.DIRECT_GET_LAST)
+        return self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *direct))
 
     def spark_source(
         self,
@@ -282,20 +271,13 @@ class Roles:
             raise ConfigError("A stream is prepared only for exactly-once: enable that too.")
         found = self.publisher(subjects) | self._about(stream, (js_api.STREAM_INFO,))
         if exactly_once:
-            ledger = (
-                js_api.STREAM_INFO,
-                js_api.STREAM_CREATE,
-                js_api.STREAM_PURGE,
-                js_api.MSG_GET,
-            )
+            made = (js_api.STREAM_CREATE, js_api.STREAM_PURGE)
             update = (js_api.STREAM_UPDATE,) if prepare_stream else ()
             found |= self._about(stream, (js_api.MSG_GET, *update))
-            found |= self._about(f"{stream}_SPARK", ledger)
+            found |= self._about(f"{stream}_SPARK", (js_api.STREAM_INFO, js_api.MSG_GET, *made))
             # Stream names are listed when the ledger's stream does not exist yet.
             found |= Permissions(publish=(f"_spark.{stream}.>", self._api(js_api.STREAM_NAMES)))
         return found
-
-    # -- Key-Value -------------------------------------------------------------------------------
 
     def kv_reader(self, bucket: str) -> Permissions:
         """Get and watch keys of a bucket, list keys and history."""
@@ -318,25 +300,18 @@ class Roles:
         puts = tuple(f"{before}$KV.{written}.{key}" for key in filters)
         return self.kv_reader(bucket) | Permissions(publish=puts)
 
-    # -- operations ------------------------------------------------------------------------------
-
     def administrator(self, stream: str) -> Permissions:
         """Create, update, purge and delete a stream and its consumers; delete single messages."""
         return self._about(stream, _ADMINISTRATION)
 
     def monitor(self, stream: str | None = None) -> Permissions:
         """Information only: of the account, all streams and consumers, or of one stream."""
+        consumers = (js_api.CONSUMER_LIST, js_api.CONSUMER_NAMES, js_api.CONSUMER_INFO)
+        calls = (js_api.STREAM_INFO, *consumers)
         if stream is not None:
-            check_name("stream", stream)
+            return self._about(stream, calls)
         of_all = (js_api.ACCOUNT_INFO, js_api.STREAM_LIST, js_api.STREAM_NAMES)
-        of_each = (
-            js_api.STREAM_INFO,
-            js_api.CONSUMER_LIST,
-            js_api.CONSUMER_NAMES,
-            js_api.CONSUMER_INFO,
-        )
-        calls = (*of_all, *of_each) if stream is None else of_each
-        return self._requesting(tuple(self._api(call, stream or "*") for call in calls))
+        return self._requesting(tuple(self._api(call) for call in (*of_all, *calls)))
 
     def backup(self, stream: str) -> Permissions:
         """Back up a stream: backup_stream, `jetspark stream backup`."""
@@ -394,8 +369,6 @@ class Roles:
             found |= self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *removing))
         return found
 
-    # -- services --------------------------------------------------------------------------------
-
     def service(
         self,
         service: str,
@@ -443,8 +416,6 @@ class Roles:
         """
         return self._requesting((*_subjects(subjects), self._inbox))
 
-    # -- logins ----------------------------------------------------------------------------------
-
     def auth_callout(
         self, *, queue_group: str = "auth-callout", responses: Responses | None = None
     ) -> Permissions:
@@ -468,8 +439,6 @@ class Roles:
         if account is None:
             asked += [f"$SYS.REQ.SERVER.*.{what}" for what in _OF_SERVERS]
         return self._requesting(tuple(asked))
-
-    # -- parts -----------------------------------------------------------------------------------
 
     def _reader(
         self,

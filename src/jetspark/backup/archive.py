@@ -376,11 +376,8 @@ class _Members:
             size = _size_in(self._text(member.size))
             self._position += member.size + -member.size % _UNIT
 
-    def _content(self) -> Content:
-        return content_from(self._file, *self._frames.find(self._position))
-
     def _bytes(self, count: int) -> bytes:
-        content = self._content()
+        content = content_from(self._file, *self._frames.find(self._position))
         while len(content.data) < count:
             content.require()
         self._position += count
@@ -393,7 +390,7 @@ class _Members:
         return text
 
     def _numbers(self, size: int) -> Numbers:
-        return Numbers(self._content(), size)
+        return Numbers(content_from(self._file, *self._frames.find(self._position)), size)
 
 
 def _size_in(text: str) -> int | None:

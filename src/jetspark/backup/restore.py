@@ -108,15 +108,14 @@ class RestoreCalls(JetStreamContext):
         (default: 60, or the context's timeout if that is longer). Messages that the backup lacks
         (`StreamBackup.removed`) are in a warning in the log.
 
-        When it fails or is interrupted, the part that the server has restored is deleted, within
-        20 s; the error has a note (`__notes__`) when that was not possible, or when all was sent
+        When it fails or is interrupted, the part that the server has restored is deleted, within 20
+        s; the error has a note (`__notes__`) when that was not possible, or when all was sent
         already. A process that is killed leaves that part on servers from 2.15 on.
 
         Raises ConfigError when the folder is not a backup, BackupError when it is damaged or the
         transfer fails, NameInUseError when the stream exists (its `restored` is true when that has
-        all of the backup), UnsupportedByServerError for a
-        backup that needs a newer server, APIError when the server refuses, and as every API call
-        (see `JetStream`).
+        all of the backup), UnsupportedByServerError for a backup that needs a newer server,
+        APIError when the server refuses.
         """
         within = to_begin(self.api, timeout, ANSWER_WITHIN)
         backup = await asyncio.to_thread(verify_backup, folder)
@@ -209,36 +208,25 @@ class LeftOver:
         same_end = (there.last_seq, there.last_ts) == (whole.last_seq, whole.last_ts)
         if not total or not self._has_same_shape(info):
             return error
-        if has >= total and (same_start or same_end):
-            restored = there.consumer_count >= whole.consumer_count
-            what = f"all {total:,} messages of the backup: nothing needs to be done."
-            if not restored:
-                what = (
-                    f"all {total:,} messages of the backup, but {there.consumer_count:,} of its "
-                    f"{whole.consumer_count:,} consumers: look whether one is missing."
-                )
-        elif later or same_end or (there.messages and not same_start):
+        restored = has >= total and (same_start or same_end)
+        if not restored and (later or same_end or (there.messages and not same_start)):
             return error
-        else:
-            restored = False
-            what = (
-                f"{has:,} of the backup's {total:,} messages: if no restore into it is running, it "
-                "may be left of one that was interrupted; delete it then, and restore again."
-            )
-        found = NameInUseError(
-            error.code,
-            error.err_code,
-            error.description,
-            f'Stream "{self._name}" exists already, and has {what}',
+        what = (
+            f"{has:,} of the backup's {total:,} messages: if no restore into it is running, it "
+            "may be left of one that was interrupted; delete it then, and restore again."
         )
+        if restored:
+            missing = there.consumer_count < whole.consumer_count
+            then = "look whether a consumer is missing" if missing else "nothing needs to be done"
+            what = f"all {total:,} messages of the backup: {then}."
+            restored = not missing
+        sentence = f'Stream "{self._name}" exists already, and has {what}'
+        found = NameInUseError(error.code, error.err_code, error.description, sentence)
         found.restored = restored
         return found
 
     async def whole(self) -> str | None:
-        """What the stream has, if it reaches the end of the backup.
-
-        Raises as every API call.
-        """
+        """What the stream has, if it reaches the end of the backup. Raises as every API call."""
         state = (await stream_info(self._api, self._name)).state
         if state.last_seq < self._backup.state.last_seq:
             return None

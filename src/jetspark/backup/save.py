@@ -183,8 +183,8 @@ class BackupCalls(JetStreamContext):
         says how many, and so does a warning in the log.
 
         Raises ConfigError for a folder in use, StreamNotFoundError, BackupError when the transfer
-        or the disk fails, APIError when the server refuses (streams in memory before 2.15), and as
-        every API call (see `JetStream`). Then nothing is left behind.
+        or the disk fails, APIError when the server refuses (streams in memory before 2.15). Then
+        nothing is left behind.
         """
         check_name("stream", name)
         sizes = given(chunk_size=chunk_size, window_size=window_size)

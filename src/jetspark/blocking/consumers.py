@@ -123,7 +123,7 @@ class Consumer(Twin):
         return self._inner.name
 
     def info(self) -> ConsumerInfo:
-        """The consumer as it is now."""
+        """The consumer as it is now. Raises ConsumerNotFoundError, StreamNotFoundError."""
         return self._thread.run(self._inner.info)
 
     def delete(self) -> None:

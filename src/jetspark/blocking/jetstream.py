@@ -250,7 +250,7 @@ class JetStream(BaseJetStream):
         return self._thread.run(self._inner.consumer_info, stream, name)
 
     def delete_consumer(self, stream: str, name: str) -> None:
-        """Delete a consumer."""
+        """Delete a consumer. Raises ConsumerNotFoundError, StreamNotFoundError."""
         self._thread.run(self._inner.delete_consumer, stream, name)
 
     def consumer_names(self, stream: str) -> Paged[str]:
@@ -465,7 +465,7 @@ class JetStream(BaseJetStream):
         return self._thread.run(self._inner.create_or_update_stream, config, **options)
 
     def delete_stream(self, name: str) -> None:
-        """Delete a stream and its messages."""
+        """Delete a stream and its messages. Raises StreamNotFoundError."""
         self._thread.run(self._inner.delete_stream, name)
 
     def purge_stream(
@@ -525,7 +525,7 @@ class JetStream(BaseJetStream):
         self._thread.run(self._inner.delete_template, name)
 
     def template_names(self) -> Paged[str]:
-        """The names of all templates."""
+        """The names of all templates. Raises UnsupportedByServerError."""
         return Paged(self._caller, self._inner.template_names())
 
     @property
@@ -544,7 +544,7 @@ class JetStream(BaseJetStream):
         return self._inner.server_info
 
     def account_info(self) -> AccountInfo:
-        """What the account uses and may use. Raises as every API call (see `JetStream`)."""
+        """What the account uses and may use."""
         return self._thread.run(self._inner.account_info)
 
     def api_request(self, subject: str, document: Configuration | None = None) -> dict[str, Any]:

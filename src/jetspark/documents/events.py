@@ -69,6 +69,35 @@ class Caller(Document, frozen=True, kw_only=True):
     reply: str | None = None
 
 
+class StreamEvent(Event, frozen=True, kw_only=True):
+    """What events about a stream have in common."""
+
+    stream: str
+    account: str | None = None
+    """Only in the system account, and there not in every event."""
+
+
+class ConsumerEvent(StreamEvent, frozen=True, kw_only=True):
+    """What events about a consumer have in common."""
+
+    consumer: str
+
+
+class DeliveryEvent(ConsumerEvent, frozen=True, kw_only=True):
+    """What events about the delivery of a message have in common."""
+
+    stream_seq: int
+    deliveries: int
+
+
+class ServerEvent(Event, frozen=True, kw_only=True):
+    """What events about a server have in common. System account."""
+
+    server: str
+    server_id: str
+    cluster: str | None = None
+
+
 # -- the API -----------------------------------------------------------------------------------
 
 
@@ -114,57 +143,45 @@ class ApiLimitReachedEvent(Event, frozen=True, kw_only=True):
 # -- streams -----------------------------------------------------------------------------------
 
 
-class StreamActionEvent(Event, frozen=True, kw_only=True):
+class StreamActionEvent(StreamEvent, frozen=True, kw_only=True):
     """A stream was created, changed or deleted."""
 
-    stream: str
     action: str
     """ "create", "modify" or "delete"."""
 
 
-class StreamLeaderElectedEvent(Event, frozen=True, kw_only=True):
+class StreamLeaderElectedEvent(StreamEvent, frozen=True, kw_only=True):
     """A replicated stream has a new leader."""
 
-    stream: str
     leader: str
     """The server's name."""
     replicas: list[PeerInfo] = msgspec.field(default_factory=list)
-    account: str | None = None
-    """Only in the system account."""
 
 
-class StreamQuorumLostEvent(Event, frozen=True, kw_only=True):
+class StreamQuorumLostEvent(StreamEvent, frozen=True, kw_only=True):
     """A replicated stream has no quorum: too few of its servers are available."""
 
-    stream: str
     replicas: list[PeerInfo] = msgspec.field(default_factory=list)
-    account: str | None = None
-    """Only in the system account."""
 
 
-class StreamBatchAbandonedEvent(Event, frozen=True, kw_only=True):
+class StreamBatchAbandonedEvent(StreamEvent, frozen=True, kw_only=True):
     """An atomic batch was abandoned (2.12, ADR-50)."""
 
-    stream: str
     batch: str
     reason: str
     """ "timeout", "large", "incomplete" or "unsupported"."""
-    account: str | None = None
-    """Only in the system account."""
 
 
-class SnapshotCreateEvent(Event, frozen=True, kw_only=True):
+class SnapshotCreateEvent(StreamEvent, frozen=True, kw_only=True):
     """A snapshot (backup) of a stream started."""
 
-    stream: str
     state: StreamState
     client: Caller | None = None
 
 
-class SnapshotCompleteEvent(Event, frozen=True, kw_only=True):
+class SnapshotCompleteEvent(StreamEvent, frozen=True, kw_only=True):
     """A snapshot (backup) of a stream ended."""
 
-    stream: str
     start: Moment
     end: Moment
     client: Caller | None = None
@@ -172,17 +189,15 @@ class SnapshotCompleteEvent(Event, frozen=True, kw_only=True):
     """Why it failed; None when it did not, or when the server is older than 2.15."""
 
 
-class RestoreCreateEvent(Event, frozen=True, kw_only=True):
+class RestoreCreateEvent(StreamEvent, frozen=True, kw_only=True):
     """A restore of a stream started."""
 
-    stream: str
     client: Caller | None = None
 
 
-class RestoreCompleteEvent(Event, frozen=True, kw_only=True):
+class RestoreCompleteEvent(StreamEvent, frozen=True, kw_only=True):
     """A restore of a stream ended, successfully or not."""
 
-    stream: str
     start: Moment
     end: Moment
     bytes: int
@@ -192,106 +207,71 @@ class RestoreCompleteEvent(Event, frozen=True, kw_only=True):
 # -- consumers ---------------------------------------------------------------------------------
 
 
-class ConsumerActionEvent(Event, frozen=True, kw_only=True):
+class ConsumerActionEvent(ConsumerEvent, frozen=True, kw_only=True):
     """A consumer was created or deleted."""
 
-    stream: str
-    consumer: str
     action: str
     """ "create" or "delete"."""
 
 
-class ConsumerPauseEvent(Event, frozen=True, kw_only=True):
+class ConsumerPauseEvent(ConsumerEvent, frozen=True, kw_only=True):
     """A consumer was paused or resumed (2.11)."""
 
-    stream: str
-    consumer: str
     paused: bool
     pause_until: Moment | None = None
 
 
-class ConsumerLeaderElectedEvent(Event, frozen=True, kw_only=True):
+class ConsumerLeaderElectedEvent(ConsumerEvent, frozen=True, kw_only=True):
     """A replicated consumer has a new leader."""
 
-    stream: str
-    consumer: str
     leader: str
     """The server's name."""
     replicas: list[PeerInfo] = msgspec.field(default_factory=list)
-    account: str | None = None
-    """Only in the system account."""
 
 
-class ConsumerQuorumLostEvent(Event, frozen=True, kw_only=True):
+class ConsumerQuorumLostEvent(ConsumerEvent, frozen=True, kw_only=True):
     """A replicated consumer has no quorum: too few of its servers are available."""
 
-    stream: str
-    consumer: str
     replicas: list[PeerInfo] = msgspec.field(default_factory=list)
-    account: str | None = None
-    """Only in the system account."""
 
 
-class ConsumerGroupPinnedEvent(Event, frozen=True, kw_only=True):
+class ConsumerGroupPinnedEvent(ConsumerEvent, frozen=True, kw_only=True):
     """A priority group has a new pinned client (2.11, ADR-42)."""
 
-    stream: str
-    consumer: str
     group: str
     pinned_id: str
-    account: str | None = None
 
 
-class ConsumerGroupUnpinnedEvent(Event, frozen=True, kw_only=True):
+class ConsumerGroupUnpinnedEvent(ConsumerEvent, frozen=True, kw_only=True):
     """A priority group has lost its pinned client (2.11, ADR-42)."""
 
-    stream: str
-    consumer: str
     group: str
     reason: str
     """ "admin" or "timeout"."""
-    account: str | None = None
 
 
-class ConsumerAckMetric(Event, frozen=True, kw_only=True):
+class ConsumerAckMetric(DeliveryEvent, frozen=True, kw_only=True):
     """A sampled acknowledgement and its delay. See ConsumerConfig.sample_freq."""
 
-    stream: str
-    consumer: str
-    stream_seq: int
     consumer_seq: int
     ack_time: Span
     """From the delivery to the ack."""
-    deliveries: int
 
 
-class MaxDeliverEvent(Event, frozen=True, kw_only=True):
+class MaxDeliverEvent(DeliveryEvent, frozen=True, kw_only=True):
     """A message was delivered `max_deliver` times without an ack, and will not be again."""
 
-    stream: str
-    consumer: str
-    stream_seq: int
-    deliveries: int
 
-
-class NakEvent(Event, frozen=True, kw_only=True):
+class NakEvent(DeliveryEvent, frozen=True, kw_only=True):
     """A message was negatively acknowledged (`nak`)."""
 
-    stream: str
-    consumer: str
-    stream_seq: int
     consumer_seq: int
-    deliveries: int
 
 
-class TerminatedEvent(Event, frozen=True, kw_only=True):
+class TerminatedEvent(DeliveryEvent, frozen=True, kw_only=True):
     """A message was terminated (`term`), and will not be delivered again."""
 
-    stream: str
-    consumer: str
-    stream_seq: int
     consumer_seq: int
-    deliveries: int
     reason: str | None = None
 
 
@@ -307,32 +287,22 @@ class DomainLeaderElectedEvent(Event, frozen=True, kw_only=True):
     cluster: str | None = None
 
 
-class ServerOutOfSpaceEvent(Event, frozen=True, kw_only=True):
-    """A server ran out of storage and disabled JetStream. System account."""
+class ServerOutOfSpaceEvent(ServerEvent, frozen=True, kw_only=True):
+    """A server ran out of storage and disabled JetStream."""
 
-    server: str
-    server_id: str
     stream: str | None = None
     """The stream that noticed it."""
-    cluster: str | None = None
 
 
-class ServerRemovedEvent(Event, frozen=True, kw_only=True):
-    """A server was removed from its cluster and disabled JetStream. System account."""
-
-    server: str
-    server_id: str
-    cluster: str | None = None
+class ServerRemovedEvent(ServerEvent, frozen=True, kw_only=True):
+    """A server was removed from its cluster and disabled JetStream."""
 
 
-class MetaRescueEvent(Event, frozen=True, kw_only=True):
-    """The quorum of the cluster's metadata group was lowered by force (2.15). System account."""
+class MetaRescueEvent(ServerEvent, frozen=True, kw_only=True):
+    """The quorum of the cluster's metadata group was lowered by force (2.15)."""
 
-    server: str
-    server_id: str
     prev_quorum: int
     new_quorum: int
-    cluster: str | None = None
 
 
 # -------------------------------------------------------------------------------------------------

@@ -95,10 +95,7 @@ class Consumer:
         return self.cached_info.name
 
     async def info(self) -> ConsumerInfo:
-        """The consumer as it is now.
-
-        Raises ConsumerNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
-        """
+        """The consumer as it is now. Raises ConsumerNotFoundError, StreamNotFoundError."""
         self.cached_info = await consumer_info(self._api, self.stream, self.name)
         return self.cached_info
 
@@ -292,8 +289,7 @@ class PullConsumer(Consumer):
         """Let the server pin another client of a priority group (ADR-42; server 2.11).
 
         Raises ConfigError for a consumer whose policy is not "pinned_client",
-        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError, and as every API
-        call (see `JetStream`).
+        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError.
         """
         needs = check_feature("unpin", GROUPS_SINCE, self._api.server)
         if self.cached_info.config.priority_policy != PriorityPolicy.PINNED_CLIENT:
@@ -638,8 +634,7 @@ class ConsumerCalls:
         `durable_name` makes the consumer durable.
 
         Raises ConfigError, UnsupportedByServerError, StreamNotFoundError, NameInUseError when it
-        exists with another configuration (`update_consumer` changes it, `consumer` binds to it),
-        and as every API call (see `JetStream`).
+        exists with another configuration (`update_consumer` changes it, `consumer` binds to it).
         """
         wire = _durable(_checked(self._api, stream, config, options), config)
         if wire.get("deliver_subject"):
@@ -670,7 +665,7 @@ class ConsumerCalls:
 
         The current configuration is read first, so of two concurrent updates one may undo the
         other. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
-        StreamNotFoundError, and as every API call (see `JetStream`).
+        StreamNotFoundError.
         """
         return await self._change(stream, _checked(self._api, stream, config, options, defaults={}))
 
@@ -703,8 +698,7 @@ class ConsumerCalls:
     async def consumer(self, stream: str, name: str) -> PullConsumer:
         """Bind to an existing pull consumer.
 
-        Raises ConsumerNotFoundError, StreamNotFoundError, ConsumerIsPushError for a push consumer,
-        and as every API call (see `JetStream`).
+        Raises ConsumerNotFoundError, StreamNotFoundError, ConsumerIsPushError for a push consumer.
         """
         info = await consumer_info(self._api, stream, name)
         if info.config.deliver_subject:
@@ -714,8 +708,7 @@ class ConsumerCalls:
     async def push_consumer(self, stream: str, name: str) -> PushConsumer:
         """Bind to an existing push consumer.
 
-        Raises ConsumerNotFoundError, StreamNotFoundError, ConfigError for a pull consumer, and as
-        every API call (see `JetStream`).
+        Raises ConsumerNotFoundError, StreamNotFoundError, ConfigError for a pull consumer.
         """
         info = await consumer_info(self._api, stream, name)
         if not info.config.deliver_subject:
@@ -725,22 +718,18 @@ class ConsumerCalls:
     async def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
         """Configuration and state of a consumer.
 
-        Raises ConsumerNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
+        Raises ConsumerNotFoundError, StreamNotFoundError.
         """
         return await consumer_info(self._api, stream, name)
 
     async def delete_consumer(self, stream: str, name: str) -> None:
-        """Delete a consumer.
-
-        Raises ConsumerNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
-        """
+        """Delete a consumer. Raises ConsumerNotFoundError, StreamNotFoundError."""
         await self._api.call(js_api.CONSUMER_DELETE, stream=stream, consumer=name)
 
     def consumer_names(self, stream: str) -> Paged[str]:
         """The names of a stream's consumers.
 
-        Raises BadNameError; while iterating StreamNotFoundError, and as every API call (see
-        `JetStream`).
+        Raises BadNameError; while iterating StreamNotFoundError.
         """
         check_name("stream", stream)
         return Paged(self._api, js_api.CONSUMER_NAMES, "consumers", str, {}, stream=stream)
@@ -754,8 +743,7 @@ class ConsumerCalls:
         """Deliver nothing until then (server 2.11).
 
         `until`: an aware datetime; one in the past resumes. Raises ConfigError,
-        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError, and as every API
-        call (see `JetStream`).
+        UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError.
         """
         return await pause_consumer(self._api, stream, name, check_moment("until", until))
 
@@ -769,7 +757,7 @@ class ConsumerCalls:
         Acknowledgements and delivery counts from there on are forgotten. `seq` needs a
         deliver_policy of "all" or one with a start, and must not be before that start; otherwise
         APIError. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
-        StreamNotFoundError, and as every API call (see `JetStream`).
+        StreamNotFoundError.
         """
         return await reset_consumer(self._api, stream, name, seq)
 
@@ -779,7 +767,7 @@ class ConsumerCalls:
         """Make the consumer's leader step down; `preferred` names the next one (server 2.11).
 
         Raises APIError on a server that is not clustered, UnsupportedByServerError,
-        StreamNotFoundError, ConsumerNotFoundError, and as every API call (see `JetStream`).
+        StreamNotFoundError, ConsumerNotFoundError.
         """
         call = js_api.CONSUMER_LEADER_STEPDOWN
         await step_down(self._api, call, preferred, stream=stream, consumer=name)

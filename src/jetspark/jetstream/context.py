@@ -78,7 +78,7 @@ class JetStreamContext(
         return self._api.server
 
     async def account_info(self) -> AccountInfo:
-        """What the account uses and may use. Raises as every API call (see `JetStream`)."""
+        """What the account uses and may use."""
         return from_wire(AccountInfo, await self._api.call(js_api.ACCOUNT_INFO))
 
     async def api_request(
@@ -89,9 +89,8 @@ class JetStreamContext(
         `subject`: what follows the prefix, such as "STREAM.CREATE.ORDERS". `document`: the whole
         request, as a mapping, JSON text, or the path of a JSON file. The answer is parsed JSON with
         all its fields, `type` too. Nothing is added and only the subject is checked. Raises what
-        the answer's error is (StreamNotFoundError, APIError …), ConfigError for a document that
-        is no JSON object, BadSubjectError, JetStreamError when the answer is no JSON object, and
-        as every API call (see `JetStream`).
+        the answer's error is (StreamNotFoundError, APIError …), ConfigError for a document that is
+        no JSON object, BadSubjectError, JetStreamError when the answer is no JSON object.
         """
         check_publish_subject(subject)
         payload = b"" if document is None else json_of(document)

@@ -78,8 +78,6 @@ class JsMsg(Message):
 
     async def in_progress(self) -> None:
         """Still being processed: restarts the consumer's ack_wait (see `JsMsg`)."""
-        if self.is_acked:
-            raise _already(self)
         await self._client.publish(self._reply_subject(), IN_PROGRESS)
 
     async def term(self, reason: str = "") -> None:
@@ -105,19 +103,18 @@ class JsMsg(Message):
             raise
 
     def _claim(self) -> str:
-        if self.is_acked:
-            raise _already(self)
         reply = self._reply_subject()
         # Before any await, so that two tasks cannot both answer.
         self._answered = True
         return reply
 
     def _reply_subject(self) -> str:
+        """Where it is acknowledged. Raises MessageAlreadyAckedError."""
+        if self.is_acked:
+            raise MessageAlreadyAckedError(
+                f"This message on {self.subject!r} was acknowledged before."
+            )
         reply = self.reply
         if reply is None:
             raise NotJetStreamMessageError("The message has no reply subject to acknowledge to.")
         return reply
-
-
-def _already(message: JsMsg) -> MessageAlreadyAckedError:
-    return MessageAlreadyAckedError(f"This message on {message.subject!r} was acknowledged before.")

@@ -348,13 +348,13 @@ class StoredCalls:
         """One stored message.
 
         By `seq`; the last of a subject; or the first of a subject, from `seq` on if given.
-        `direct`: False reads from the stream's leader, True from any replica or mirror. None:
-        from any if the stream's `allow_direct` is on (looked up once for each stream), and from
-        the leader if it is off or the message was not found. A replica may miss what was stored a
+        `direct`: False reads from the stream's leader, True from any replica or mirror. None: from
+        any if the stream's `allow_direct` is on (looked up once for each stream), and from the
+        leader if it is off or the message was not found. A replica may miss what was stored a
         moment ago, and answer with an older message.
 
         Raises MessageNotFoundError, StreamNotFoundError, DirectGetError when `direct` is True and
-        not allowed, ConfigError, BadSubjectError, and as every API call (see `JetStream`).
+        not allowed, ConfigError, BadSubjectError.
         """
         if last_by_subject is not None and (seq is not None or next_by_subject is not None):
             raise ConfigError("last_by_subject goes with neither seq nor next_by_subject.")
@@ -403,7 +403,7 @@ class StoredCalls:
 
         The stream's `allow_direct` must be on. Raises UnsupportedByServerError before 2.11,
         ConfigError, BadNameError, BadSubjectError; while iterating StreamNotFoundError,
-        DirectGetError, and as every API call (see `JetStream`).
+        DirectGetError.
         """
         if seq is not None and start_time is not None:
             raise ConfigError("Give either seq or start_time, not both.")
@@ -470,7 +470,7 @@ class StoredCalls:
     async def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
         """Delete one message; `erase` overwrites it with random bytes first (slower).
 
-        Raises MessageNotFoundError, StreamNotFoundError, and as every API call (see `JetStream`).
+        Raises MessageNotFoundError, StreamNotFoundError.
         """
         check_sequence("seq", seq)
         body = {"seq": seq} if erase else {"seq": seq, "no_erase": True}

@@ -199,9 +199,8 @@ class StreamCalls:
     ) -> StreamInfo:
         """Create a stream. Options are the fields of StreamConfig; `name` is required.
 
-        An existing one with the same configuration is left alone. Raises NameInUseError when it
-        has another one, ConfigError, UnsupportedByServerError, and as every API call (see
-        `JetStream`).
+        An existing one with the same configuration is left alone. Raises NameInUseError when it has
+        another one, ConfigError, UnsupportedByServerError.
         """
         name, wire = self._named(config, options)
         try:
@@ -220,8 +219,7 @@ class StreamCalls:
         """Change the stream `name`; options not given keep their values.
 
         The current configuration is read first, so of two concurrent updates one may undo the
-        other. Raises StreamNotFoundError, ConfigError, UnsupportedByServerError, and as every API
-        call (see `JetStream`).
+        other. Raises StreamNotFoundError, ConfigError, UnsupportedByServerError.
         """
         return await self._update(*self._named(config, options))
 
@@ -244,10 +242,7 @@ class StreamCalls:
             return await self._update(name, wire)
 
     async def delete_stream(self, name: str) -> None:
-        """Delete a stream and its messages.
-
-        Raises StreamNotFoundError, and as every API call (see `JetStream`).
-        """
+        """Delete a stream and its messages. Raises StreamNotFoundError."""
         await self._api.call(js_api.STREAM_DELETE, stream=name)
 
     async def purge_stream(
@@ -261,8 +256,8 @@ class StreamCalls:
         """Delete all messages or some; returns how many.
 
         `filter`: only those of matching subjects. `keep`: all but the last so many. `seq`: those
-        before this sequence. Raises ConfigError for both `keep` and `seq`, and for less
-        than 1, BadSubjectError, StreamNotFoundError, and as every API call (see `JetStream`).
+        before this sequence. Raises ConfigError for both `keep` and `seq`, and for less than 1,
+        BadSubjectError, StreamNotFoundError.
         """
         if keep is not None and seq is not None:
             raise ConfigError("Give either keep or seq, not both.")
@@ -286,9 +281,9 @@ class StreamCalls:
     ) -> StreamInfo:
         """Configuration and state of a stream.
 
-        `deleted_details`: list the deleted sequences. `subjects_filter`: count the messages of
-        each matching subject (">" for all), in as many pages as that takes. Raises
-        StreamNotFoundError, BadSubjectError, and as every API call (see `JetStream`).
+        `deleted_details`: list the deleted sequences. `subjects_filter`: count the messages of each
+        matching subject (">" for all), in as many pages as that takes. Raises StreamNotFoundError,
+        BadSubjectError.
         """
         if subjects_filter is not None:
             check_subscribe_subject(subjects_filter)
@@ -307,7 +302,7 @@ class StreamCalls:
     def stream_names(self, subject: str | None = None) -> Paged[str]:
         """The names of all streams, or of those with `subject` among their subjects.
 
-        Raises BadSubjectError; while iterating, as every API call (see `JetStream`).
+        Raises BadSubjectError.
         """
         return Paged(self._api, js_api.STREAM_NAMES, "streams", str, _by_subject(subject))
 
@@ -319,7 +314,7 @@ class StreamCalls:
         """Make the stream's leader step down; `preferred` names the next one (server 2.11).
 
         Raises APIError on a server that is not clustered, UnsupportedByServerError,
-        StreamNotFoundError, and as every API call (see `JetStream`).
+        StreamNotFoundError.
         """
         await step_down(self._api, js_api.STREAM_LEADER_STEPDOWN, preferred, stream=stream)
 
@@ -336,7 +331,7 @@ class StreamCalls:
 
         `config` and `options` are the fields of StreamConfig without a name; `subjects` are those
         of the template. Raises APIError when the template exists, ConfigError, BadSubjectError,
-        UnsupportedByServerError, and as every API call (see `JetStream`).
+        UnsupportedByServerError.
         """
         self._check_template(name)
         if max_streams < 1:
@@ -353,8 +348,7 @@ class StreamCalls:
     async def template_info(self, name: str) -> StreamTemplateInfo:
         """A template and the names of its streams.
 
-        Raises UnsupportedByServerError, APIError when there is no such template, and as every API
-        call (see `JetStream`).
+        Raises UnsupportedByServerError, APIError when there is no such template.
         """
         self._check_template(name)
         return from_wire(
@@ -367,10 +361,7 @@ class StreamCalls:
         await self._api.call(js_api.TEMPLATE_DELETE, template=name)
 
     def template_names(self) -> Paged[str]:
-        """The names of all templates.
-
-        Raises UnsupportedByServerError; while iterating, as every API call (see `JetStream`).
-        """
+        """The names of all templates. Raises UnsupportedByServerError."""
         self._check_template()
         return Paged(self._api, js_api.TEMPLATE_NAMES, "streams", str, {})
 
