@@ -10,7 +10,7 @@ from tests.frames.scene import PATIENCE, Scene, retried, settled, within
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, stage
 from jetspark.bulk.publish import StreamPublisher
 from jetspark.errors import JetsparkError
-from jetspark.jetstream.batches import GapPolicy
+from jetspark.jetstream.fast_ingest import GapPolicy
 
 _MANY = [b"%d" % number for number in range(20)]
 

@@ -26,7 +26,7 @@ from jetspark.documents.streams import StoredMsg, StreamInfo
 from jetspark.errors import JetsparkError
 from jetspark.groups.documents import Place
 from jetspark.jetstream.api import shown
-from jetspark.jetstream.publisher import parse_pub_ack
+from jetspark.jetstream.publish_request import parse_pub_ack
 from jetspark.objects.info import info_of
 from jetspark.services.discovery import parse_latency
 from jetspark.services.protocol import ServiceInfo, ServicePing, ServiceStats, decode_answer

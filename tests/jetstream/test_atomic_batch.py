@@ -58,8 +58,8 @@ def has_failed(batch: AtomicBatch) -> Callable[[], Awaitable[bool]]:
     """And all the refusals that follow have come, too."""
 
     async def asked() -> bool:
-        await batch._inner.client.flush()
-        return batch._inner.window.error is not None
+        await batch._sender.client.flush()
+        return batch._sender.window.ended is not None
 
     return asked
 
@@ -334,7 +334,7 @@ async def test_mistakes_are_found_before_anything_is_sent(
         with pytest.raises(ConfigError, match="first message"):
             await batch.add("a", expect_last_seq=1)
         assert batch.size == 1
-        batch._inner.window.size = 0  # nothing to commit
+        batch._sender.window.sent = 0  # nothing to commit
     assert nc.stats.out_msgs == before
     old = ServerInfo(server_id="x", version="2.11.1", headers=True, max_payload=1_000_000)
     monkeypatch.setattr(nc._link, "info", old)
@@ -366,21 +366,29 @@ async def test_many_tasks_may_add(js: JetStream, atomic: str) -> None:
     assert await stored(js, atomic) == 50
 
 
-async def test_a_cancelled_task_ends_the_batch(
+async def test_a_cancelled_add_leaves_the_batch_as_it_was(
     js: JetStream, nc: Client, unique: Callable[[str], str]
 ) -> None:
     subject = unique("silent")
     taken = nc.subscribe(subject)
-    async with taken:
-        with pytest.raises(JetStreamError, match="interrupted at message 1"):
-            async with js.atomic_batch() as batch:
-                await batch.add(subject)
-                adding = asyncio.create_task(batch.add(subject))
-                await anext(taken)
-                adding.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await adding
-                await batch.add(subject)
+    async with taken, js.atomic_batch() as batch:
+        await batch.add(subject, b"1")
+        adding = asyncio.create_task(batch.add(subject, b"2"))
+        first = await anext(taken)
+        adding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await adding
+        assert batch.size == 1
+        another = asyncio.create_task(batch.add(subject, b"3"))
+        await nc.flush()
+        assert not another.done()  # the first is still without an answer
+        await first.respond(b"")
+        assert await another == 2
+        committing = asyncio.create_task(batch.commit())
+        last = await anext(taken)
+        assert last.data == b"3"
+        await last.respond(b'{"stream":"S","seq":2,"batch":"b","count":2}')
+        assert (await committing).count == 2
 
 
 async def test_nothing_is_left_behind(js: JetStream, nc: Client, atomic: str) -> None:

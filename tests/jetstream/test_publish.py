@@ -19,7 +19,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
-from jetspark.jetstream.publisher import parse_pub_ack, plain_ack_head
+from jetspark.jetstream.publish_request import parse_pub_ack, plain_ack_head
 from jetspark.retries import PAUSE
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ async def test_publish_without_responders_raises_after_three_attempts(
 async def test_the_attempts_share_one_deadline(
     js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jetspark.jetstream.publisher.PAUSE", 1.0)
+    monkeypatch.setattr("jetspark.jetstream.publish_request.PAUSE", 1.0)
     before = nc.stats.out_msgs
     with pytest.raises(NoStreamResponseError):
         await js.publish("nobody.listens", b"x", timeout=1.9)

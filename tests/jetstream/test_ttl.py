@@ -9,7 +9,7 @@ import pytest
 from tests.jetstream.eventually import eventually
 
 from jetspark.errors import ConfigError, NotEnabledOnStreamError, UnsupportedByServerError
-from jetspark.jetstream.publisher import ttl_text
+from jetspark.jetstream.publish_request import ttl_text
 from jetspark.wire.documents import ServerInfo
 
 if TYPE_CHECKING:

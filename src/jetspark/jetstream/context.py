@@ -13,7 +13,6 @@ from jetspark.documents.configuration import Configuration, json_of
 from jetspark.documents.document import from_wire
 from jetspark.documents.streams import AccountInfo
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.batches import BatchCalls
 from jetspark.jetstream.consumers import ConsumerCalls
 from jetspark.jetstream.events import EventCalls
 from jetspark.jetstream.ordered import OrderedCalls
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 class JetStreamContext(
     StreamCalls,
     PublishCalls,
-    BatchCalls,
     ConsumerCalls,
     OrderedCalls,
     EventCalls,

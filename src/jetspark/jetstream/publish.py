@@ -28,11 +28,9 @@ from jetspark.errors import (
     NoRespondersError,
 )
 from jetspark.jetstream.api import Api
-from jetspark.jetstream.publisher import (
-    RETRY_FOR,
-    DisconnectPolicy,
-    Publisher,
-    PublisherOptions,
+from jetspark.jetstream.atomic_batch import AtomicBatch, AtomicSender
+from jetspark.jetstream.fast_ingest import FastIngest, GapPolicy, IngestSender
+from jetspark.jetstream.publish_request import (
     PublishTries,
     TimeToLive,
     headers_of,
@@ -41,6 +39,7 @@ from jetspark.jetstream.publisher import (
     publish_headers,
     ttl_text,
 )
+from jetspark.jetstream.publisher import RETRY_FOR, DisconnectPolicy, Publisher, PublisherSender
 from jetspark.jetstream.stored import StoredCalls
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.subjects import check_publish_subject
@@ -149,10 +148,46 @@ class PublishCalls(StoredCalls):
         without a link a full window, and leaving the block, wait for it. The rest is in
         `Publisher`.
         """
-        options = publisher_options(
-            self._api, window, timeout, on_disconnect, retry_for, raise_failures
+        sender = PublisherSender(
+            self._api,
+            self._api.client.publishing,
+            window,
+            timeout,
+            on_disconnect,
+            retry_for,
+            raise_failures,
         )
-        return Publisher(self._api, options)
+        return Publisher(sender)
+
+    def atomic_batch(self, *, timeout: Seconds | None = None) -> AtomicBatch:
+        """Store messages together or not at all: `async with js.atomic_batch() as batch`.
+
+        The stream needs `allow_atomic` (2.12). `timeout`: seconds for the answer to the first
+        message and to the commit; default: the context's. The rest is in `AtomicBatch`.
+        """
+        return AtomicBatch(AtomicSender(self._api, self._api.client.publishing, timeout))
+
+    def fast_ingest(
+        self,
+        *,
+        gaps: GapPolicy = "fail",
+        ack_every: int = 500,
+        outstanding: int = 2,
+        timeout: Seconds | None = None,
+    ) -> FastIngest:
+        """Publish as fast as the stream takes it: `async with js.fast_ingest() as ingest`.
+
+        The stream needs `allow_batched` (2.14). `gaps`: what a lost or refused message does,
+        "fail" (the batch ends there) or "ok" (it goes on). `ack_every`: most messages for one
+        ack; the server says how many it lets be, up to 500 for all who do this at a time.
+        `outstanding`: acks that may be missing before `add` waits. `timeout`: seconds of
+        connected time without a word from the server; default: the context's. The rest is in
+        `FastIngest`.
+        """
+        publishing = self._api.client.publishing
+        return FastIngest(
+            IngestSender(self._api, publishing, gaps, ack_every, outstanding, timeout)
+        )
 
     # -- counters ------------------------------------------------------------------------------
 
@@ -318,24 +353,6 @@ class PublishCalls(StoredCalls):
         )
         ours: list[tuple[str, str | None]] = [(NEXT, "purge"), (SCHEDULER, schedule)]
         return await acknowledged(self._api, subject, payload, merged(own, ours), timeout)
-
-
-def publisher_options(
-    api: Api,
-    window: int,
-    timeout: Seconds | None,
-    on_disconnect: DisconnectPolicy,
-    retry_for: Seconds,
-    raise_failures: bool,
-) -> PublisherOptions:
-    """Those of `publisher`, in seconds. Raises ConfigError."""
-    return PublisherOptions(
-        window=window,
-        timeout=api.timeout if timeout is None else in_seconds(timeout),
-        on_disconnect=on_disconnect,
-        retry_for=in_seconds(retry_for),
-        raise_failures=raise_failures,
-    )
 
 
 async def acknowledged(

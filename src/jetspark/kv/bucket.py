@@ -34,7 +34,7 @@ from jetspark.errors import (
     WrongLastSequenceError,
 )
 from jetspark.jetstream.context import JetStreamContext
-from jetspark.jetstream.publisher import TimeToLive
+from jetspark.jetstream.publish_request import TimeToLive
 from jetspark.jetstream.streams import known_as
 from jetspark.kv.codecs import BucketEncoding, Entry, KeyCodec, Snapshot, ValueCodec
 from jetspark.kv.config import (

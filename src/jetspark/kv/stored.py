@@ -19,7 +19,7 @@ from jetspark.errors import (
     StreamNotFoundError,
 )
 from jetspark.jetstream.context import JetStreamContext
-from jetspark.jetstream.publisher import TimeToLive
+from jetspark.jetstream.publish_request import TimeToLive
 from jetspark.jetstream.stored import TOGETHER
 from jetspark.kv.codecs import BucketEncoding, Entry, Snapshot
 from jetspark.kv_rules import OPERATION, Operation

@@ -1,0 +1,426 @@
+"""Atomic batches: messages that are stored together or not at all (ADR-50).
+
+Contract. `add` sends a message to the server, which stages it; `commit` stores all of them, one
+after the other with nothing in between, and returns the ack of the last one. Leaving the block
+commits, unless that was done; leaving it by an exception abandons the batch.
+
+The newest message is held back, because the last message of a batch has the commit header; only
+`flush` sends it earlier. So the refusal of a message may be raised by a later call, at the
+latest by `commit`. Expectations are checked when the batch is committed: if one fails, the batch
+is refused. After an error before the commit was sent, nothing is stored. After that, without a
+reply it is unknown whether all or nothing was stored; if one message of the batch has an
+expectation, it is safe to publish the batch again.
+
+The server abandons a batch after 10 s without a message, at more than 1,000 messages, and at
+more than 50 batches at a time in a stream; a lost connection ends it as well. Any number of
+tasks may add, one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from copy import copy
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from jetspark.documents.requirements import check_feature
+from jetspark.errors import (
+    BrokenSocketError,
+    ConfigError,
+    JetsparkError,
+    JetStreamError,
+    MaxPayloadError,
+    NoStreamResponseError,
+    RequestTimeoutError,
+)
+from jetspark.jetstream.in_flight import CLOSED, BasePublisher, InFlight, Sender, own
+from jetspark.jetstream.publish_request import (
+    PublishTries,
+    TimeToLive,
+    parse_pub_ack,
+    stored_as_ordinary,
+)
+from jetspark.payloads import Payload, payload_bytes
+from jetspark.retries import PAUSE
+from jetspark.wire.headers import COMMIT, COMMIT_BEFORE, MARKS, STAGED, VERSION, encode_headers
+from jetspark.wire.status import status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.client.publishing import Publishing
+    from jetspark.documents.streams import PubAck
+    from jetspark.jetstream.api import Api
+    from jetspark.timestamps import Seconds
+    from jetspark.wire.kernel import MessageFrame
+    from jetspark.wire.headers import Headers, HeadersLike
+
+_NO_HEADERS: Final = VERSION + b"\r\n"
+_MARKS_SIZE: Final = 160  # bytes; of the three headers, and some more
+
+
+class BatchMessage(msgspec.Struct, frozen=True, gc=False):
+    """One message, checked. `head`: its header block without the end."""
+
+    subject: str
+    payload: bytes
+    head: bytes
+
+
+class AtomicWindow(InFlight):
+    """What was added, what the server keeps, and how it ended. No I/O and no clock.
+
+    Messages have numbers on the wire, from 1. The newest one is held, until `release` returns it
+    to be sent. All end together: by `stored`, or by `end`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: BatchMessage | None = None
+        """The newest message, while it was not sent."""
+        self.kept = False
+        """Whether the server has said that it keeps the first message."""
+        self.committing = False
+        """Whether the commit was sent: all or nothing may be stored."""
+        self.ack: PubAck | None = None
+        """The answer to the commit."""
+        self.subject = ""
+        """Of the last message that was released."""
+
+    def hold(self, message: BatchMessage) -> int:
+        """Take one more message: its index, or CLOSED."""
+        if (index := self.reserve(message.subject)) != CLOSED:
+            self.held = message
+        return index
+
+    def release(self) -> tuple[int, BatchMessage] | None:
+        """The number and the message that is held, to be sent now. None: there is none."""
+        if (held := self.held) is None:
+            return None
+        self.held = None
+        self.subject = held.subject
+        return self.sent, held
+
+    def commit(self) -> tuple[int, BatchMessage, bytes]:
+        """What to commit with: number, message and mark. Raises ConfigError for an empty batch."""
+        if not self.sent:
+            raise ConfigError("The batch is empty.")
+        self.committing = True
+        if (last := self.release()) is not None:
+            return *last, COMMIT
+        return self.sent + 1, BatchMessage(self.subject, b"", _NO_HEADERS), COMMIT_BEFORE
+
+    def stored(self, ack: PubAck) -> None:
+        """The server has stored all."""
+        with self._lock:
+            if self.ended is not None:
+                return
+            self.ack = ack
+        self.acked = self.sent
+        self._entries.clear()
+
+    def end(self, error: JetsparkError) -> bool:
+        return self.ack is None and super().end(error)
+
+    def lost(self) -> BrokenSocketError:
+        """What the loss of the link means."""
+        if self.committing:
+            message = "The connection was lost at the commit: the batch may be stored or not."
+        else:
+            message = "The connection was lost, and the batch with it: nothing of it is stored."
+        return BrokenSocketError(message)
+
+    def expired(self, timeout: float) -> RequestTimeoutError:
+        """What it means that an answer did not come within `timeout` seconds."""
+        if self.committing:
+            what = "the commit of the batch, which may be stored or not"
+        else:
+            what = "a message of the batch, which is not stored"
+        return RequestTimeoutError(f"No answer within {timeout:g} s to {what}.")
+
+
+class _Question(NamedTuple):
+    """A message whose reply somebody waits for, until `deadline` of the loop's clock."""
+
+    number: int
+    message: BatchMessage
+    mark: bytes
+    tries: PublishTries
+    deadline: float
+
+
+class AtomicSender(Sender):
+    """Takes the options of `JetStream.atomic_batch`. Every message has a reply subject, so that
+    the first refusal is received; only the replies to the first message, a flush and the commit
+    are waited for."""
+
+    window: AtomicWindow
+    what = "batch"
+    raise_failures = False
+
+    def __init__(self, api: Api, publishing: Publishing, timeout: Seconds | None) -> None:
+        check_feature("atomic_batch", (2, 12), api.server)
+        super().__init__(api, publishing, timeout, AtomicWindow(), checks=20, longest_check=PAUSE)
+        self._inbox = b""
+        self._id = b""
+        self._question: _Question | None = None
+
+    # -- whoever adds ------------------------------------------------------------------------------
+
+    def message(
+        self, subject: str, payload: bytes, headers: Headers | None, *, is_first: bool
+    ) -> BatchMessage:
+        """A message that is sent later. `is_first`: it has an option that only the first can have.
+
+        Raises what `check_open` and `Publishing.send` raise.
+        """
+        self.check_open()
+        if is_first and self.window.sent:
+            raise ConfigError("expect_last_seq belongs to the first message of a batch.")
+        if self._hooks is None:
+            return self._message(subject, payload, headers)
+        make = partial(self._message, subject, payload)
+        return self._hooks.send(subject, payload, None, headers, make)
+
+    def _message(self, subject: str, payload: bytes, headers: Headers | None) -> BatchMessage:
+        self.publishing.encode_subject(subject)
+        head = _NO_HEADERS
+        if headers is not None:
+            for name in [name for name in headers if name.startswith("Nats-Batch-")]:
+                headers.delete(name)  # of a message that came out of another batch
+            head = encode_headers(headers)[:-2]
+        size = len(head) + _MARKS_SIZE + len(payload)
+        if size > self.publishing.link.max_payload:
+            raise MaxPayloadError(size, self.publishing.link.max_payload)
+        return BatchMessage(subject, payload, head)
+
+    def add(self, message: BatchMessage) -> int:
+        """Send the message that is held and hold this one: its number. Raises as `message`."""
+        if (held := self.window.release()) is not None:
+            self._send(*held, STAGED)
+        if (index := self.window.hold(message)) == CLOSED:
+            self.check_open()
+        return index + 1
+
+    def check_open(self) -> None:
+        super().check_open()
+        if self.window.committing:
+            raise ConfigError("The batch was committed already.")
+
+    def _send(self, number: int, message: BatchMessage, mark: bytes) -> None:
+        """Put one message into the outbox. Raises as `Publishing.send`; then the batch ends."""
+        marked = message.head + MARKS % (self._id, number, mark)
+        reply = b"%b%d" % (self._inbox, number)
+        try:
+            self.publishing.send_replying(message.subject, message.payload, reply, marked)
+        except BaseException as error:  # a message is missing now
+            interrupted = JetStreamError(f"The batch was interrupted at message {number}.")
+            self.window.end(error if isinstance(error, JetsparkError) else interrupted)
+            raise
+
+    # -- the event loop's thread: questions --------------------------------------------------------
+
+    def stage(self) -> None:
+        """Send the message that is held, if any; `answered` when the server keeps it."""
+        if (held := self.window.release()) is not None:
+            self._ask(*held, STAGED)
+
+    def flush(self) -> None:
+        """`stage`. Raises what `check_open` raises, and UnsupportedByServerError."""
+        self.check_open()
+        check_feature("flush of an atomic batch", (2, 14), self._api.server)
+        self.stage()
+
+    def commit(self) -> None:
+        """Send the commit; `answered` when there is an ack. Raises as `check_open`."""
+        self.check_open()
+        self._ask(*self.window.commit())
+
+    def committed(self) -> PubAck:
+        """The ack of the commit, when it is `answered`. Raises what has ended the batch."""
+        ack, ended = self.window.ack, self.window.ended
+        if ack is None and ended is not None:
+            raise own(ended)
+        assert ack is not None  # noqa: S101
+        return ack
+
+    def _ask(self, number: int, message: BatchMessage, mark: bytes) -> None:
+        tries = PublishTries(message.subject, self.timeout)
+        deadline = self.client.loop.time() + self.timeout
+        self._question = _Question(number, message, mark, tries, deadline)
+        self._send(number, message, mark)
+
+    @property
+    def answered(self) -> bool:
+        """Whether nobody has to wait any more: for the reply, or since the batch has ended."""
+        return self._question is None or self.window.ended is not None
+
+    def check_deadlines(self, now: float) -> None:
+        question = self._question
+        if question is not None and self.client.loop.time() > question.deadline:
+            self.end(self.window.expired(self.timeout))
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self._inbox = self.inbox.encode()
+        self._id = self._inbox[:-1].rpartition(b".")[2]
+
+    def close(self) -> None:
+        window = self.window
+        window.close()
+        if window.kept and not window.committing and self.client.is_connected:
+            self._abandon()
+        super().close()
+
+    def _abandon(self) -> None:
+        """Make the server forget the batch now, not in 10 s: a gap in the numbers does it."""
+        try:
+            self.publishing.send_replying(
+                self.window.subject,
+                b"",
+                self._inbox + b"0",
+                _NO_HEADERS + MARKS % (self._id, self.window.sent + 2, STAGED),
+            )
+        except JetsparkError:
+            pass  # it will forget by itself
+
+    def on_disconnect(self, now: float) -> None:
+        self.end(self.window.lost())
+
+    def on_refused(self, name: str, indexes: list[int], error: JetsparkError) -> None:
+        if indexes:
+            self.end(copy(error))
+
+    # -- replies: called in the read loop ----------------------------------------------------------
+
+    def on_reply(self, frame: MessageFrame) -> None:
+        question = self._question
+        if not frame.payload and frame.headers is None and question is None:
+            return  # one of many that are kept aside
+        number = self.index_of(frame.subject[len(self.inbox) :])
+        if number is None or self.window.ended is not None:
+            return
+        try:
+            ack = _ack_in(frame, self.window.subject)
+            if question is not None and number == question.number:
+                self._on_answer(question, ack)
+        except NoStreamResponseError as error:
+            self._on_no_responders(number, error)
+        except JetsparkError as error:
+            self.end(error)
+
+    def _on_answer(self, question: _Question, ack: PubAck | None) -> None:
+        if question.mark is not STAGED:
+            if ack is None:
+                raise JetStreamError("The reply to the commit is empty.")
+            self.window.stored(ack)
+        elif ack is not None:
+            # A server that does not know batches stores each message as an ordinary one.
+            raise stored_as_ordinary("atomic batches", ack)
+        else:
+            self.window.kept = True
+        self._question = None
+        self.changed()
+
+    def _on_no_responders(self, number: int, error: JetsparkError) -> None:
+        question = self._question
+        if question is None or number != question.number:
+            self.end(error)
+            return
+        try:
+            self.repeat(question.tries, lambda: self._send(*question[:3]))
+        except JetsparkError as last:
+            self.end(last)
+
+
+def _ack_in(frame: MessageFrame, subject: str) -> PubAck | None:
+    """The ack in a reply; None: it is empty. Raises what it refuses with."""
+    status = status_of(frame.headers)
+    if status is not None and status.is_no_responders:
+        raise NoStreamResponseError(subject)
+    return parse_pub_ack(frame.payload) if frame.payload else None
+
+
+class AtomicBatch(BasePublisher[AtomicSender]):
+    """See the module and `JetStream.atomic_batch`. For one event loop."""
+
+    def __init__(self, sender: AtomicSender) -> None:
+        super().__init__(sender)
+        self._turn = asyncio.Lock()
+
+    @property
+    def size(self) -> int:
+        """Messages added so far."""
+        return self._window.sent
+
+    @property
+    def ack(self) -> PubAck | None:
+        """What `commit` returned; None before."""
+        return self._sender.window.ack
+
+    async def add(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
+        expect_last_seq: int | None = None,
+        expect_last_subject_seq: int | None = None,
+        expect_last_subject_seq_of: str | None = None,
+    ) -> int:
+        """One more message; returns its number in the batch, 1 for the first.
+
+        The options are those of `JetStream.publish`. `expect_last_seq` belongs to the first
+        message; `expect_last_subject_seq` cannot follow a message of the batch on that subject.
+
+        Raises ConfigError, BadNameError and UnsupportedByServerError for options that cannot work,
+        what `Client.publish` raises, and, about a message added before, BatchError,
+        NotEnabledOnStreamError, NoStreamResponseError, RequestTimeoutError, BrokenSocketError and
+        APIError for other refusals of the stream.
+        """
+        payload = payload_bytes(payload)  # as it is now: it is sent with a later call
+        sender = self._sender
+        expect = (expect_last_seq, expect_last_subject_seq, expect_last_subject_seq_of)
+        kept = sender.headers(headers, msg_id, ttl, expect)
+        async with self._turn:
+            message = sender.message(subject, payload, kept, is_first=expect_last_seq is not None)
+            if sender.window.sent and not sender.window.kept:
+                await self._ask(sender.stage)  # the first is answered before there is a second
+            elif self._outbox.crowded:
+                await self._outbox.wait()
+            return sender.add(message)
+
+    async def flush(self) -> None:
+        """Wait until the server has every message, so that all but the commit can have failed.
+
+        Needs nats-server 2.14. Raises as `add`.
+        """
+        async with self._turn:
+            await self._ask(self._sender.flush)
+            self._sender.check_open()
+
+    async def commit(self) -> PubAck:
+        """Store all: the ack has the last message's `seq` and the `count` of messages.
+
+        Raises WrongLastSequenceError when an expectation does not hold, BatchError, APIError for
+        other refusals, and what `add` raises; nothing is stored then. RequestTimeoutError,
+        BrokenSocketError and ConnectionClosedError leave open whether all or nothing is.
+        """
+        async with self._turn:
+            await self._ask(self._sender.commit)
+            return self._sender.committed()
+
+    async def _ask(self, ask: Callable[[], None]) -> None:
+        if self._outbox.crowded:
+            await self._outbox.wait()
+        ask()
+        await self._until(lambda: self._sender.answered)
+
+    async def _complete(self, *, failed: bool) -> None:
+        if not failed and self.size and not self._sender.window.committing:
+            await self.commit()

@@ -1,0 +1,498 @@
+"""Fast ingest: an open-ended batch with one ack for hundreds of messages (ADR-50).
+
+Contract. `add` returns as soon as the message is in the outbox; it waits while `outstanding`
+acks are missing, each of which covers as many messages as the server decides. Every message ends
+in exactly one way: acknowledged (counted in `acked`) or failed (listed in `failed`). Leaving the
+block ends the batch, waits for its final ack, then raises PublishFailedError for failures since
+`failed` was last read.
+
+`gaps="fail"`: the first message that is lost or refused ends the batch; all messages before it
+are stored, in order, and all after it fail with NotStoredError. `gaps="ok"`: the batch
+continues, and lost or refused messages are listed. Nothing is sent a second time, except the
+first message while there are no responders for it (ADR-22). The server reports a refused message
+(an expectation, a limit of the stream) only once; its acks and the final ack count that message
+as the others. If the report is lost, the message counts as acknowledged, and no client can know.
+So "ok" is for messages that the stream will not refuse; the acks of "fail" are exact.
+
+A message that no server accepts, by permission or size, fails at once: with "fail" the batch
+ends before it.
+
+The server drops a batch after 10 s without a message: a ping keeps it alive, and requests
+overdue acks and, after a reconnect, what was lost. A restarted server does not know the batch:
+it is over, and messages without an ack may be stored or not. The same applies when nothing is
+received within `timeout` seconds of connected time.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from jetspark.client.publishing import NumberedPublishes
+from jetspark.documents.document import from_wire
+from jetspark.documents.requirements import check_feature
+from jetspark.documents.streams import PubAck
+from jetspark.err_codes import BATCH_UNKNOWN
+from jetspark.errors import (
+    BatchError,
+    ConfigError,
+    DocumentError,
+    JetsparkError,
+    JetStreamError,
+    NoStreamResponseError,
+    NotStoredError,
+    RequestTimeoutError,
+)
+from jetspark.jetstream.in_flight import (
+    CLOSED,
+    BasePublisher,
+    InFlight,
+    OnResult,
+    Results,
+    Sender,
+    link_lost,
+)
+from jetspark.jetstream.publish_request import (
+    PublishTries,
+    TimeToLive,
+    ack_document,
+    refusal,
+    stored_as_ordinary,
+)
+from jetspark.payloads import Payload, payload_bytes
+from jetspark.validation import check_whole, check_word
+from jetspark.wire.headers import HeadersLike
+from jetspark.wire.status import status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.client.publishing import Publishing
+    from jetspark.jetstream.api import Api
+    from jetspark.timestamps import Seconds
+    from jetspark.wire.kernel import MessageFrame
+    from jetspark.wire.headers import Headers
+
+GapPolicy: TypeAlias = Literal["fail", "ok"]
+
+_MOST_PER_ACK: Final = 65535
+_KEEP_ALIVE: Final = 2.5  # seconds; the server forgets a batch after 10
+
+# What is sent: the first message, a later one, a last one that is not stored, a ping.
+_START: Final = 0
+_APPEND: Final = 1
+_END: Final = 3
+_PING: Final = 4
+_APPENDED: Final = b".%d.$FI" % _APPEND
+
+
+# -------------------------------------------------------------------------------------------------
+# The server's replies. Messages have numbers on the wire, from 1, and indexes here, from 0.
+
+
+class Flow(msgspec.Struct, tag="ack", tag_field="type"):
+    """All up to number `seq` are stored, except those reported as lost; an ack every `msgs`."""
+
+    seq: int
+    msgs: int
+
+
+class Gap(msgspec.Struct, tag="gap", tag_field="type"):
+    """From number `last_seq` to before `seq` nothing arrived."""
+
+    last_seq: int
+    seq: int
+
+
+class Refusal(msgspec.Struct, tag="err", tag_field="type"):
+    """The stream does not take message `seq`; the batch knows of that, and may go on."""
+
+    seq: int
+    error: Any
+
+
+_REPLIES: Final[msgspec.json.Decoder[Flow | Gap | Refusal]] = msgspec.json.Decoder(
+    Flow | Gap | Refusal
+)
+
+
+def parse_reply(payload: bytes) -> Flow | Gap | Refusal | PubAck:
+    """A reply; the last one is a PubAck. Raises what it refuses with, or JetStreamError."""
+    try:
+        return _REPLIES.decode(payload)
+    except (ValueError, RecursionError):  # every error of msgspec
+        pass
+    try:
+        return from_wire(PubAck, ack_document(payload))
+    except DocumentError:
+        raise JetStreamError(f"A reply to the batch cannot be read: {payload[:80]!r}.") from None
+
+
+def outcome_unknown(cause: JetsparkError) -> JetStreamError:
+    """The server has forgotten the batch: of messages that were sent before."""
+    error = JetStreamError(f"The batch is over ({cause}); without an ack it may be stored or not.")
+    error.__cause__ = cause
+    return error
+
+
+# -------------------------------------------------------------------------------------------------
+# The window: messages in flight, and the subject that questions about them can have.
+
+
+class IngestWindow(InFlight):
+    """One ack is of `flow` messages; `outstanding` acks may be missing. No I/O and no clock."""
+
+    def __init__(self, *, flow: int, outstanding: int) -> None:
+        super().__init__()
+        self._flow = flow
+        self._outstanding = outstanding
+        self._acked_to = 0  # all messages before this index have ended
+        self._known = ""  # a subject of the batch's stream: the first, then one that was acked
+        self._refused: set[str] = set()  # subjects that may not be published to
+
+    def open(self) -> None:
+        """One message, until the server has said how many may be in flight."""
+        super().open()
+        self.limit = 1
+
+    def reserve(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        on_result: OnResult | None = None,
+    ) -> int:
+        """As `InFlight.reserve`; only the subject is kept, since nothing is sent again."""
+        if not (index := self.sent):
+            self._known = subject
+        self._entries[index] = (subject, b"", None, 0.0, None)
+        self.sent = index + 1
+        return CLOSED if self.closed and self.withdraw(index) else index
+
+    def withdraw(self, index: int) -> bool:
+        with self._lock:
+            return super().withdraw(index)
+
+    def acked_to(self, count: int, flow: int | None = None) -> None:
+        """The first `count` messages are stored, except those that failed.
+
+        `flow`: the server's word on how many messages get one ack from now on.
+        """
+        if flow is not None:
+            self._flow = flow
+        with self._lock:  # against `withdraw`
+            indexes = range(self._acked_to, min(count, self.sent))
+            ended = [entry for index in indexes if (entry := self.take(index, None)) is not None]
+            self._acked_to += len(indexes)
+        if ended:
+            self.acked += len(ended)
+            self._known = ended[-1][0]
+        self.admit()
+
+    def admit(self) -> None:
+        """The stream has answered: as many may be in flight as it lets be."""
+        if not self.closed:
+            self.limit = self._flow * self._outstanding
+
+    def refuse(self, subject: str) -> bool:
+        """The subject may not be published to. True: a question may have had it until now."""
+        ours = subject == self._known or bool(self.with_subject(subject))
+        if not ours or subject in self._refused:
+            return False
+        self._refused.add(subject)
+        return True
+
+    def open_subject(self) -> str | None:
+        """A subject for questions to the stream; None: there is none that may be published to."""
+        newest = [entry[0] for _, entry in reversed(self.entries())]
+        subjects = (each for each in (self._known, *newest) if each)
+        return next((each for each in subjects if each not in self._refused), None)
+
+
+# -------------------------------------------------------------------------------------------------
+# Sending.
+
+
+class IngestSender(Sender):
+    """Takes the options of `JetStream.fast_ingest`. Raises ConfigError for what cannot work."""
+
+    window: IngestWindow
+    what = "batch"
+
+    def __init__(
+        self,
+        api: Api,
+        publishing: Publishing,
+        gaps: GapPolicy,
+        ack_every: int,
+        outstanding: int,
+        timeout: Seconds | None,
+    ) -> None:
+        check_feature("fast_ingest", (2, 14), api.server)
+        self._gaps = check_word("gaps", gaps, ("fail", "ok"))
+        window = IngestWindow(
+            flow=check_whole("ack_every", ack_every, 1, _MOST_PER_ACK),
+            outstanding=check_whole("outstanding", outstanding),
+        )
+        super().__init__(api, publishing, timeout, window, checks=10, longest_check=1.0)
+        self.ack: PubAck | None = None
+        """The server's last word."""
+        self._agreed = f"{ack_every}.{gaps}."
+        self._append = NumberedPublishes(publishing, b"").send
+        self._first: Callable[[], None] | None = None  # sends the first message once more
+        self._tries: PublishTries | None = None  # of the first message, until there is a reply
+        self._published = 0  # messages that were certainly sent
+        self._ending = False
+        self._broken: JetsparkError | None = None  # a message that is missing ends the batch
+        self._heard = 0.0
+
+    # -- senders -----------------------------------------------------------------------------------
+
+    def send(self, index: int, subject: str, payload: bytes, headers: Headers | None) -> None:
+        if index:
+            self._append(index + 1, subject, payload, headers)
+        else:
+            self._tries = PublishTries(subject, self.timeout)
+            self._first = partial(self._control, _START, 1, subject, payload, headers)
+            self._first()
+        self._published = index + 1
+
+    def check_open(self) -> None:
+        super().check_open()
+        if self._ending:
+            raise self._broken or ConfigError("The batch was ended already.")
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self.inbox += self._agreed
+        self._append = NumberedPublishes(self.publishing, self.inbox.encode(), _APPENDED).send
+        self._heard = self.clock()
+
+    def finish(self) -> None:
+        """Take no more and ask for the server's last word, once. Raises as `check_open`."""
+        if self.window.ended is None and not self._ending:
+            self.check_open()
+            self._finish()
+
+    def _finish(self) -> None:
+        self._ending = True
+        self.window.close()
+        if self.window.sent:
+            self._ask()
+        else:
+            self.window.end(ConfigError("The batch was ended already."))
+        self.changed()
+
+    # -- replies: called in the read loop ----------------------------------------------------------
+
+    def on_reply(self, frame: MessageFrame) -> None:
+        window = self.window
+        if window.ended is not None:
+            return
+        index = self.index_of(frame.subject[len(self.inbox) :])
+        status = status_of(frame.headers)
+        if status is not None and status.is_no_responders:
+            # Of a ping, or the end: if it is lost, it is repeated later.
+            if index is not None:
+                self._heard = self.clock()
+                self._on_no_responders(index)
+                self.changed()
+            return
+        self._heard = self.clock()
+        self._first = self._tries = None
+        window.admit()
+        try:
+            reply = parse_reply(frame.payload)
+        except JetsparkError as error:
+            self._on_error(index, error)
+        else:
+            self._on_answer(reply)
+        self.changed()
+
+    def _on_answer(self, reply: Flow | Gap | Refusal | PubAck) -> None:
+        window = self.window
+        match reply:
+            case Flow(seq, msgs):
+                window.acked_to(seq, max(1, msgs))
+            case Gap(last_seq, seq):
+                for index in range(last_seq - 1, min(seq - 1, window.sent)):
+                    text = f"Message {index} of the batch did not reach the stream."
+                    window.fail(index, NotStoredError(text))
+            case Refusal(seq, error):
+                self._on_refusal(seq - 1, refusal(error))
+            case PubAck(batch=str(), count=int(stored)):
+                self.ack = reply
+                window.acked_to(stored)
+                text = f"The batch ended after {stored} messages; this one is not stored."
+                self.end(NotStoredError(text))
+            case PubAck():
+                window.acked_to(1)
+                self.end(stored_as_ordinary("fast ingest", reply))
+
+    def _on_no_responders(self, index: int) -> None:
+        """Nobody took a message. The first is sent again (ADR-22): no other one is on its way."""
+        if index == 0 and self._tries is not None:
+            try:
+                self.repeat(self._tries, self._start_again)
+            except NoStreamResponseError as error:
+                self.end(error)
+        elif (entry := self.window.find(index)) is not None:
+            self.window.fail(index, NoStreamResponseError(entry[0]))
+            if self._ending:
+                self._ask()  # the end may have gone the same way
+
+    def _start_again(self) -> None:
+        if self._first is not None:
+            self._first()
+        if self._ending:
+            self._ask()
+
+    def _on_error(self, index: int | None, error: JetsparkError) -> None:
+        """The answer to a message, or (None) to a ping or the end, is an error."""
+        if index is None:
+            self.end(outcome_unknown(error))
+        else:
+            self._on_refusal(index, error)
+            if index == 0:
+                self.end(error)
+
+    def _on_refusal(self, index: int, error: JetsparkError) -> None:
+        self.window.fail(index, error)
+        if isinstance(error, BatchError) and error.err_code == BATCH_UNKNOWN:
+            # The server has forgotten the batch: it takes no more of it.
+            for later in range(index + 1, self.window.sent):
+                self.window.fail(later, error)
+            self.end(outcome_unknown(error))
+
+    def index_of(self, tail: bytes) -> int | None:
+        """None: of a ping, or the end."""
+        number, _, rest = tail.partition(b".")
+        operation = rest.partition(b".")[0]
+        try:
+            return int(number) - 1 if int(operation) in (_START, _APPEND) else None
+        except ValueError:
+            return None
+
+    def on_refused(self, name: str, indexes: list[int], error: JetsparkError) -> None:
+        """Messages, or a question, that never came to the stream."""
+        if self.window.ended is not None:
+            return
+        ask_again = self.window.refuse(name)
+        super().on_refused(name, indexes, error)
+        self.window.admit()
+        if 0 in indexes or (ask_again and self.window.open_subject() is None):
+            self.end(error)  # it has not begun, or nothing can be asked
+        elif indexes and self._gaps == "fail" and not self._ending:
+            self._broken = error
+            self._finish()
+        elif ask_again and self._ending:
+            self._ask()  # it may have been the end that was refused
+
+    # -- time and the link -------------------------------------------------------------------------
+
+    def check_deadlines(self, now: float) -> None:
+        """Ask when an answer is overdue, or when the server would forget us."""
+        window = self.window
+        if not window.sent or window.ended is not None:
+            self._heard = now
+            return
+        if not self.connected:
+            return
+        silent = now - self._heard
+        waits = window.count() > 0 or self._ending
+        if silent > self.timeout and waits:
+            self.end(
+                RequestTimeoutError(
+                    f"The server sent nothing about the batch within {self.timeout:g} s; "
+                    "it may be stored or not."
+                )
+            )
+        elif silent >= (self.check_every if waits else min(self.timeout / 2, _KEEP_ALIVE)):
+            self._ask()
+
+    def _ask(self) -> None:
+        """For the acks that are missing, or for the last word; asked again in time."""
+        subject = self.window.open_subject()
+        if subject is not None and not self.repeating:
+            operation = _END if self._ending else _PING
+            try:
+                self._control(operation, self._published + self._ending, subject)
+            except JetsparkError:
+                pass
+
+    def _control(
+        self,
+        operation: int,
+        number: int,
+        subject: str,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+    ) -> None:
+        """The first message, or one that the server does not store: a ping, or the end."""
+        reply = f"{self.inbox}{number}.{operation}.$FI".encode()
+        self.publishing.send_replying(subject, payload, reply, headers)
+
+    def on_disconnect(self, now: float) -> None:
+        # Asked about the first message, a server that has restarted would begin a new batch.
+        window = self.window
+        if window.sent == window.count() == 1 and not self.repeating:
+            self.end(link_lost(0, window.open_subject() or ""))
+
+    def on_reconnect(self, now: float) -> None:
+        self._heard = now
+        if self.window.sent and self.window.ended is None:
+            self._ask()
+
+
+class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
+    """See the module and `JetStream.fast_ingest`. For one event loop; many tasks may add."""
+
+    @property
+    def ack(self) -> PubAck | None:
+        """The server's last word: `seq` of the last message stored; None before."""
+        return self._sender.ack
+
+    # -- sending -------------------------------------------------------------------------------
+
+    async def add(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        headers: HeadersLike | None = None,
+        msg_id: str | None = None,
+        ttl: TimeToLive | None = None,
+        expect_last_seq: int | None = None,
+        expect_last_subject_seq: int | None = None,
+        expect_last_subject_seq_of: str | None = None,
+    ) -> int:
+        """Publish, waiting only while too many acks are outstanding; returns the message's index.
+
+        The options are those of `JetStream.publish`. Raises what `Client.publish` raises, and
+        ConfigError, BadNameError and UnsupportedByServerError for options that cannot work; such a
+        message was not taken and has no index. When the batch is over it raises why.
+        """
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # as it is now, not when there is room
+        expect = (expect_last_seq, expect_last_subject_seq, expect_last_subject_seq_of)
+        kept = self._sender.headers(headers, msg_id, ttl, expect)
+        window = self._window
+        while window.count() >= window.limit or self._outbox.crowded:
+            await self._wait_for_space()
+        return self._sender.put(subject, payload, kept, None)
+
+    async def commit(self) -> PubAck | None:
+        """End the batch and wait until the fate of every message is known.
+
+        Returns the server's last word; None when there was none, or nothing was sent. Raises
+        ConfigError outside of the block, and nothing that `failed` tells.
+        """
+        self._sender.finish()
+        await self._until(lambda: self._sender.window.ended is not None)
+        return self._sender.ack
+
+    async def _complete(self, *, failed: bool) -> None:
+        await self.commit()

@@ -1,0 +1,580 @@
+"""Messages in flight: what publishers, atomic batches and fast ingest have in common.
+
+`InFlight` is the set of messages that have no result yet. A `Sender` sends them, handles replies,
+refusals and the loss of the link, and has the only timer. `BasePublisher` is the public side, which
+waits: for space, or for results. Subclasses have the policy: what is on the wire, what a reply
+means, and what ends it.
+
+Threads. Taking a message (`reserve`, `withdraw`, and whatever calls them) is for senders, one at a
+time, in any thread; everything else runs in the event loop's thread, in its read loop or timer;
+counts may be read anywhere. Both sides use one dict, whose single operations are atomic, and which
+is only iterated as a copy. Where two operations belong together there is a lock, which a message
+that succeeds does not need. No task, future or timer is created for a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from copy import copy
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeAlias, TypeVar
+
+from jetspark.errors import (
+    BrokenSocketError,
+    ConfigError,
+    ConnectionClosedError,
+    JetsparkError,
+    JetStreamError,
+    PublishFailedError,
+)
+from jetspark.jetstream.publish_request import TimeToLive, publish_headers
+from jetspark.timestamps import Seconds, in_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from jetspark.client.publishing import Publishing
+    from jetspark.client.subscription import Listener
+    from jetspark.documents.streams import PubAck
+    from jetspark.jetstream.api import Api
+    from jetspark.jetstream.publish_request import PublishTries
+    from jetspark.wire.kernel import MessageFrame
+    from jetspark.wire.headers import Headers, HeadersLike
+
+OnResult: TypeAlias = "Callable[[PubAck | JetsparkError], None]"
+"""Called once with the ack or the error of one message, in the event loop's thread."""
+
+Entry: TypeAlias = "tuple[str, bytes, Headers | None, float, OnResult | None]"
+"""(subject, payload, headers, deadline, on_result); a plain tuple, since there is one per message.
+
+Payload and headers are kept only of messages that may be sent again."""
+
+Expectations: TypeAlias = "tuple[int | None, int | None, str | None]"
+"""The options `expect_last_seq`, `expect_last_subject_seq` and `expect_last_subject_seq_of`."""
+
+NO_EXPECTATIONS: Final[Expectations] = (None, None, None)
+CLOSED: Final = -1
+
+
+class PublishFailure:
+    """A message that was not acknowledged: `index` (0 for the first sent), `subject`, `error`."""
+
+    __slots__ = ("error", "index", "subject")
+
+    def __init__(self, index: int, subject: str, error: JetsparkError) -> None:
+        self.index = index
+        self.subject = subject
+        self.error = error
+
+    def __repr__(self) -> str:
+        return f"PublishFailure({self.index}, {self.subject!r}, {self.error!r})"
+
+
+class InFlight:
+    """Messages by index, from 0. Closed until `open`.
+
+    Each that was taken ends exactly once: acknowledged (`take`), or failed.
+    """
+
+    def __init__(self) -> None:
+        self.sent = 0
+        """Messages taken so far."""
+        self.acked = 0
+        """Of these, messages acknowledged."""
+        self.failures: list[PublishFailure] = []
+        """Of these, messages that failed and had no `on_result`, in the order they failed."""
+        self.limit: float = math.inf
+        """Senders wait while so many are in flight. Nobody waits when it is closed."""
+        self.deadline = 0.0
+        """When a message that is sent now is overdue; the sender updates it."""
+        self.closed = True
+        """Whether no more messages are taken."""
+        self.ended: JetsparkError | None = None
+        """Why no more results can arrive."""
+        self._entries: dict[int, Entry] = {}
+        self._lock = Lock()
+        # Methods of the dict itself: they are called for every message.
+        self.count = self._entries.__len__
+        """Messages that have not ended."""
+        self.find = self._entries.get
+        """The entry of an index; None when it has ended."""
+        self.take = self._entries.pop
+        """Remove and return the entry of an index. KeyError when it has ended."""
+
+    @property
+    def full(self) -> bool:
+        """Whether a sender has to wait."""
+        return self.count() >= self.limit
+
+    # -- senders ---------------------------------------------------------------------------------
+
+    def reserve(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: Headers | None = None,
+        on_result: OnResult | None = None,
+    ) -> int:
+        """Take a message: its index, or CLOSED. Never waits."""
+        index = self.sent
+        # In this order: either `close` finds the entry, or we find that it is closed.
+        self._entries[index] = (subject, payload, headers, self.deadline, on_result)
+        self.sent = index + 1
+        if self.closed and self.withdraw(index):
+            return CLOSED
+        return index
+
+    def withdraw(self, index: int) -> bool:
+        """Give back the newest message, which was not sent. False: it has ended already."""
+        if self.take(index, None) is None:
+            return False
+        self.sent = index
+        return True
+
+    # -- the event loop's thread -----------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take messages from now on."""
+        self.closed = False
+
+    def close(self) -> None:
+        """Take no more; those that were taken may still be acknowledged."""
+        self.closed = True
+        self.limit = math.inf
+
+    def entries(self) -> list[tuple[int, Entry]]:
+        """All that have not ended, in order."""
+        return list(self._entries.copy().items())
+
+    def with_subject(self, subject: str) -> list[int]:
+        """The indexes of the messages in flight on this subject."""
+        return [index for index, entry in self.entries() if entry[0] == subject]
+
+    def fail(self, index: int, error: JetsparkError) -> None:
+        """A message is not acknowledged, for this reason. The first result counts."""
+        if (entry := self.take(index, None)) is None:
+            return
+        if entry[4] is None:
+            self.failures.append(PublishFailure(index, entry[0], error))
+        else:
+            entry[4](error)
+
+    def end(self, error: JetsparkError) -> bool:
+        """Close, and fail all. False: it has ended before, and the first reason counts.
+
+        May be called in any thread.
+        """
+        with self._lock:
+            if self.ended is not None:
+                return False
+            self.ended = error
+        self.close()
+        for index, _ in self.entries():
+            self.fail(index, own(error))
+        return True
+
+
+def own(error: JetsparkError) -> JetsparkError:
+    """A copy for one message: an instance raised in many tasks would mix their tracebacks."""
+    one = copy(error)
+    one.__cause__ = error.__cause__
+    return one
+
+
+def link_lost(index: int, subject: str) -> BrokenSocketError:
+    """The link went down between the message and its ack."""
+    return BrokenSocketError(
+        "The connection was lost before the ack came: "
+        f"it is not known whether message {index} on {subject!r} was stored."
+    )
+
+
+def no_more_acks(cause: JetsparkError | None) -> JetsparkError:
+    """The end of the subscription for acks: that of the connection, or the server refused it."""
+    if cause is not None and not isinstance(cause, ConnectionClosedError):
+        refused = copy(cause)
+        refused.args = (f"No ack can be received, so nobody knows what was stored: {cause}",)
+        return refused
+    error = ConnectionClosedError("The connection was closed before the ack came.")
+    error.__cause__ = cause
+    return error
+
+
+# -------------------------------------------------------------------------------------------------
+# Sending, and following each message to its result.
+
+
+class Sender:
+    """`publishing`: how messages are sent. `timeout`: default: the context's.
+
+    Subclasses override the methods that begin with `on_`, and `begin`, `send`, `check_deadlines`.
+    Raises ConfigError for a timeout that cannot work.
+    """
+
+    window: InFlight
+    what = "publisher"
+    """What errors call it."""
+    raise_failures = True
+    """Whether the end of the block raises PublishFailedError."""
+    send: Callable[[int, str, bytes, Headers | None], None]
+    """Puts one message into the outbox: index, subject, payload, headers. Raises as
+    `Publishing.send`."""
+
+    def __init__(
+        self,
+        api: Api,
+        publishing: Publishing,
+        timeout: Seconds | None,
+        window: InFlight,
+        *,
+        checks: int,
+        longest_check: float,
+    ) -> None:
+        """`checks`: how often deadlines are checked within a timeout, at least."""
+        self.timeout = api.timeout if timeout is None else in_seconds(timeout)
+        if not self.timeout > 0:
+            raise ConfigError("timeout must be more than 0 seconds.")
+        self.window = window
+        self.client = api.client
+        self.publishing = publishing
+        self.outbox = publishing.outbox
+        self.changed: Callable[[], None] = _nothing
+        """Called in the event loop's thread when there may be space, or a result; set by the owner.
+
+        Also called by `put`, in its thread, when it gives a place back."""
+        self.check_every = min(self.timeout / checks, longest_check)
+        """Seconds between two checks of the deadlines."""
+        self.inbox = ""
+        """What all reply subjects begin with."""
+        self._api = api
+        self._hooks = publishing.hooked
+        self.put = self._put if self._hooks is None else self._put_hooked
+        """Take a message and send it: its index.
+
+        Its arguments are subject, payload, headers and `on_result`, which may be None. Raises what
+        `Publishing.send` and `check_open` raise; such a message has no index."""
+        self._listener: Listener | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._repeat: asyncio.TimerHandle | None = None
+        self._lost_at: float | None = None  # when the link was lost
+        self._away = 0.0  # seconds without a link
+        self._seen = 0  # failures that the user has looked at
+
+    # -- senders -----------------------------------------------------------------------------------
+
+    def headers(
+        self,
+        headers: HeadersLike | None,
+        msg_id: str | None,
+        ttl: TimeToLive | None,
+        expect: Expectations = NO_EXPECTATIONS,
+    ) -> Headers | None:
+        """The headers of a message with these options. Raises as `publish_headers`."""
+        if headers is None and msg_id is None and ttl is None and expect == NO_EXPECTATIONS:
+            return None  # most messages: a call less
+        last_seq, last_subject_seq, last_subject_seq_of = expect
+        return publish_headers(
+            self._api.server,
+            headers,
+            msg_id=msg_id,
+            ttl=ttl,
+            expect_last_seq=last_seq,
+            expect_last_subject_seq=last_subject_seq,
+            expect_last_subject_seq_of=last_subject_seq_of,
+        )
+
+    def _put(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: Headers | None,
+        on_result: OnResult | None = None,
+    ) -> int:
+        # Before it is sent: its ack may be counted in the loop's thread while we are still here.
+        index = self.window.reserve(subject, payload, headers, on_result)
+        if index == CLOSED:
+            self.check_open()
+        try:
+            self.send(index, subject, payload, headers)
+        except BaseException as error:
+            withdrawn = self.window.withdraw(index)
+            self.changed()  # somebody else may wait for the place
+            if withdrawn or not isinstance(error, JetsparkError):
+                raise
+        return index
+
+    def _put_hooked(
+        self,
+        subject: str,
+        payload: bytes,
+        headers: Headers | None,
+        on_result: OnResult | None = None,
+    ) -> int:
+        assert self._hooks is not None  # noqa: S101
+        put = partial(self._put, subject, payload, on_result=on_result)
+        return self._hooks.send(subject, payload, None, headers, put)
+
+    def check_open(self) -> None:
+        """Raises why no message can be taken: ConfigError, or what has ended it."""
+        if self._listener is None:
+            raise ConfigError(f"The {self.what} is not open: use it inside its with block.")
+        if self.window.ended is not None:
+            raise own(self.window.ended)
+
+    # -- results -----------------------------------------------------------------------------------
+
+    def failed(self) -> list[PublishFailure]:
+        """The failures; they count as looked at from now on."""
+        failed = self.window.failures.copy()
+        self._seen = len(failed)
+        return failed
+
+    def check_failures(self, error: BaseException | None) -> None:
+        """At the end of a block that may have raised `error`: raises PublishFailedError.
+
+        Only for failures that nobody has looked at; to another error they are added as a note.
+        """
+        unseen = self.window.failures[self._seen :]
+        if not (unseen and self.raise_failures):
+            return
+        failure = PublishFailedError(unseen)
+        if error is None:
+            raise failure
+        error.add_note(str(failure))
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take messages from now on. Raises as `Client.listen`."""
+        inbox = self.client.new_inbox()
+        self.inbox = f"{inbox}."
+        self.begin()
+        self._listener = self.client.listen(
+            f"{inbox}.>",
+            self.on_reply,
+            on_run=self.on_replies,
+            on_disconnect=self._on_disconnect,
+            on_reconnect=self._on_reconnect,
+            on_refused=self._on_refused,
+            on_end=self._on_end,
+        )
+        self._lost_at = None if self.client.is_connected else self.client.loop.time()
+        self.window.open()
+        self._check()
+
+    def begin(self) -> None:
+        """The inbox is known, and nothing was sent."""
+
+    def close(self) -> None:
+        """At the end of the block: take no more; what is in flight fails."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for timer in (self._timer, self._repeat):
+            if timer is not None:
+                timer.cancel()
+        self.end(JetStreamError(f"The {self.what}'s block ended before the ack arrived."))
+
+    def end(self, error: JetsparkError) -> None:
+        """No more results can arrive: what is in flight fails for this reason."""
+        if self.window.end(error):
+            self.changed()
+
+    # -- replies: called in the read loop ----------------------------------------------------------
+
+    def on_reply(self, frame: MessageFrame) -> None:
+        """One reply."""
+        raise NotImplementedError
+
+    def on_replies(self, frames: list[MessageFrame], size: int) -> bool:
+        """Replies that arrived together. False: `on_reply` takes them one by one."""
+        return False
+
+    def index_of(self, tail: bytes) -> int | None:
+        """The index of the message with this end of the reply subject; None: of no message."""
+        try:
+            return int(tail)
+        except ValueError:
+            return None
+
+    def _on_refused(self, name: str, error: JetsparkError) -> None:
+        if name.startswith(self.inbox):
+            index = self.index_of(name[len(self.inbox) :].encode())
+            indexes = [] if index is None else [index]
+        else:
+            indexes = self.window.with_subject(name)
+        self.on_refused(name, indexes, error)
+        self.changed()
+
+    def on_refused(self, name: str, indexes: list[int], error: JetsparkError) -> None:
+        """A server takes no publish with this subject or reply subject, such as these messages."""
+        for index in indexes:
+            self.window.fail(index, copy(error))
+
+    def _on_end(self, error: JetsparkError | None) -> None:
+        self.end(no_more_acks(error))
+
+    # -- time and the link -------------------------------------------------------------------------
+
+    def clock(self) -> float:
+        """Seconds of connected time."""
+        now = self.client.loop.time() if self._lost_at is None else self._lost_at
+        return now - self._away
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a link."""
+        return self._lost_at is None
+
+    def _check(self) -> None:
+        self._timer = self.client.loop.call_later(self.check_every, self._check)
+        self.check_deadlines(self.clock())
+
+    def check_deadlines(self, now: float) -> None:
+        """Called regularly, in place of a timer for each message."""
+        raise NotImplementedError
+
+    def repeat(self, tries: PublishTries, send: Callable[[], None]) -> None:
+        """Nobody took a message: `send` it again a little later. Raises NoStreamResponseError."""
+        self._repeat = self.client.loop.call_later(tries.pause(), self._send_again, send)
+
+    @property
+    def repeating(self) -> bool:
+        """Whether a message is sent again soon."""
+        return self._repeat is not None
+
+    def _send_again(self, send: Callable[[], None]) -> None:
+        self._repeat = None
+        if self.window.ended is None:
+            try:
+                send()
+            except JetsparkError as error:
+                self.end(error)
+
+    def _on_disconnect(self) -> None:
+        self.on_disconnect(self.clock())
+        self._lost_at = self.client.loop.time()
+        self.changed()
+
+    def on_disconnect(self, now: float) -> None:
+        """The link was lost."""
+
+    def _on_reconnect(self) -> None:
+        if self._lost_at is not None:
+            self._away += self.client.loop.time() - self._lost_at
+            self._lost_at = None
+        self.on_reconnect(self.clock())
+
+    def on_reconnect(self, now: float) -> None:
+        """The link is back."""
+
+
+def _nothing() -> None:
+    """Before there is an owner."""
+
+
+# -------------------------------------------------------------------------------------------------
+# The public side.
+
+
+SenderT = TypeVar("SenderT", bound=Sender)
+
+
+class Results(Generic[SenderT]):
+    """What publishers and fast ingest tell about their messages, with async and without."""
+
+    _sender: SenderT
+
+    @property
+    def sent(self) -> int:
+        """Messages taken so far; each is acked, failed or pending."""
+        return self._sender.window.sent
+
+    @property
+    def pending(self) -> int:
+        """Messages that have no ack and no error yet."""
+        return self._sender.window.count()
+
+    @property
+    def acked(self) -> int:
+        """Messages acknowledged so far."""
+        return self._sender.window.acked
+
+    @property
+    def failed(self) -> list[PublishFailure]:
+        """The messages that failed so far. Reading counts as having looked at them."""
+        return self._sender.failed()
+
+
+class BasePublisher(Generic[SenderT]):
+    """For one event loop, and any number of its tasks."""
+
+    def __init__(self, sender: SenderT) -> None:
+        self._sender = sender
+        self._window = sender.window
+        self._outbox = sender.outbox
+        self._loop = sender.client.loop
+        self._senders: deque[asyncio.Future[None]] = deque()
+        self._watchers: list[asyncio.Future[None]] = []
+        sender.changed = self._changed
+
+    async def _wait_for_space(self) -> None:
+        """Return when there may be space."""
+        try:
+            if self._outbox.crowded:
+                await self._outbox.wait()
+            else:
+                space = self._loop.create_future()
+                self._senders.append(space)
+                await space
+        except asyncio.CancelledError:
+            self._changed()  # this waking may have been for somebody else
+            raise
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            change = self._loop.create_future()
+            self._watchers.append(change)
+            await change
+
+    def _changed(self) -> None:
+        """Wake as many senders as there is space for, and all who watch for something else."""
+        window = self._window
+        space = window.limit - window.count()
+        while space > 0 and self._senders:
+            sender = self._senders.popleft()
+            if not sender.done():
+                sender.set_result(None)
+                space -= 1
+        if self._watchers:
+            watchers, self._watchers = self._watchers, []
+            for watcher in watchers:
+                if not watcher.done():
+                    watcher.set_result(None)
+
+    # -- the block -------------------------------------------------------------------------------
+
+    async def _complete(self, *, failed: bool) -> None:
+        """Wait for all results. `failed`: the block has raised an exception."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        self._sender.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None or issubclass(kind, Exception):
+                await self._complete(failed=kind is not None)
+        finally:
+            self._sender.close()
+        self._sender.check_failures(error)

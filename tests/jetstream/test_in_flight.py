@@ -1,0 +1,520 @@
+"""Messages in flight as state machines, one for each policy: one result for each message."""
+
+from __future__ import annotations
+
+import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.support.switching import switching
+
+from jetspark.documents.streams import PubAck
+from jetspark.errors import BatchError, ConfigError, JetStreamError, PublishFailedError
+from jetspark.jetstream.atomic_batch import AtomicWindow, BatchMessage
+from jetspark.jetstream.fast_ingest import IngestWindow
+from jetspark.jetstream.in_flight import CLOSED, InFlight, link_lost
+from jetspark.jetstream.publisher import RetryWindow
+from jetspark.wire.headers import COMMIT, COMMIT_BEFORE, Headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.errors import JetsparkError
+
+SIZE, RETRY_FOR, TIMEOUT = 4, 30.0, 5.0
+FLOW, OUTSTANDING = 3, 2
+LOST, REFUSED, LEFT = (JetStreamError(text) for text in ("lost", "refused", "left"))
+ACK = PubAck(stream="S", seq=1)
+WITH_ID = Headers({"Nats-Msg-Id": "1"})
+
+
+class InFlightMachine(RuleBasedStateMachine):
+    """A window, and what a bystander knows of every message."""
+
+    window: InFlight
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.subjects: list[str] = []
+        self.acked: set[int] = set()
+        self.failed: dict[int, str] = {}
+        self.make()
+        self.window.open()
+
+    def make(self) -> None:
+        raise NotImplementedError
+
+    def pending(self) -> list[int]:
+        ended = self.acked | self.failed.keys()
+        return [index for index in range(len(self.subjects)) if index not in ended]
+
+    def reserve(self, subject: str) -> int:
+        return self.window.reserve(subject)
+
+    @precondition(lambda self: not self.window.full)
+    @rule(subject=st.sampled_from("abc"), taken=st.booleans())
+    def a_message_is_sent(self, subject: str, taken: bool) -> None:
+        index = self.reserve(subject)
+        assert (index == CLOSED) == self.window.closed
+        if index != CLOSED:
+            assert index == len(self.subjects)
+            if taken:
+                self.subjects.append(subject)
+                self.was_sent(index)
+            else:
+                assert self.window.withdraw(index)
+
+    def was_sent(self, index: int) -> None:
+        """For subclasses."""
+
+    @rule(error=st.sampled_from([LEFT, LOST]))
+    def it_ends(self, error: JetsparkError) -> None:
+        ended = self.window.ended
+        assert self.window.end(error) == (ended is None)
+        assert self.window.ended is (ended or error)
+        if ended is None:
+            self.failed |= dict.fromkeys(self.pending(), str(error))
+
+    @invariant()
+    def every_message_has_one_result_or_is_in_flight(self) -> None:
+        window = self.window
+        assert window.sent == len(self.subjects)
+        assert window.acked == len(self.acked)
+        assert [index for index, _ in window.entries()] == self.pending()
+        assert window.count() == len(self.pending())
+        told = [(one.index, one.subject, str(one.error)) for one in window.failures]
+        wanted = [(index, self.subjects[index], error) for index, error in self.failed.items()]
+        assert sorted(told) == sorted(wanted)
+
+    @invariant()
+    def nobody_waits_when_it_is_closed(self) -> None:
+        assert self.window.limit == math.inf or not self.window.closed
+
+
+class RetryMachine(InFlightMachine):
+    """Messages on "b" have a message id: they may be sent again although they may be stored."""
+
+    window: RetryWindow
+
+    def make(self) -> None:
+        self.window = RetryWindow(SIZE, "auto", RETRY_FOR)
+        self.now = 0.0
+        self.window.deadline = TIMEOUT
+        self.waits: set[int] = set()  # on their way
+        self.refused: set[int] = set()  # the last sending was certainly not stored
+
+    def reserve(self, subject: str) -> int:
+        return self.window.reserve(subject, b"", WITH_ID if subject == "b" else None)
+
+    def was_sent(self, index: int) -> None:
+        self.waits.add(index)
+
+    def fail(self, reason: str) -> None:
+        """The window has failed some: which?"""
+        for failure in self.window.failures[len(self.failed) :]:
+            assert failure.index not in self.refused, "it was known not to be stored"
+            self.failed[failure.index] = reason
+        self.waits -= self.failed.keys()
+
+    @precondition(lambda self: self.waits & set(self.pending()))
+    @rule(data=st.data())
+    def a_message_is_acknowledged(self, data: st.DataObject) -> None:
+        index = data.draw(st.sampled_from(sorted(self.waits & set(self.pending()))))
+        assert self.window.take(index)[0] == self.subjects[index]
+        self.window.acknowledged(index)
+        self.window.acked += 1
+        self.acked.add(index)
+        self.waits.discard(index)
+
+    @precondition(lambda self: self.waits & set(self.pending()))
+    @rule(data=st.data())
+    def a_message_is_refused(self, data: st.DataObject) -> None:
+        index = data.draw(st.sampled_from(sorted(self.waits & set(self.pending()))))
+        self.waits.discard(index)
+        if self.window.refused(index, self.now):
+            self.refused.add(index)
+        else:
+            self.window.answered(index)
+            self.window.fail(index, REFUSED)
+            self.failed[index] = str(REFUSED)
+
+    @rule(seconds=st.sampled_from([0.25, 3.0, 20.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.window.deadline = self.now + TIMEOUT
+        late = {index for index, entry in self.window.entries() if entry[3] <= self.now}
+        count = self.window.outcome_unknown(self.now, lambda *_: LOST, overdue_only=True)
+        failed = self.window.failures[len(self.failed) :]
+        assert len(failed) == count
+        assert {one.index for one in failed} <= late
+        self.fail(str(LOST))
+
+    @rule()
+    def the_link_is_lost(self) -> None:
+        self.window.outcome_unknown(self.now, lambda *_: LOST)
+        self.fail(str(LOST))
+        self.waits.clear()
+
+    @rule(most=st.integers(0, SIZE))
+    def a_round(self, most: int) -> None:
+        paused = self.window.paused
+        refused = self.refused & set(self.pending())
+        due = self.window.due(self.now)
+        assert due == sorted(due)
+        assert not refused or due
+        assert paused or refused <= set(due)
+        for index in due[:most]:
+            entry = self.window.again(index)
+            assert entry is not None
+            assert index in refused or entry[2] is WITH_ID, "it may be stored twice"
+            self.refused.discard(index)
+            self.waits.add(index)
+        assert all(self.window.again(index) is None for index in due[:most])
+
+    @invariant()
+    def new_ones_wait_only_for_a_reason(self) -> None:
+        window = self.window
+        assert window.count() <= SIZE
+        if not window.closed:
+            assert 0 <= window.limit <= SIZE
+            if not window.paused and not window.resuming:
+                assert window.limit == SIZE
+            if window.resuming:
+                assert window.due(self.now)
+
+
+class IngestMachine(InFlightMachine):
+    window: IngestWindow
+
+    def make(self) -> None:
+        self.window = IngestWindow(flow=FLOW, outstanding=OUTSTANDING)
+        self.flow = FLOW
+        self.heard = False  # the server has said how many it lets be in flight
+        self.refused: set[str] = set()
+
+    @rule(count=st.integers(0, 12), flow=st.none() | st.integers(1, 5))
+    def the_server_acknowledges(self, count: int, flow: int | None) -> None:
+        self.window.acked_to(count, flow)
+        self.flow = flow or self.flow
+        self.heard = self.heard or not self.window.closed
+        self.acked.update(index for index in self.pending() if index < count)
+
+    @rule(index=st.integers(0, 12))
+    def a_message_is_lost(self, index: int) -> None:
+        self.window.fail(index, LOST)
+        if index in self.pending():
+            self.failed[index] = str(LOST)
+
+    @rule(subject=st.sampled_from("abc"))
+    def a_subject_may_not_be_published_to(self, subject: str) -> None:
+        in_flight = self.window.with_subject(subject)
+        assert in_flight == [index for index in self.pending() if self.subjects[index] == subject]
+        if self.window.refuse(subject):
+            assert subject not in self.refused
+            self.refused.add(subject)
+        else:
+            assert subject in self.refused or not in_flight
+        for index in in_flight:
+            self.window.fail(index, REFUSED)
+            self.failed[index] = str(REFUSED)
+
+    @rule()
+    def no_more_are_taken(self) -> None:
+        self.window.close()
+
+    @invariant()
+    def as_many_are_let_in_as_the_server_said(self) -> None:
+        if not self.window.closed:
+            assert self.window.limit == (self.flow * OUTSTANDING if self.heard else 1)
+
+    @invariant()
+    def a_question_has_a_subject_that_is_let_through(self) -> None:
+        subject = self.window.open_subject()
+        assert subject not in self.refused
+        if any(self.subjects[index] not in self.refused for index in self.pending()):
+            assert subject is not None
+
+
+class AtomicMachine(InFlightMachine):
+    window: AtomicWindow
+
+    def make(self) -> None:
+        self.window = AtomicWindow()
+        self.added: list[BatchMessage] = []
+        self.released: list[tuple[int, BatchMessage]] = []
+        self.committed = False
+
+    @rule()
+    def release(self) -> None:
+        if (held := self.window.release()) is not None:
+            self.released.append(held)
+
+    @precondition(lambda self: not self.committed)
+    @rule(subject=st.sampled_from("ab"))
+    def a_message_is_added(self, subject: str) -> None:
+        self.release()
+        message = BatchMessage(subject, b"%d" % len(self.added), b"")
+        index = self.window.hold(message)
+        assert (index == CLOSED) == self.window.closed
+        if index != CLOSED:
+            self.added.append(message)
+            self.subjects.append(subject)
+
+    def a_message_is_sent(self) -> None:
+        """Not alone: `a_message_is_added`."""
+
+    @precondition(lambda self: not self.committed)
+    @rule()
+    def it_is_committed(self) -> None:
+        if not self.added:
+            with pytest.raises(ConfigError, match="empty"):
+                self.window.commit()
+            return
+        number, message, mark = self.window.commit()
+        self.committed = True
+        if mark is COMMIT:
+            self.released.append((number, message))
+        else:
+            assert mark is COMMIT_BEFORE
+            assert (number, message.payload) == (len(self.added) + 1, b"")
+            assert message.subject == self.added[-1].subject
+        assert self.released == list(enumerate(self.added, 1))
+
+    @precondition(lambda self: self.committed)
+    @rule()
+    def the_server_has_stored_all(self) -> None:
+        self.window.stored(ACK)
+        if self.window.ended is None:
+            assert self.window.ack is ACK
+            self.acked.update(self.pending())
+
+    def it_ends(self) -> None:
+        """As `it_ends_unless_it_is_stored`."""
+
+    @rule(how=st.sampled_from(["refused", "lost", "expired"]))
+    def it_ends_unless_it_is_stored(self, how: str) -> None:
+        makers: dict[str, Callable[[], JetsparkError]] = {
+            "refused": lambda: REFUSED,
+            "lost": self.window.lost,
+            "expired": lambda: self.window.expired(5),
+        }
+        error = makers[how]()
+        if how != "refused":
+            assert ("may be stored" in str(error)) == self.committed, "it says what is known"
+        open_end = self.window.ended is None and self.window.ack is None
+        assert self.window.end(error) == open_end
+        if open_end:
+            self.failed |= dict.fromkeys(self.pending(), str(error))
+
+    @invariant()
+    def all_but_the_newest_were_released_in_order(self) -> None:
+        held = [self.window.held] if self.window.held is not None else []
+        assert [message for _, message in self.released] + held == self.added
+        assert [number for number, _ in self.released] == list(range(1, len(self.released) + 1))
+
+
+for machine in (RetryMachine, IngestMachine, AtomicMachine):
+    machine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRetryWindow = RetryMachine.TestCase
+TestIngestWindow = IngestMachine.TestCase
+TestAtomicWindow = AtomicMachine.TestCase
+
+
+# -- two threads, as in the blocking client ----------------------------------------------------
+
+
+def publisher_window() -> tuple[InFlight, Callable[[int], None]]:
+    """A window, and what a loop's thread does with it in its n-th turn."""
+    window = RetryWindow(10**9, "auto", RETRY_FOR)
+    window.open()
+    window.deadline = 1.0
+
+    def turn(n: int) -> None:
+        window.outcome_unknown(1.0 if n % 7 == 0 else 0.0, link_lost, overdue_only=n % 11 != 0)
+        for index in range(max(0, window.sent - 20), window.sent):
+            if index % 3 and window.take(index, None) is not None:
+                window.acked += 1
+
+    return window, turn
+
+
+def ingest_window() -> tuple[InFlight, Callable[[int], None]]:
+    window = IngestWindow(flow=10**9, outstanding=1)
+    window.open()
+    window.admit()
+
+    def turn(n: int) -> None:
+        if n % 7 == 0:
+            for index in range(window.sent - 2, window.sent + 3):
+                window.fail(index, LOST)
+        elif n % 11 == 0:
+            window.refuse("t")
+            window.open_subject()
+        else:
+            window.acked_to(window.sent - 2)
+
+    return window, turn
+
+
+WINDOWS: Any = [publisher_window, ingest_window]
+
+
+@pytest.mark.parametrize("make", WINDOWS)
+def test_senders_and_the_loop_meet_without_losing_a_message(
+    make: Callable[[], tuple[InFlight, Callable[[int], None]]],
+) -> None:
+    """Switched as often as they can."""
+    window, turn = make()
+    withdrawn = 0
+
+    def send() -> None:
+        nonlocal withdrawn
+        taken = 0
+        while (index := window.reserve("s")) != CLOSED:
+            taken += 1
+            withdrawn += taken % 3 == 2 and window.withdraw(index)
+
+    sender = threading.Thread(target=send)
+    turns = 0
+    with switching():
+        sender.start()
+        while window.sent < 30_000:
+            turns += 1
+            turn(turns)
+        window.end(LEFT)
+        sender.join()
+    assert withdrawn
+    assert window.count() == 0
+    assert window.sent == window.acked + len(window.failures)
+    indexes = [one.index for one in window.failures]
+    assert len(set(indexes)) == len(indexes)
+    assert max(indexes) < window.sent
+
+
+@pytest.mark.parametrize("make", [lambda: publisher_window()[0], AtomicWindow])
+def test_of_two_ends_that_meet_one_counts(make: Callable[[], InFlight]) -> None:
+    with switching(), ThreadPoolExecutor(2) as pool:
+        for _ in range(1000):
+            window = make()
+            errors = [JetStreamError(name) for name in "ab"]
+            counted = list(pool.map(window.end, errors))
+            assert [one for one, first in zip(errors, counted, strict=True) if first] == [
+                window.ended
+            ]
+
+
+@pytest.mark.parametrize("make", WINDOWS)
+def test_message_reserved_when_it_ends_fails_once(make: Callable[[], Any]) -> None:
+    window, _ = make()
+    index = window.reserve("a")
+    window.end(LEFT)  # the loop's thread, before the sender has sent it
+    assert not window.withdraw(index), "its failure is listed already"
+    assert [one.index for one in window.failures] == [index]
+    assert window.reserve("a") == CLOSED
+    assert window.sent == 1
+
+
+# -- publishers --------------------------------------------------------------------------------
+
+
+def opened(size: int = 10) -> RetryWindow:
+    window = RetryWindow(size, "resend", RETRY_FOR)
+    window.open()
+    return window
+
+
+def answer(window: RetryWindow, index: int) -> None:
+    window.take(index)
+    window.acknowledged(index)
+
+
+def test_a_refusal_pauses_senders_until_one_message_has_another_answer() -> None:
+    window = opened()
+    first, second = (window.reserve("s") for _ in range(2))
+    assert window.refused(first, 1.0)
+    assert window.limit == 0
+    # An ack of what was sent before says nothing about now.
+    answer(window, second)
+    assert window.limit == 0
+    # A round lets one in, so that a subject without a stream does not stop all others.
+    assert window.due(1.0) == [first]
+    assert window.limit == window.count() + 1
+    answer(window, window.reserve("s"))
+    # What waits goes before what is new.
+    assert window.resuming
+    assert window.limit == 0
+    assert window.due(1.0) == [first]
+    assert window.again(first) is not None
+    assert window.limit == 10
+
+
+def test_a_window_has_waited_for_those_behind_it_until_a_message_is_acknowledged() -> None:
+    window = opened(2)
+
+    def refused(now: float) -> bool:
+        index = window.reserve("s")
+        if not (again := window.refused(index, now)):
+            window.answered(index)
+            window.fail(index, REFUSED)
+        return again
+
+    assert refused(1.0)
+    assert not window.refused(0, 31.0)
+    window.answered(0)
+    window.fail(0, REFUSED)
+    assert not refused(31.1)
+    assert not refused(50.0)
+    assert window.disturbed
+    answer(window, window.reserve("s"))
+    assert refused(51.0)  # another time of trouble
+    assert not refused(81.0)
+    assert refused(200.0)  # long after it
+
+
+def test_after_silence_one_message_a_round_probes_for_an_answer() -> None:
+    window = RetryWindow(3, "fail", RETRY_FOR)
+    window.open()
+    for _ in range(3):
+        window.reserve("s")
+    assert window.outcome_unknown(5.0, link_lost) == 3
+    window.pause_senders()
+    assert window.limit == 0
+    assert window.due(5.0) == []
+    assert window.limit == 1
+    assert window.disturbed
+    answer(window, window.reserve("s"))
+    assert window.limit == 3
+
+
+def test_only_the_first_of_a_subject_finds_out_whether_there_is_a_leader() -> None:
+    window = opened()
+    sent = [window.reserve(subject) for subject in "aabab"]
+    for index in sent:
+        assert window.refused(index, 1.0)
+    assert window.due(1.0) == [0, 2]
+    assert window.due(31.0) == sent  # for the last time
+    window.again(0)
+    window.again(2)
+    answer(window, 2)
+    assert window.due(2.0) == [1, 3, 4]
+
+
+# -- fast ingest -------------------------------------------------------------------------------
+
+
+def test_the_error_names_the_first_message_and_how_many_may_be_stored() -> None:
+    """Those that the server answers to fail first, though others were sent before them."""
+    window = IngestWindow(flow=FLOW, outstanding=OUTSTANDING)
+    window.open()
+    for subject in ("a", "b", "c"):
+        window.reserve(subject)
+    window.fail(2, BatchError(400, 10206, "unknown batch"))
+    window.end(LOST)
+    said = str(PublishFailedError(window.failures))
+    assert said.startswith("3 messages were not acknowledged, of which 2 may be stored; the first ")
+    assert said.endswith("has index 0 and is for 'a': lost")
