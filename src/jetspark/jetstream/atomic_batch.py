@@ -19,7 +19,6 @@ tasks may add, one after the other.
 from __future__ import annotations
 
 import asyncio
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -43,7 +42,6 @@ from jetspark.jetstream.publish_request import (
     stored_as_ordinary,
 )
 from jetspark.payloads import Payload, payload_bytes
-from jetspark.retries import PAUSE
 from jetspark.wire.headers import COMMIT, COMMIT_BEFORE, MARKS, STAGED, VERSION, encode_headers
 from jetspark.wire.status import status_of
 
@@ -162,7 +160,7 @@ class AtomicSender(Sender):
 
     def __init__(self, api: Api, publishing: Publishing, timeout: Seconds | None) -> None:
         check_feature("atomic_batch", (2, 12), api.server)
-        super().__init__(api, publishing, timeout, AtomicWindow(), checks=20, longest_check=PAUSE)
+        super().__init__(api, publishing, timeout, AtomicWindow())
         self._inbox = b""
         self._id = b""
         self._question: _Question | None = None
@@ -292,7 +290,7 @@ class AtomicSender(Sender):
 
     def on_refused(self, name: str, indexes: list[int], error: JetsparkError) -> None:
         if indexes:
-            self.end(copy(error))
+            self.end(own(error))
 
     # -- replies: called in the read loop ----------------------------------------------------------
 

@@ -18,6 +18,7 @@ import asyncio
 import math
 from collections import deque
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeAlias, TypeVar
@@ -31,6 +32,7 @@ from jetspark.errors import (
     PublishFailedError,
 )
 from jetspark.jetstream.publish_request import TimeToLive, publish_headers
+from jetspark.retries import PAUSE
 from jetspark.timestamps import Seconds, in_seconds
 
 if TYPE_CHECKING:
@@ -60,18 +62,14 @@ NO_EXPECTATIONS: Final[Expectations] = (None, None, None)
 CLOSED: Final = -1
 
 
+@dataclass(frozen=True, slots=True)
 class PublishFailure:
-    """A message that was not acknowledged: `index` (0 for the first sent), `subject`, `error`."""
+    """A message that was not acknowledged."""
 
-    __slots__ = ("error", "index", "subject")
-
-    def __init__(self, index: int, subject: str, error: JetsparkError) -> None:
-        self.index = index
-        self.subject = subject
-        self.error = error
-
-    def __repr__(self) -> str:
-        return f"PublishFailure({self.index}, {self.subject!r}, {self.error!r})"
+    index: int
+    """0 for the first sent."""
+    subject: str
+    error: JetsparkError
 
 
 class InFlight:
@@ -231,8 +229,8 @@ class Sender:
         timeout: Seconds | None,
         window: InFlight,
         *,
-        checks: int,
-        longest_check: float,
+        checks: int = 20,
+        longest_check: float = PAUSE,
     ) -> None:
         """`checks`: how often deadlines are checked within a timeout, at least."""
         self.timeout = api.timeout if timeout is None else in_seconds(timeout)
@@ -413,7 +411,7 @@ class Sender:
     def on_refused(self, name: str, indexes: list[int], error: JetsparkError) -> None:
         """A server takes no publish with this subject or reply subject, such as these messages."""
         for index in indexes:
-            self.window.fail(index, copy(error))
+            self.window.fail(index, own(error))
 
     def _on_end(self, error: JetsparkError | None) -> None:
         self.end(no_more_acks(error))

@@ -270,7 +270,7 @@ class PublisherSender(Sender):
         if not in_seconds(retry_for) >= 0:
             raise ConfigError("retry_for cannot be negative.")
         messages = RetryWindow(size, on_disconnect, in_seconds(retry_for))
-        super().__init__(api, publishing, timeout, messages, checks=20, longest_check=PAUSE)
+        super().__init__(api, publishing, timeout, messages)
         self.raise_failures = raise_failures
         self.duplicates = 0
         """Of the acknowledged messages, those whose Nats-Msg-Id was in the stream already."""
