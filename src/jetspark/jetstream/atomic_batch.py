@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from jetspark.documents.streams import PubAck
     from jetspark.jetstream.api import Api
     from jetspark.timestamps import Seconds
-    from jetspark.wire.kernel import MessageFrame
     from jetspark.wire.headers import Headers, HeadersLike
+    from jetspark.wire.kernel import MessageFrame
 
 _NO_HEADERS: Final = VERSION + b"\r\n"
 _MARKS_SIZE: Final = 160  # bytes; of the three headers, and some more

@@ -72,8 +72,8 @@ if TYPE_CHECKING:
     from jetspark.client.publishing import Publishing
     from jetspark.jetstream.api import Api
     from jetspark.timestamps import Seconds
-    from jetspark.wire.kernel import MessageFrame
     from jetspark.wire.headers import Headers
+    from jetspark.wire.kernel import MessageFrame
 
 GapPolicy: TypeAlias = Literal["fail", "ok"]
 

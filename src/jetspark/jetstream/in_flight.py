@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from jetspark.documents.streams import PubAck
     from jetspark.jetstream.api import Api
     from jetspark.jetstream.publish_request import PublishTries
-    from jetspark.wire.kernel import MessageFrame
     from jetspark.wire.headers import Headers, HeadersLike
+    from jetspark.wire.kernel import MessageFrame
 
 OnResult: TypeAlias = "Callable[[PubAck | JetsparkError], None]"
 """Called once with the ack or the error of one message, in the event loop's thread."""
