@@ -255,10 +255,7 @@ async def test_the_first_message_is_repeated_while_no_stream_has_its_subject(
             ingest.add(name, b"1") if waiting == "for space" else ingest.commit()
         )
 
-        async def refused() -> bool:
-            return nc.stats.in_msgs > told
-
-        await eventually(refused)
+        await eventually(lambda: nc.stats.in_msgs > told)
         await js.create_stream(name=name, subjects=[name], allow_batched=True)
         await more
     stored = await js.get_msg(name, 1)
@@ -299,10 +296,7 @@ async def test_pings_keep_an_idle_batch_alive(make_server: MakeServer) -> None:
             await ingest.add("s.a")
             pinged = nc.stats.out_msgs + 12
 
-            async def twelve_pings() -> bool:
-                return nc.stats.out_msgs >= pinged
-
-            await eventually(twelve_pings)
+            await eventually(lambda: nc.stats.out_msgs >= pinged)
             await ingest.add("s.a")
     assert (ingest.acked, (ingest.ack and ingest.ack.seq)) == (2, 2)
 
@@ -312,10 +306,7 @@ async def test_a_batch_goes_on_after_a_reconnect(js: JetStream, nc: Client, fast
         for number in range(10):
             await ingest.add(f"{fast}.a", b"%d" % number)
 
-        async def all_acked() -> bool:
-            return ingest.pending == 0
-
-        await eventually(all_acked)
+        await eventually(lambda: ingest.pending == 0)
         await nc.force_reconnect()
         for number in range(10, 30):
             await ingest.add(f"{fast}.a", b"%d" % number)
@@ -335,10 +326,7 @@ async def test_what_was_lost_with_the_link_is_found_after_the_reconnect(
         await nc.force_reconnect()
         assert nc.stats.out_msgs == before + 1  # it asks at once
 
-        async def told() -> bool:
-            return [one.index for one in ingest.failed] == [8, 9]
-
-        await eventually(told)
+        await eventually(lambda: [one.index for one in ingest.failed] == [8, 9])
     assert ingest.acked == 8
 
 
@@ -412,10 +400,7 @@ async def test_fast_ingest_ends_at_once_when_the_server_lost_the_batch(
             for _ in range(3):
                 await ingest.add("s.a")
 
-            async def all_acked() -> bool:
-                return ingest.pending == 0
-
-            await eventually(all_acked)
+            await eventually(lambda: ingest.pending == 0)
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
             async with asyncio.timeout(20):

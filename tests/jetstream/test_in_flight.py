@@ -72,6 +72,7 @@ class InFlightMachine(RuleBasedStateMachine):
     def was_sent(self, index: int) -> None:
         """For subclasses."""
 
+    @precondition(lambda self: len(self.subjects) > 3)
     @rule(error=st.sampled_from([LEFT, LOST]))
     def it_ends(self, error: JetsparkError) -> None:
         ended = self.window.ended
@@ -245,47 +246,41 @@ class AtomicMachine(InFlightMachine):
 
     def make(self) -> None:
         self.window = AtomicWindow()
-        self.added: list[BatchMessage] = []
         self.released: list[tuple[int, BatchMessage]] = []
-        self.committed = False
 
     @rule()
-    def release(self) -> None:
+    def the_held_message_is_sent(self) -> None:
         if (held := self.window.release()) is not None:
             self.released.append(held)
 
-    @precondition(lambda self: not self.committed)
+    @precondition(lambda self: not self.window.committing)
     @rule(subject=st.sampled_from("ab"))
     def a_message_is_added(self, subject: str) -> None:
-        self.release()
-        message = BatchMessage(subject, b"%d" % len(self.added), b"")
-        index = self.window.hold(message)
+        self.the_held_message_is_sent()
+        index = self.window.hold(BatchMessage(subject, b"", b""))
         assert (index == CLOSED) == self.window.closed
         if index != CLOSED:
-            self.added.append(message)
             self.subjects.append(subject)
 
     def a_message_is_sent(self) -> None:
         """Not alone: `a_message_is_added`."""
 
-    @precondition(lambda self: not self.committed)
+    @precondition(lambda self: not self.window.committing)
     @rule()
     def it_is_committed(self) -> None:
-        if not self.added:
+        if not self.subjects:
             with pytest.raises(ConfigError, match="empty"):
                 self.window.commit()
             return
+        held = self.window.held
         number, message, mark = self.window.commit()
-        self.committed = True
-        if mark is COMMIT:
+        assert message.subject == self.subjects[-1]
+        assert (mark is COMMIT, mark is COMMIT_BEFORE) == (held is not None, held is None)
+        assert number == len(self.subjects) + (held is None)
+        if held is not None:
             self.released.append((number, message))
-        else:
-            assert mark is COMMIT_BEFORE
-            assert (number, message.payload) == (len(self.added) + 1, b"")
-            assert message.subject == self.added[-1].subject
-        assert self.released == list(enumerate(self.added, 1))
 
-    @precondition(lambda self: self.committed)
+    @precondition(lambda self: self.window.committing)
     @rule()
     def the_server_has_stored_all(self) -> None:
         self.window.stored(ACK)
@@ -293,29 +288,25 @@ class AtomicMachine(InFlightMachine):
             assert self.window.ack is ACK
             self.acked.update(self.pending())
 
-    def it_ends(self) -> None:
-        """As `it_ends_unless_it_is_stored`."""
+    @precondition(lambda self: self.window.committing or len(self.subjects) > 3)
+    @rule(error=st.sampled_from([LEFT, LOST]))
+    def it_ends(self, error: JetsparkError) -> None:
+        if self.window.ack is None:
+            super().it_ends(error)
+        else:
+            assert not self.window.end(error)
 
-    @rule(how=st.sampled_from(["refused", "lost", "expired"]))
-    def it_ends_unless_it_is_stored(self, how: str) -> None:
-        makers: dict[str, Callable[[], JetsparkError]] = {
-            "refused": lambda: REFUSED,
-            "lost": self.window.lost,
-            "expired": lambda: self.window.expired(5),
-        }
-        error = makers[how]()
-        if how != "refused":
-            assert ("may be stored" in str(error)) == self.committed, "it says what is known"
-        open_end = self.window.ended is None and self.window.ack is None
-        assert self.window.end(error) == open_end
-        if open_end:
-            self.failed |= dict.fromkeys(self.pending(), str(error))
+    @invariant()
+    def the_errors_say_what_is_known(self) -> None:
+        for error in (self.window.lost(), self.window.expired(5)):
+            assert ("may be stored" in str(error)) == self.window.committing
 
     @invariant()
     def all_but_the_newest_were_released_in_order(self) -> None:
-        held = [self.window.held] if self.window.held is not None else []
-        assert [message for _, message in self.released] + held == self.added
-        assert [number for number, _ in self.released] == list(range(1, len(self.released) + 1))
+        held = [] if self.window.held is None else [(self.window.sent, self.window.held)]
+        numbers = [number for number, _ in self.released + held]
+        assert numbers == list(range(1, len(self.subjects) + 1))
+        assert [message.subject for _, message in self.released + held] == self.subjects
 
 
 for machine in (RetryMachine, IngestMachine, AtomicMachine):
@@ -396,16 +387,23 @@ def test_senders_and_the_loop_meet_without_losing_a_message(
     assert max(indexes) < window.sent
 
 
-@pytest.mark.parametrize("make", [lambda: publisher_window()[0], AtomicWindow])
-def test_of_two_ends_that_meet_one_counts(make: Callable[[], InFlight]) -> None:
+def test_of_two_ends_that_meet_one_counts() -> None:
+    """That of the thread that adds to an atomic batch, and that of the loop's thread."""
     with switching(), ThreadPoolExecutor(2) as pool:
-        for _ in range(1000):
-            window = make()
-            errors = [JetStreamError(name) for name in "ab"]
-            counted = list(pool.map(window.end, errors))
-            assert [one for one, first in zip(errors, counted, strict=True) if first] == [
-                window.ended
-            ]
+        for _ in range(100):
+            windows = [AtomicWindow() for _ in range(100)]
+            both = threading.Barrier(2)
+
+            def end_all(
+                error: JetStreamError,
+                windows: list[AtomicWindow] = windows,
+                both: threading.Barrier = both,
+            ) -> list[bool]:
+                both.wait()
+                return [window.end(error) for window in windows]
+
+            for one, other in zip(*pool.map(end_all, (LEFT, LOST)), strict=True):
+                assert one != other
 
 
 @pytest.mark.parametrize("make", WINDOWS)
@@ -451,6 +449,28 @@ def test_a_refusal_pauses_senders_until_one_message_has_another_answer() -> None
     assert window.due(1.0) == [first]
     assert window.again(first) is not None
     assert window.limit == 10
+
+
+def test_a_message_that_is_refused_again_pauses_nobody() -> None:
+    window = opened()
+    nowhere = window.reserve("nowhere")
+    assert window.refused(nowhere, 1.0)
+    assert window.due(1.0) == [nowhere]
+    answer(window, window.reserve("s"))
+    assert window.again(nowhere) is not None
+    assert window.refused(nowhere, 1.25)
+    assert window.limit == 10
+
+
+def test_a_message_that_may_be_stored_is_sent_again_for_a_time() -> None:
+    window = opened()
+    index = window.reserve("s")
+    assert window.outcome_unknown(1.0, link_lost) == 0
+    assert not window.withdraw(index), "it is sent again, whatever its sender has done"
+    assert window.again(index) is not None
+    assert window.outcome_unknown(30.0, link_lost) == 0
+    assert window.again(index) is not None
+    assert window.outcome_unknown(31.0, link_lost) == 1
 
 
 def test_a_window_has_waited_for_those_behind_it_until_a_message_is_acknowledged() -> None:

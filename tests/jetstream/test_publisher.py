@@ -47,7 +47,7 @@ class WithholdingStream:
 
     async def holds(self, count: int) -> None:
         """Returns when so many messages have come and not been acknowledged."""
-        await eventually(is_true(lambda: len(self.taken) - self.acked >= count))
+        await eventually(lambda: len(self.taken) - self.acked >= count)
 
     async def ack(self, count: int = 1, answer: bytes | None = None) -> None:
         for _ in range(count):
@@ -62,13 +62,6 @@ async def withholding(nc: Client, unique: Callable[[str], str]) -> WithholdingSt
     stream = WithholdingStream(nc, unique("withheld"))
     await nc.flush()
     return stream
-
-
-def is_true(holds: Callable[[], bool]) -> Callable[[], Any]:
-    async def asked() -> bool:
-        return holds()
-
-    return asked
 
 
 # -- the window --------------------------------------------------------------------------------
@@ -102,11 +95,11 @@ async def test_a_sender_waits_only_while_the_window_is_full(
     async with js.publisher(2) as publisher:
         assert [await publisher.send(withholding.subject) for _ in range(2)] == [0, 1]
         third = asyncio.create_task(publisher.send(withholding.subject))
-        await eventually(is_true(lambda: len(withholding.taken) == 2))
+        await eventually(lambda: len(withholding.taken) == 2)
         assert not third.done()
         await withholding.ack()
         assert await third == 2
-        await eventually(is_true(lambda: len(withholding.taken) == 3))
+        await eventually(lambda: len(withholding.taken) == 3)
         await withholding.ack(2)
 
 
@@ -117,11 +110,11 @@ async def test_a_cancelled_sender_gives_its_place_to_the_next(
         await publisher.send(withholding.subject)
         first = asyncio.create_task(publisher.send(withholding.subject, b"first"))
         second = asyncio.create_task(publisher.send(withholding.subject, b"second"))
-        await eventually(is_true(lambda: len(withholding.taken) == 1))
+        await eventually(lambda: len(withholding.taken) == 1)
         first.cancel()
         await withholding.ack()
         await second
-        await eventually(is_true(lambda: len(withholding.taken) == 2))
+        await eventually(lambda: len(withholding.taken) == 2)
         await withholding.ack()
     assert [msg.data for msg in withholding.taken] == [b"", b"second"]
 
@@ -135,9 +128,9 @@ async def test_leaving_waits_for_every_ack(js: JetStream, withholding: Withholdi
                 await publisher.send(withholding.subject)
 
     running = asyncio.create_task(run())
-    await eventually(is_true(lambda: len(withholding.taken) == 3))
+    await eventually(lambda: len(withholding.taken) == 3)
     await withholding.ack(2)
-    await eventually(is_true(lambda: publisher.acked == 2))
+    await eventually(lambda: publisher.acked == 2)
     assert not running.done()
     await withholding.ack()
     await running
@@ -238,7 +231,7 @@ async def test_cancelling_the_block_does_not_wait(
             await asyncio.Event().wait()
 
     running = asyncio.create_task(run())
-    await eventually(is_true(lambda: len(withholding.taken) == 1))
+    await eventually(lambda: len(withholding.taken) == 1)
     routes = len(nc._link.routes)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -284,7 +277,7 @@ async def test_headers_may_be_changed_after_sending(
     async with js.publisher() as publisher:
         await publisher.send(withholding.subject, headers=headers, msg_id="a")
         assert headers == {"N": "1"}
-        await eventually(is_true(lambda: len(withholding.taken) == 1))
+        await eventually(lambda: len(withholding.taken) == 1)
         await withholding.ack()
     sent = withholding.taken[0].headers
     assert sent is not None
@@ -370,9 +363,9 @@ async def test_publisher_retries_until_the_stream_has_a_leader(
     async with js.publisher() as publisher:
         first = nc.stats.out_msgs
         await publisher.send(subject, b"x", headers={"K": "v"})
-        await eventually(is_true(lambda: nc.stats.out_msgs - first == 2))  # the first retry
+        await eventually(lambda: nc.stats.out_msgs - first == 2)  # the first retry
         late = WithholdingStream(nc, subject)
-        await eventually(is_true(lambda: len(late.taken) == 1))
+        await eventually(lambda: len(late.taken) == 1)
         await late.ack()
     assert publisher.acked == 1
     assert late.taken[0].headers is not None
@@ -387,7 +380,7 @@ async def test_closing_the_client_fails_what_waits(
     async with js.publisher(1) as publisher:
         future = await publisher.submit(withholding.subject)
         stalled = asyncio.create_task(publisher.send(withholding.subject))
-        await eventually(is_true(lambda: len(withholding.taken) == 1))
+        await eventually(lambda: len(withholding.taken) == 1)
         await nc.close()
         for ended in (future, stalled):
             with pytest.raises(ConnectionClosedError):
@@ -409,17 +402,17 @@ async def test_a_lost_connection_fails_or_sends_again_by_policy(
             await publisher.send("withheld", b"with id", msg_id="m")
             await publisher.send("withheld", b"without")
             stalled = asyncio.create_task(publisher.send("withheld", b"stalled", msg_id="s"))
-            await eventually(is_true(lambda: len(stream.taken) == 2))
+            await eventually(lambda: len(stream.taken) == 2)
             await nc.force_reconnect()
             again = {"auto": 1, "fail": 0, "resend": 2}[policy]
             stalled_too = policy != "resend"  # its window is still full
-            await eventually(is_true(lambda: len(stream.taken) == 2 + again + stalled_too))
+            await eventually(lambda: len(stream.taken) == 2 + again + stalled_too)
             assert publisher.pending == 2 if policy != "fail" else 1
             stream.acked = 2
             await stream.ack(again + stalled_too)
             await stalled
             if not stalled_too:
-                await eventually(is_true(lambda: len(stream.taken) == 5))
+                await eventually(lambda: len(stream.taken) == 5)
                 await stream.ack()
             await publisher.flush()
             failed = publisher.failed
@@ -443,7 +436,7 @@ async def test_after_kill_9_every_publish_is_stored_or_reported(
                 if number % 10_000 == 5_000:
                     await asyncio.to_thread(server.kill)
                     await asyncio.to_thread(server.start)
-                    await eventually(is_true(lambda: nc.is_connected))
+                    await eventually(lambda: nc.is_connected)
         consumer = await js.create_consumer("S", ack_policy="none")
         stored: list[int] = []
         count = (await js.stream_info("S")).state.messages

@@ -165,9 +165,9 @@ async def test_what_a_smaller_server_does_not_take_is_known_at_once(
         js = nc.jetstream()
         port = server.port
         await asyncio.to_thread(server.close)
-        await eventually(_is_so(lambda: not nc.is_connected))
+        await eventually(lambda: not nc.is_connected)
         doing = asyncio.ensure_future(WAYS[way](js, "s.a", bytes(5000)))
-        await eventually(_is_so(lambda: nc.publishing.link.outbox.size > 5000))
+        await eventually(lambda: nc.publishing.link.outbox.size > 5000)
         await asyncio.to_thread(make_server, "max_payload: 1000", port=port)
         with pytest.raises((MaxPayloadError, PublishFailedError)) as raised:
             await asyncio.wait_for(doing, 60)
@@ -263,13 +263,6 @@ async def test_a_listener_gets_refused_publishes_until_it_is_closed(some: Client
     await some.publish("s.no")
     await some.flush()
     assert len(heard) == 1
-
-
-def _is_so(holds: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
-    async def look() -> bool:
-        return holds()
-
-    return look
 
 
 def _kind(name: str, error: Exception) -> tuple[str, type[Exception]]:

@@ -171,10 +171,6 @@ class IngestWindow(InFlight):
         self.sent = index + 1
         return CLOSED if self.closed and self.withdraw(index) else index
 
-    def withdraw(self, index: int) -> bool:
-        with self._lock:
-            return super().withdraw(index)
-
     def acked_to(self, count: int, flow: int | None = None) -> None:
         """The first `count` messages are stored, except those that failed.
 
@@ -182,10 +178,9 @@ class IngestWindow(InFlight):
         """
         if flow is not None:
             self._flow = flow
-        with self._lock:  # against `withdraw`
-            indexes = range(self._acked_to, min(count, self.sent))
-            ended = [entry for index in indexes if (entry := self.take(index, None)) is not None]
-            self._acked_to += len(indexes)
+        indexes = range(self._acked_to, min(count, self.sent))
+        ended = [entry for index in indexes if (entry := self.take(index, None)) is not None]
+        self._acked_to += len(indexes)
         if ended:
             self.acked += len(ended)
             self._known = ended[-1][0]
