@@ -58,7 +58,7 @@ from jetspark.jetstream.consumers import ConsumerConfigLike
 from jetspark.jetstream.events import Events as AsyncEvents
 from jetspark.jetstream.ordered import HEARTBEAT, INACTIVE_THRESHOLD
 from jetspark.jetstream.publish import Counter
-from jetspark.jetstream.publisher import TimeToLive
+from jetspark.jetstream.publish_request import TimeToLive
 from jetspark.jetstream.stored import BATCH, BATCH_BYTES, LastMsgs
 from jetspark.jetstream.streams import StreamConfigLike, StreamTemplateInfo
 from jetspark.kv.config import BucketConfig, BucketOptions, BucketSettings, BucketStatus, Origin

@@ -22,7 +22,7 @@ from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import Listing
 from jetspark.blocking.twin import Twin
 from jetspark.errors import JetsparkError
-from jetspark.jetstream.publisher import TimeToLive
+from jetspark.jetstream.publish_request import TimeToLive
 from jetspark.kv.bucket import MARKER_AGE
 from jetspark.kv.bucket import Bucket as AsyncBucket
 from jetspark.kv.bucket import ReadOnlyBucket as AsyncReadOnlyBucket

@@ -24,16 +24,16 @@ from jetspark.documents.streams import PubAck, StoredMsg
 from jetspark.errors import NoRespondersError
 from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.api import Paged as AsyncPaged
-from jetspark.jetstream.batches import GapPolicy, atomic_batch, fast_ingest
-from jetspark.jetstream.publish import publisher_options
-from jetspark.jetstream.publisher import (
-    DisconnectPolicy,
+from jetspark.jetstream.atomic_batch import AtomicSender
+from jetspark.jetstream.fast_ingest import GapPolicy, IngestSender
+from jetspark.jetstream.publish_request import (
     PublishTries,
     TimeToLive,
     headers_of,
     parse_pub_ack,
     publish_headers,
 )
+from jetspark.jetstream.publisher import DisconnectPolicy, PublisherSender
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.headers import HeadersLike
@@ -147,13 +147,20 @@ class BaseJetStream(Twin):
         retry_for: Seconds = 30.0,
         raise_failures: bool = True,
     ) -> Publisher:
-        api = self._inner.api
-        options = publisher_options(api, window, timeout, on_disconnect, retry_for, raise_failures)
-        return Publisher(self._caller, api, options)
+        sender = PublisherSender(
+            self._inner.api,
+            self._caller.publishing,
+            window,
+            timeout,
+            on_disconnect,
+            retry_for,
+            raise_failures,
+        )
+        return Publisher(self._caller, sender)
 
     def atomic_batch(self, *, timeout: Seconds | None = None) -> AtomicBatch:
-        staging = atomic_batch(self._inner.api, self._caller.publishing, timeout)
-        return AtomicBatch(self._caller, staging)
+        sender = AtomicSender(self._inner.api, self._caller.publishing, timeout)
+        return AtomicBatch(self._caller, sender)
 
     def fast_ingest(
         self,
@@ -164,8 +171,8 @@ class BaseJetStream(Twin):
         timeout: Seconds | None = None,
     ) -> FastIngest:
         api, publishing = self._inner.api, self._caller.publishing
-        ingesting = fast_ingest(api, publishing, gaps, ack_every, outstanding, timeout)
-        return FastIngest(self._caller, ingesting)
+        sender = IngestSender(api, publishing, gaps, ack_every, outstanding, timeout)
+        return FastIngest(self._caller, sender)
 
 
 # -------------------------------------------------------------------------------------------------
