@@ -242,7 +242,33 @@ class LoopIterator(LotIterator[ItemT], Block):
         self.stop()
 
 
-class MessageIterator(MessageSource[MessageT], LotIterator[MessageT]):
+class CallbackIterator(CallbackTwin[ItemT], LotIterator[ItemT]):
+    """An iterator that can be given a callback, to which items come in lots, too."""
+
+    async def _forward(self, item: Any) -> None:
+        """The asyncio callback: waits until the worker has handled a lot."""
+        self._take(item)
+        try:
+            await self._worker.run(self._thread, self._call_back)
+        except asyncio.CancelledError:
+            self._taken.clear()  # the connection was closed
+            raise
+
+    def _call_back(self) -> None:
+        """In the worker's thread: call the callback for each item, until `stop`."""
+        callback: Any = self._callback
+        while True:
+            try:
+                item = self._pop()
+            except IndexError:
+                return
+            try:
+                callback(item)
+            except BaseException as error:  # SystemExit would end the thread silently
+                self._caller.report(user_error(f"The callback of {self._source()}", error))
+
+
+class MessageIterator(CallbackIterator[MessageT], MessageSource[MessageT]):
     """Iterates over messages, or gives them to a callback."""
 
     _message: Callable[[CallerSide, MessageFrame], MessageT]
@@ -255,14 +281,14 @@ class MessageIterator(MessageSource[MessageT], LotIterator[MessageT]):
         callback = None if callback is None else caller.hooks.callback(callback)
         super().__init__(caller, begin, callback)
 
-    def _queue(self) -> deque[Any]:
-        return self._caller.hooks.queue(self._caller, self._callback)
-
     @property
     def pending_msgs(self) -> int:
         """Messages received and not taken yet."""
         count: int = self._inner.pending_msgs
         return count + len(self._taken)
+
+    def _queue(self) -> deque[Any]:
+        return self._caller.hooks.queue(self._caller, self._callback)
 
     def _pop(self) -> MessageT:
         return self._message(self._caller, self._taken.popleft())
@@ -270,28 +296,6 @@ class MessageIterator(MessageSource[MessageT], LotIterator[MessageT]):
     def _take(self, first: AsyncMessage) -> None:
         self._taken.append(frame_of(first))
         self._taken.extend(self._inner.take_queued(LOT - 1))
-
-    async def _forward(self, message: Any) -> None:
-        """The asyncio callback: waits until the worker has handled a lot."""
-        self._take(message)
-        try:
-            await self._worker.run(self._thread, self._call_back)
-        except asyncio.CancelledError:
-            self._taken.clear()  # the connection was closed
-            raise
-
-    def _call_back(self) -> None:
-        """In the worker's thread: call the callback for each message."""
-        callback: Any = self._callback
-        while True:
-            try:
-                message = self._pop()
-            except IndexError:
-                return
-            try:
-                callback(message)
-            except BaseException as error:  # SystemExit would end the thread silently
-                self._caller.report(user_error(f"The callback of {self._source()}", error))
 
 
 class EntryIterator(LoopIterator[EntryT | None], Generic[EntryT]):

@@ -102,6 +102,35 @@ class Worker:
                 del call  # keep nothing alive while waiting
 
 
+class WorkerPool:
+    """As many workers as calls run at once; for the event loop's thread."""
+
+    def __init__(self, name: str, client: object) -> None:
+        self._name = name
+        self._client = client
+        self._all: list[Worker] = []
+        self._idle: list[Worker] = []
+
+    async def run(self, thread: LoopThread, call: Callable[[], object]) -> None:
+        """As `Worker.run`."""
+        if not self._idle:
+            self._idle.append(Worker(self._name, self._client))
+            self._all.append(self._idle[-1])
+        worker = self._idle.pop()
+        try:
+            await worker.run(thread, call)
+        except Exception:
+            self._idle.append(worker)
+            raise
+        # One that was cancelled is not used again: its call may still run.
+        self._idle.append(worker)
+
+    def stop(self) -> None:
+        """End the threads after their calls."""
+        for worker in self._all:
+            worker.stop()
+
+
 def _set(done: asyncio.Future[Exception | None], raised: Exception | None) -> None:
     if not done.done():
         done.set_result(raised)

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.twin import Block, Twin
-from jetspark.blocking.worker import Worker, check_callback
+from jetspark.blocking.worker import WorkerPool, check_callback
 from jetspark.errors import ConfigError, shown
 from jetspark.identity.callout import STOP_TIMEOUT, Grant
 from jetspark.identity.callout import AuthCallout as AsyncAuthCallout
@@ -32,25 +32,15 @@ class BaseAuthCallout(Twin, Block):
             raise ConfigError(f"A handler is a function, not {shown(handler)}.")
         check_callback(handler)
         self._handler = handler
-        self._idle: list[Worker] = []
-        self._workers: list[Worker] = []
-        self._caller = caller
         self._thread = caller.thread
+        self._workers = WorkerPool("jetspark-callout", caller.inner)
         super().__init__(caller, caller.thread.run(begin, self._in_a_thread))
 
     async def _in_a_thread(self, request: AuthRequest) -> Grant:
         """The asyncio handler: as many threads as the service has handlers at once."""
         answer: list[Grant] = []
-        worker = self._idle.pop() if self._idle else self._new()
-        await worker.run(self._thread, lambda: answer.append(self._handler(request)))
-        # One that was cancelled is not used again: its handler may still run.
-        self._idle.append(worker)
+        await self._workers.run(self._thread, lambda: answer.append(self._handler(request)))
         return answer[0]
-
-    def _new(self) -> Worker:
-        worker = Worker("jetspark-callout", self._caller.inner)
-        self._workers.append(worker)
-        return worker
 
     def stop(self, timeout: Seconds = STOP_TIMEOUT) -> None:
         """Answer no more requests, and end.
@@ -60,8 +50,7 @@ class BaseAuthCallout(Twin, Block):
         """
         if not self._thread.is_over:
             self._thread.run(self._inner.stop, timeout)
-            for worker in self._workers:
-                self._thread.post(worker.stop)
+            self._thread.post(self._workers.stop)
 
     def _finish(self) -> None:
         self.stop()

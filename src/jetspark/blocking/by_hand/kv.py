@@ -12,9 +12,13 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from jetspark.blocking.docstrings import twin_of
-from jetspark.blocking.iterators import LOT, CallbackTwin, EntryIterator, SingleIterator
+from jetspark.blocking.iterators import (
+    CallbackIterator,
+    CallbackTwin,
+    EntryIterator,
+    SingleIterator,
+)
 from jetspark.blocking.twin import AsyncBlock
-from jetspark.errors import user_error
 from jetspark.kv.codecs import Entry
 from jetspark.kv.lock import ElectionState
 from jetspark.kv.lock import Lock as AsyncLock
@@ -27,27 +31,8 @@ StateCallback: TypeAlias = Callable[[ElectionState], None]
 
 
 @twin_of(AsyncWatcher)
-class Watcher(CallbackTwin[Entry | None], EntryIterator[Entry]):
+class Watcher(CallbackIterator[Entry | None], EntryIterator[Entry]):
     """What `Bucket.watch` returns: iterate it, or give it a callback."""
-
-    _inner: AsyncWatcher
-
-    async def _forward(self, entry: Entry | None) -> None:
-        """The asyncio callback: waits until the worker has handled a lot."""
-        lot = [entry, *self._inner.take_ready(LOT - 1)]
-        await self._worker.run(self._thread, partial(self._call_back, lot))
-
-    def _call_back(self, lot: list[Entry | None]) -> None:
-        """In the worker's thread: call the callback for each entry, until `stop`."""
-        callback: Any = self._callback
-        for entry in lot:
-            if not self._inner.active:
-                break
-            try:
-                callback(entry)
-            except BaseException as error:  # SystemExit would end the thread silently
-                report = user_error(f"The callback of {self._source()}", error)
-                self._thread.post(partial(self._inner.report, report))
 
 
 class CallbackBlock(CallbackTwin[Any], AsyncBlock):

@@ -20,7 +20,7 @@ from jetspark.blocking.by_hand.client import Message
 from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.twin import Block, Twin
-from jetspark.blocking.worker import Worker, check_callback
+from jetspark.blocking.worker import WorkerPool, check_callback
 from jetspark.errors import ConfigError, JetsparkError, shown
 from jetspark.payloads import Payload
 from jetspark.services.discovery import Services as AsyncServices
@@ -91,12 +91,6 @@ HandlerT = TypeVar("HandlerT", bound=Handler)
 _here = threading.local()
 
 
-class _Thread(Worker):
-    """One thread, and the request that it handles."""
-
-    frame: MessageFrame | None = None
-
-
 class HandlingInThreads:
     """Handles requests of an endpoint in threads of its own."""
 
@@ -105,8 +99,7 @@ class HandlingInThreads:
         self._caller = caller
         self._handler: Callable[[Request], Any] = caller.hooks.handler(handler, endpoint.failed)
         self._endpoint = endpoint
-        self._idle: list[_Thread] = []
-        self._threads: list[_Thread] = []
+        self._workers = WorkerPool(f"jetspark-{endpoint.options.name}", caller.inner)
 
     async def work_off(self) -> None:
         """As `Handling.work_off`."""
@@ -115,22 +108,16 @@ class HandlingInThreads:
             return
         if len(endpoint.frames) > 1:
             endpoint.workers.call()  # for the others
-        thread = self._idle.pop() if self._idle else self._new()
+        handled: list[MessageFrame] = []
         try:
-            await thread.run(self._caller.thread, partial(self._work_off, thread))
+            await self._workers.run(self._caller.thread, partial(self._work_off, handled))
         except asyncio.CancelledError:
-            if endpoint.stopping and (frame := thread.frame) is not None:
+            for frame in handled[:1] if endpoint.stopping else ():
                 endpoint.break_off(frame)
             raise
-        self._idle.append(thread)
 
-    def _new(self) -> _Thread:
-        thread = _Thread(f"jetspark-{self._endpoint.options.name}", self._caller.inner)
-        self._threads.append(thread)
-        return thread
-
-    def _work_off(self, thread: _Thread) -> None:
-        """In the thread."""
+    def _work_off(self, handled: list[MessageFrame]) -> None:
+        """In the worker's thread. `handled`: the request that is being handled."""
         endpoint, answering, handler = self._endpoint, self.answering, self._handler
         frames, tally = endpoint.frames, answering.tally
         _here.endpoint = endpoint
@@ -139,7 +126,7 @@ class HandlingInThreads:
                 frame = frames.popleft()
             except IndexError:
                 return
-            thread.frame = frame
+            handled.append(frame)
             tally.begun(len(frame.payload))
             start = perf_counter_ns()
             try:
@@ -148,13 +135,12 @@ class HandlingInThreads:
             except BaseException as error:  # SystemExit would end the thread silently
                 endpoint.failed(frame, error)
             finally:
-                thread.frame = None
+                handled.clear()
                 tally.handled(perf_counter_ns() - start)
 
     def close(self) -> None:
         """No more will come: the threads end."""
-        for thread in self._threads:
-            thread.stop()
+        self._workers.stop()
 
 
 # -------------------------------------------------------------------------------------------------
