@@ -345,25 +345,9 @@ class CalloutCalls(Client):
 
         Raises NKeyError, ConfigError, PermissionsError, RequestTimeoutError, ConnectionClosedError.
         """
-        return await start_callout(
-            self, handler, signer, account, xkey, servers, queue_group, concurrency
-        )
-
-
-async def start_callout(
-    client: Client,
-    handler: CalloutHandler,
-    signer: KeyPair,
-    account: str | None,
-    xkey: CurveKeyPair | None,
-    servers: Iterable[str] | None,
-    queue_group: str,
-    concurrency: int,
-) -> AuthCallout:
-    """As `CalloutCalls.auth_callout`, for both clients."""
-    client.require_open()
-    known = None if servers is None else frozenset(servers)
-    exchange = Exchange(signer=signer, account=account, xkey=xkey, servers=known)
-    callout = AuthCallout(client, handler, exchange, queue_group, concurrency)
-    await callout.begin()
-    return callout
+        self.require_open()
+        known = None if servers is None else frozenset(servers)
+        exchange = Exchange(signer=signer, account=account, xkey=xkey, servers=known)
+        callout = AuthCallout(self, handler, exchange, queue_group, concurrency)
+        await callout.begin()
+        return callout

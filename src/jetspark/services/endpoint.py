@@ -15,12 +15,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sized
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, overload
+from typing import Any, Final, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
 from jetspark.client.client import PENDING_BYTES_LIMIT, Client
 from jetspark.client.messages import MessageView
@@ -245,6 +245,16 @@ class Workers:
 
 
 Handler: TypeAlias = Callable[[Request], Awaitable[None] | None]
+
+
+class EndpointSettings(TypedDict, total=False):
+    """Options of `add_endpoint`, for type checkers."""
+
+    subject: str | None
+    queue_group: str | None
+    metadata: Mapping[str, str] | None
+    concurrency: int
+    max_pending: int
 
 
 @dataclass(frozen=True, slots=True)

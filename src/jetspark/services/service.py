@@ -10,7 +10,7 @@ from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar, Unpack
 
 from jetspark.client.client import Client, seconds_of
 from jetspark.client.subscription import Listener, closed_on_purpose
@@ -28,6 +28,7 @@ from jetspark.services.endpoint import (
     MAX_PENDING,
     Endpoint,
     EndpointOptions,
+    EndpointSettings,
     Handler,
     Handling,
     handling_here,
@@ -83,42 +84,25 @@ class EndpointCalls:
         return self._queue_group
 
     async def add_endpoint(
-        self,
-        name: str,
-        handler: Handler,
-        *,
-        subject: str | None = None,
-        queue_group: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        concurrency: int = 1,
-        max_pending: int = MAX_PENDING,
+        self, name: str, handler: Handler, **options: Unpack[EndpointSettings]
     ) -> None:
         """Answer requests with a handler (plain or async); returns when the server knows of it.
 
         `subject`: what it listens on, below the group's prefix; default: the name. It may have
         wildcards. `queue_group`: one instance of each group gets a request; default: that of the
         group or service; "": every instance gets each request. `concurrency`: requests that are
-        handled at once; by default one. `max_pending`: requests that may wait; others are answered
-        with error 503.
+        handled at once; by default one. `max_pending`: requests that may wait, by default 65,536;
+        others are answered with error 503.
 
         Raises ConfigError for a second endpoint of the service with this subject and queue group,
         PermissionsError when the server refuses the subject, RequestTimeoutError,
         ConnectionClosedError.
         """
-        options = self.endpoint_options(
-            name, subject, queue_group, metadata, concurrency, max_pending
-        )
-        await self.owner.add(options, handling_here(handler))
+        checked = self.endpoint_options(name, **options)
+        await self.owner.add(checked, handling_here(handler))
 
     def endpoint(
-        self,
-        name: str | None = None,
-        *,
-        subject: str | None = None,
-        queue_group: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        concurrency: int = 1,
-        max_pending: int = MAX_PENDING,
+        self, name: str | None = None, **options: Unpack[EndpointSettings]
     ) -> Callable[[HandlerT], HandlerT]:
         """`add_endpoint` as a decorator, without waiting: `@service.endpoint()`.
 
@@ -126,10 +110,10 @@ class EndpointCalls:
         see `Service.wait_stopped`.
         """
 
-        def add(options: EndpointOptions, handler: Handler) -> None:
-            self.owner.add_nowait(options, handling_here(handler))
+        def add(checked: EndpointOptions, handler: Handler) -> None:
+            self.owner.add_nowait(checked, handling_here(handler))
 
-        return self.decorator(add, name, subject, queue_group, metadata, concurrency, max_pending)
+        return self.decorator(add, name, **options)
 
     def add_group(self, name: str, *, queue_group: str | None = None) -> Group:
         """A group of endpoints whose subjects begin with `name`: tokens, or "" for no prefix.
@@ -145,11 +129,12 @@ class EndpointCalls:
     def endpoint_options(
         self,
         name: str,
-        subject: str | None,
-        queue_group: str | None,
-        metadata: Mapping[str, str] | None,
-        concurrency: int,
-        max_pending: int,
+        *,
+        subject: str | None = None,
+        queue_group: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        concurrency: int = 1,
+        max_pending: int = MAX_PENDING,
     ) -> EndpointOptions:
         check_service_name("endpoint", name)
         check_whole("concurrency", concurrency)
@@ -167,18 +152,11 @@ class EndpointCalls:
         self,
         add: Callable[[EndpointOptions, Any], None],
         name: str | None,
-        subject: str | None,
-        queue_group: str | None,
-        metadata: Mapping[str, str] | None,
-        concurrency: int,
-        max_pending: int,
+        **options: Unpack[EndpointSettings],
     ) -> Callable[[AnyT], AnyT]:
         def decorate(handler: AnyT) -> AnyT:
             called = name if name is not None else getattr(handler, "__name__", "")
-            options = self.endpoint_options(
-                called, subject, queue_group, metadata, concurrency, max_pending
-            )
-            add(options, handler)
+            add(self.endpoint_options(called, **options), handler)
             return handler
 
         return decorate
@@ -607,9 +585,9 @@ class ServiceCalls(Client):
         Raises BadNameError, ConfigError, BadQueueError; PermissionsError when the server refuses
         the subjects below $SRV, RequestTimeoutError, ConnectionClosedError.
         """
-        return await start_service(
-            self, name, version, description, metadata, queue_group, stats_handler
-        )
+        service = Service(self, name, version, description, metadata, queue_group, stats_handler)
+        await service.begin()
+        return service
 
     def services(self, *, prefix: str = DEFAULT_PREFIX) -> Services:
         """Find services, look at them, and call them. Nothing is sent.
@@ -617,18 +595,3 @@ class ServiceCalls(Client):
         `prefix`: where the services of another account are imported to.
         """
         return Services(self, prefix)
-
-
-async def start_service(
-    client: Client,
-    name: str,
-    version: str,
-    description: str,
-    metadata: Mapping[str, str] | None,
-    queue_group: str,
-    stats_handler: StatsHandler | None,
-) -> Service:
-    """As `ServiceCalls.add_service`, for both clients."""
-    service = Service(client, name, version, description, metadata, queue_group, stats_handler)
-    await service.begin()
-    return service

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from time import perf_counter_ns
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, Unpack
 
 from jetspark.blocking.by_hand.client import Message
 from jetspark.blocking.caller_side import CallerSide, drive
@@ -26,10 +26,10 @@ from jetspark.payloads import Payload
 from jetspark.services.discovery import Services as AsyncServices
 from jetspark.services.discovery import answered, json_answer, json_payload
 from jetspark.services.endpoint import (
-    MAX_PENDING,
     Answering,
     Endpoint,
     EndpointOptions,
+    EndpointSettings,
     Handling,
     RequestView,
     no_answer,
@@ -153,42 +153,23 @@ class BaseEndpointCalls(Twin):
     _inner: AsyncEndpointCalls
 
     def add_endpoint(
-        self,
-        name: str,
-        handler: Handler,
-        *,
-        subject: str | None = None,
-        queue_group: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        concurrency: int = 1,
-        max_pending: int = MAX_PENDING,
+        self, name: str, handler: Handler, **options: Unpack[EndpointSettings]
     ) -> None:
         """Answer requests with a handler in a thread; returns when the server knows of it.
 
         `concurrency`: requests that are handled at once, each in a thread; by default one after the
         other. The rest is as in `jetspark.services.Service.add_endpoint`.
         """
-        options = self._inner.endpoint_options(
-            name, subject, queue_group, metadata, concurrency, max_pending
-        )
-        self._thread.run(self._inner.owner.add, options, self._handling(handler))
+        checked = self._inner.endpoint_options(name, **options)
+        self._thread.run(self._inner.owner.add, checked, self._handling(handler))
 
     def endpoint(
-        self,
-        name: str | None = None,
-        *,
-        subject: str | None = None,
-        queue_group: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        concurrency: int = 1,
-        max_pending: int = MAX_PENDING,
+        self, name: str | None = None, **options: Unpack[EndpointSettings]
     ) -> Callable[[HandlerT], HandlerT]:
-        def add(options: EndpointOptions, handler: Handler) -> None:
-            self._thread.call(self._inner.owner.add_nowait, options, self._handling(handler))
+        def add(checked: EndpointOptions, handler: Handler) -> None:
+            self._thread.call(self._inner.owner.add_nowait, checked, self._handling(handler))
 
-        return self._inner.decorator(
-            add, name, subject, queue_group, metadata, concurrency, max_pending
-        )
+        return self._inner.decorator(add, name, **options)
 
     def _handling(self, handler: Handler) -> Callable[[Endpoint], Handling]:
         """Raises ConfigError unless it is a plain function."""
