@@ -7,19 +7,19 @@ Of docstrings it has the first paragraphs; `help()` shows all.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Unpack
 
 from jetspark.blocking.by_hand.jetstream import EventCallback
 from jetspark.blocking.by_hand.services import BaseEndpointCalls, BaseService, BaseServices, Request
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import Listing
 from jetspark.blocking.jetstream import Events
-from jetspark.services.discovery import STALL, TIMEOUT
+from jetspark.services.discovery import ListingLimits
 from jetspark.services.discovery import Services as AsyncServices
 from jetspark.services.protocol import ServiceInfo, ServicePing, ServiceStats
 from jetspark.services.service import EndpointCalls as AsyncEndpointCalls
 from jetspark.services.service import Group as AsyncGroup
 from jetspark.services.service import Service as AsyncService
-from jetspark.timestamps import Seconds
 
 __all__ = ["Group", "Listing", "Request", "Service", "Services"]
 
@@ -112,49 +112,22 @@ class Services(BaseServices):
     _inner: AsyncServices
 
     def ping(
-        self,
-        name: str | None = None,
-        id: str | None = None,
-        *,
-        timeout: Seconds = TIMEOUT,
-        stall: Seconds = STALL,
-        max_msgs: int = 0,
+        self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
     ) -> Listing[ServicePing]:
         """Who is there, each with its `rtt` (see `Services`)."""
-        return Listing(
-            self._caller,
-            self._inner.ping(name, id, timeout=timeout, stall=stall, max_msgs=max_msgs),
-        )
+        return Listing(self._caller, self._inner.ping(name, id, **limits))
 
     def info(
-        self,
-        name: str | None = None,
-        id: str | None = None,
-        *,
-        timeout: Seconds = TIMEOUT,
-        stall: Seconds = STALL,
-        max_msgs: int = 0,
+        self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
     ) -> Listing[ServiceInfo]:
         """Which endpoints they have (see `Services`)."""
-        return Listing(
-            self._caller,
-            self._inner.info(name, id, timeout=timeout, stall=stall, max_msgs=max_msgs),
-        )
+        return Listing(self._caller, self._inner.info(name, id, **limits))
 
     def stats(
-        self,
-        name: str | None = None,
-        id: str | None = None,
-        *,
-        timeout: Seconds = TIMEOUT,
-        stall: Seconds = STALL,
-        max_msgs: int = 0,
+        self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
     ) -> Listing[ServiceStats]:
         """What their endpoints have done (see `Services`)."""
-        return Listing(
-            self._caller,
-            self._inner.stats(name, id, timeout=timeout, stall=stall, max_msgs=max_msgs),
-        )
+        return Listing(self._caller, self._inner.stats(name, id, **limits))
 
     def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:
         """The measurements of an export with `latency` (ADR-3), each a ServiceLatency."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client, request_and_read
 from jetspark.client.listing import Listing
@@ -36,14 +36,22 @@ STALL: Final = 0.3
 AnswerT = TypeVar("AnswerT", ServicePing, ServiceInfo, ServiceStats)
 
 
+class ListingLimits(TypedDict, total=False):
+    """When a list of services ends, for type checkers."""
+
+    timeout: Seconds
+    stall: Seconds
+    max_msgs: int
+
+
 class Services:
     """The services that can be reached over a connection; made by `Client.services`.
 
     `ping`, `info` and `stats` list the instances of all services, of those called `name`, or the
     one instance with this `id`, too (an id needs the name): `async for` over the result, or `await`
-    its `all()`. Each `async for` asks anew. It ends `stall` seconds after the last answer, after
-    `max_msgs` answers (0: no limit), or after `timeout` seconds in all. Without services the list
-    is empty. An answer that cannot be read is reported and left out. Iterating raises
+    its `all()`. Each `async for` asks anew. It ends `stall` seconds (0.3) after the last answer,
+    after `max_msgs` answers (0: no limit), or after `timeout` seconds (2) in all. Without services
+    the list is empty. An answer that cannot be read is reported and left out. Iterating raises
     ConnectionClosedError and PermissionsError.
     """
 
@@ -53,40 +61,22 @@ class Services:
         self._prefix = prefix
 
     def ping(
-        self,
-        name: str | None = None,
-        id: str | None = None,
-        *,
-        timeout: Seconds = TIMEOUT,
-        stall: Seconds = STALL,
-        max_msgs: int = 0,
+        self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
     ) -> Listing[ServicePing]:
         """Who is there, each with its `rtt` (see `Services`)."""
-        return self._ask(ServicePing, name, id, timeout, stall, max_msgs)
+        return self._ask(ServicePing, name, id, **limits)
 
     def info(
-        self,
-        name: str | None = None,
-        id: str | None = None,
-        *,
-        timeout: Seconds = TIMEOUT,
-        stall: Seconds = STALL,
-        max_msgs: int = 0,
+        self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
     ) -> Listing[ServiceInfo]:
         """Which endpoints they have (see `Services`)."""
-        return self._ask(ServiceInfo, name, id, timeout, stall, max_msgs)
+        return self._ask(ServiceInfo, name, id, **limits)
 
     def stats(
-        self,
-        name: str | None = None,
-        id: str | None = None,
-        *,
-        timeout: Seconds = TIMEOUT,
-        stall: Seconds = STALL,
-        max_msgs: int = 0,
+        self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
     ) -> Listing[ServiceStats]:
         """What their endpoints have done (see `Services`)."""
-        return self._ask(ServiceStats, name, id, timeout, stall, max_msgs)
+        return self._ask(ServiceStats, name, id, **limits)
 
     def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:
         """The measurements of an export with `latency` (ADR-3), each a ServiceLatency.
@@ -141,9 +131,9 @@ class Services:
         cls: type[AnswerT],
         name: str | None,
         id: str | None,
-        timeout: Seconds,
-        stall: Seconds,
-        max_msgs: int,
+        timeout: Seconds = TIMEOUT,
+        stall: Seconds = STALL,
+        max_msgs: int = 0,
     ) -> Listing[AnswerT]:
         check_whole("max_msgs", max_msgs, 0)
         subject = verb_subject(VERB_OF[cls], name, id, self._prefix)
