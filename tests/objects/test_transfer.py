@@ -341,7 +341,7 @@ async def test_a_rename_loses_against_a_faster_writer(
 
 
 async def test_a_late_chunk_of_an_old_link_is_noticed(store: ObjectStore, js: JetStream) -> None:
-    writer = store.writer("a", None, None, None, 1000)
+    writer = store.writer("a", chunk_size=1000)
     await writer.begin()
     await writer.write(b"x" * 2000)
     await js.publish(f"$O.{store.name}.C.{writer._info.nuid}", b"x" * 1000)
@@ -354,7 +354,7 @@ async def test_a_late_chunk_of_an_old_link_is_noticed(store: ObjectStore, js: Je
 async def test_chunks_without_an_ack_are_removed_and_sent_again_in_order(
     store: ObjectStore, js: JetStream
 ) -> None:
-    writer = store.writer("a", None, None, None, 1000)
+    writer = store.writer("a", chunk_size=1000)
     await writer.begin()
     content = os.urandom(10_000)
     await writer.write(content[:5000])
@@ -415,7 +415,7 @@ async def test_a_put_whose_last_step_is_unknown_says_so_and_nothing_else(
         nats_server.url, error_callback=lambda error: reported.append(str(error))
     ) as nc:
         store = await nc.jetstream(timeout=0.2).create_object_store("F")
-        writer = store.writer("a", None, None, None, 1000)
+        writer = store.writer("a", chunk_size=1000)
         await writer.begin()
         await writer.write(bytes(5000))
         await writer._publisher.flush()

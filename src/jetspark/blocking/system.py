@@ -7,6 +7,7 @@ Of docstrings it has the first paragraphs; `help()` shows all.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Unpack
 
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import Listing
@@ -27,8 +28,8 @@ from jetspark.system.documents import (
     Subsz,
     Varz,
 )
-from jetspark.system.system import ServerFilter
 from jetspark.system.system import System as AsyncSystem
+from jetspark.system.system import Which
 
 __all__ = ["System"]
 
@@ -39,23 +40,17 @@ class System(Twin):
 
     _inner: AsyncSystem
 
-    def ping(
-        self, *, server: str | None = None, only: ServerFilter | None = None
-    ) -> Listing[Answer[Statsz]]:
+    def ping(self, **which: Unpack[Which]) -> Listing[Answer[Statsz]]:
         """Which servers there are, with their numbers."""
-        return Listing(self._caller, self._inner.ping(server=server, only=only))
+        return Listing(self._caller, self._inner.ping(**which))
 
-    def varz(
-        self, *, server: str | None = None, only: ServerFilter | None = None
-    ) -> Listing[Answer[Varz]]:
+    def varz(self, **which: Unpack[Which]) -> Listing[Answer[Varz]]:
         """Configuration and state."""
-        return Listing(self._caller, self._inner.varz(server=server, only=only))
+        return Listing(self._caller, self._inner.varz(**which))
 
     def healthz(
         self,
         *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
         js_enabled_only: bool = False,
         js_server_only: bool = False,
         js_meta_only: bool = False,
@@ -63,13 +58,12 @@ class System(Twin):
         stream: str | None = None,
         consumer: str | None = None,
         details: bool = False,
+        **which: Unpack[Which],
     ) -> Listing[Answer[Healthz]]:
         """Whether servers are well."""
         return Listing(
             self._caller,
             self._inner.healthz(
-                server=server,
-                only=only,
                 js_enabled_only=js_enabled_only,
                 js_server_only=js_server_only,
                 js_meta_only=js_meta_only,
@@ -77,14 +71,13 @@ class System(Twin):
                 stream=stream,
                 consumer=consumer,
                 details=details,
+                **which,
             ),
         )
 
     def connz(
         self,
         *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
         state: str = "open",
         auth: bool = False,
         subscriptions: bool = False,
@@ -96,13 +89,12 @@ class System(Twin):
         mqtt_client: str | None = None,
         offset: int = 0,
         limit: int | None = None,
+        **which: Unpack[Which],
     ) -> Listing[Answer[Connz]]:
         """Connections of clients; without `limit` 1,024 of each server at most."""
         return Listing(
             self._caller,
             self._inner.connz(
-                server=server,
-                only=only,
                 state=state,
                 auth=auth,
                 subscriptions=subscriptions,
@@ -114,39 +106,36 @@ class System(Twin):
                 mqtt_client=mqtt_client,
                 offset=offset,
                 limit=limit,
+                **which,
             ),
         )
 
     def subsz(
         self,
         *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
         subscriptions: bool = False,
         account: str | None = None,
         test: str | None = None,
         offset: int = 0,
         limit: int | None = None,
+        **which: Unpack[Which],
     ) -> Listing[Answer[Subsz]]:
         """Numbers about subscriptions; with `subscriptions`, a page of them."""
         return Listing(
             self._caller,
             self._inner.subsz(
-                server=server,
-                only=only,
                 subscriptions=subscriptions,
                 account=account,
                 test=test,
                 offset=offset,
                 limit=limit,
+                **which,
             ),
         )
 
     def jsz(
         self,
         *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
         account: str | None = None,
         accounts: bool = False,
         streams: bool = False,
@@ -156,13 +145,12 @@ class System(Twin):
         raft: bool = False,
         offset: int = 0,
         limit: int | None = None,
+        **which: Unpack[Which],
     ) -> Listing[Answer[Jsz]]:
         """JetStream: numbers, and as much of its accounts, streams and consumers as asked for."""
         return Listing(
             self._caller,
             self._inner.jsz(
-                server=server,
-                only=only,
                 account=account,
                 accounts=accounts,
                 streams=streams,
@@ -172,61 +160,34 @@ class System(Twin):
                 raft=raft,
                 offset=offset,
                 limit=limit,
+                **which,
             ),
         )
 
     def accountz(
-        self,
-        *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
-        account: str | None = None,
+        self, *, account: str | None = None, **which: Unpack[Which]
     ) -> Listing[Answer[Accountz]]:
         """Which accounts servers know. `account`: this one in detail."""
-        return Listing(
-            self._caller, self._inner.accountz(server=server, only=only, account=account)
-        )
+        return Listing(self._caller, self._inner.accountz(account=account, **which))
 
     def routez(
-        self,
-        *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
-        subscriptions: bool = False,
+        self, *, subscriptions: bool = False, **which: Unpack[Which]
     ) -> Listing[Answer[Routez]]:
         """Routes within clusters. `subscriptions`: with their subjects."""
-        return Listing(
-            self._caller, self._inner.routez(server=server, only=only, subscriptions=subscriptions)
-        )
+        return Listing(self._caller, self._inner.routez(subscriptions=subscriptions, **which))
 
     def gatewayz(
-        self,
-        *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
-        name: str | None = None,
-        accounts: bool = False,
+        self, *, name: str | None = None, accounts: bool = False, **which: Unpack[Which]
     ) -> Listing[Answer[Gatewayz]]:
         """Gateways between clusters. `name`: only to this cluster. `accounts`: with accounts."""
-        return Listing(
-            self._caller,
-            self._inner.gatewayz(server=server, only=only, name=name, accounts=accounts),
-        )
+        return Listing(self._caller, self._inner.gatewayz(name=name, accounts=accounts, **which))
 
     def leafz(
-        self,
-        *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
-        account: str | None = None,
-        subscriptions: bool = False,
+        self, *, account: str | None = None, subscriptions: bool = False, **which: Unpack[Which]
     ) -> Listing[Answer[Leafz]]:
         """Leaf nodes. `account`: only of this one. `subscriptions`: with their subjects."""
         return Listing(
-            self._caller,
-            self._inner.leafz(
-                server=server, only=only, account=account, subscriptions=subscriptions
-            ),
+            self._caller, self._inner.leafz(account=account, subscriptions=subscriptions, **which)
         )
 
     def account_info(self, account: str) -> Listing[Answer[AccountInfo]]:

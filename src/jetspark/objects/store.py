@@ -12,7 +12,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Final, TypeAlias, TypeVar, Unpack
+from typing import Final, TypeAlias, TypedDict, TypeVar, Unpack
 
 from jetspark.client.listing import Listing
 from jetspark.client.tasks import in_thread
@@ -72,6 +72,15 @@ HeaderValues: TypeAlias = Mapping[str, str | Sequence[str]]
 T = TypeVar("T")
 
 
+class PutOptions(TypedDict, total=False):
+    """Options of `ObjectStore.put`, for type checkers."""
+
+    description: str | None
+    headers: HeaderValues | None
+    metadata: Mapping[str, str] | None
+    chunk_size: int | None
+
+
 class ObjectStore:
     """What `JetStream.object_store` and `JetStream.create_object_store` return.
 
@@ -105,16 +114,7 @@ class ObjectStore:
 
     # -- writing -------------------------------------------------------------------------------
 
-    async def put(
-        self,
-        name: str,
-        data: ObjectData,
-        *,
-        description: str | None = None,
-        headers: HeaderValues | None = None,
-        metadata: Mapping[str, str] | None = None,
-        chunk_size: int | None = None,
-    ) -> ObjectInfo:
+    async def put(self, name: str, data: ObjectData, **options: Unpack[PutOptions]) -> ObjectInfo:
         """Store an object, replacing the one with this name.
 
         `data`: bytes, the path of a file, a binary file object, or an iterable of bytes, async
@@ -123,7 +123,7 @@ class ObjectStore:
         reading the data raises, APIError when the store is full or sealed, ObjectDamagedError when
         the stored chunks are not what was sent. Then the store is unchanged.
         """
-        writer = self.writer(name, description, headers, metadata, chunk_size)
+        writer = self.writer(name, **options)
         try:
             await writer.begin()
             async with aclosing(blocks(data)) as source:
@@ -137,10 +137,11 @@ class ObjectStore:
     def writer(
         self,
         name: str,
-        description: str | None,
-        headers: HeaderValues | None,
-        metadata: Mapping[str, str] | None,
-        chunk_size: int | None,
+        *,
+        description: str | None = None,
+        headers: HeaderValues | None = None,
+        metadata: Mapping[str, str] | None = None,
+        chunk_size: int | None = None,
     ) -> ObjectWriter:
         """What `put` writes with."""
         info_subject(self.name, name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -78,6 +78,13 @@ class ServerFilter:
         )
 
 
+class Which(TypedDict, total=False):
+    """The servers that are asked; see `System`."""
+
+    server: str | None
+    only: ServerFilter | None
+
+
 class System:
     """The servers, seen from the system account; made by `Client.system`.
 
@@ -132,17 +139,9 @@ class System:
         return Listing(answers)
 
     def _servers(
-        self,
-        cls: type[DocumentT],
-        what: str,
-        server: str | None,
-        only: ServerFilter | None,
-        **options: Any,
+        self, cls: type[DocumentT], what: str, which: Which, **options: Any
     ) -> Listing[Answer[DocumentT]]:
-        if server is not None:
-            check_name("server", server)
-            if only is not None:
-                raise ConfigError("Give either server or only, not both.")
+        server, only = _chosen(**which)
         subject = f"$SYS.REQ.SERVER.{server or 'PING'}.{what}"
         most = 0 if server is None else 1
         return self._list(cls, subject, _given(**options), only, max_msgs=most)
@@ -155,23 +154,17 @@ class System:
 
     # -- servers ---------------------------------------------------------------------------------
 
-    def ping(
-        self, *, server: str | None = None, only: ServerFilter | None = None
-    ) -> Listing[Answer[Statsz]]:
+    def ping(self, **which: Unpack[Which]) -> Listing[Answer[Statsz]]:
         """Which servers there are, with their numbers."""
-        return self._servers(Statsz, "STATSZ", server, only)
+        return self._servers(Statsz, "STATSZ", which)
 
-    def varz(
-        self, *, server: str | None = None, only: ServerFilter | None = None
-    ) -> Listing[Answer[Varz]]:
+    def varz(self, **which: Unpack[Which]) -> Listing[Answer[Varz]]:
         """Configuration and state."""
-        return self._servers(Varz, "VARZ", server, only)
+        return self._servers(Varz, "VARZ", which)
 
     def healthz(
         self,
         *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
         js_enabled_only: bool = False,
         js_server_only: bool = False,
         js_meta_only: bool = False,
@@ -179,6 +172,7 @@ class System:
         stream: str | None = None,
         consumer: str | None = None,
         details: bool = False,
+        **which: Unpack[Which],
     ) -> Listing[Answer[Healthz]]:
         """Whether servers are well.
 
@@ -196,8 +190,7 @@ class System:
         return self._servers(
             Healthz,
             "HEALTHZ",
-            server,
-            only,
+            which,
             **flags,
             account=account,
             stream=stream,
@@ -208,8 +201,6 @@ class System:
     def connz(
         self,
         *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
         state: str = "open",
         auth: bool = False,
         subscriptions: bool = False,
@@ -221,6 +212,7 @@ class System:
         mqtt_client: str | None = None,
         offset: int = 0,
         limit: int | None = None,
+        **which: Unpack[Which],
     ) -> Listing[Answer[Connz]]:
         """Connections of clients; without `limit` 1,024 of each server at most.
 
@@ -234,8 +226,7 @@ class System:
         return self._servers(
             Connz,
             "CONNZ",
-            server,
-            only,
+            which,
             state=STATES.index(state),
             auth=auth or user is not None or account is not None,
             subscriptions=subscriptions,
@@ -251,13 +242,12 @@ class System:
     def subsz(
         self,
         *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
         subscriptions: bool = False,
         account: str | None = None,
         test: str | None = None,
         offset: int = 0,
         limit: int | None = None,
+        **which: Unpack[Which],
     ) -> Listing[Answer[Subsz]]:
         """Numbers about subscriptions; with `subscriptions`, a page of them.
 
@@ -266,8 +256,7 @@ class System:
         return self._servers(
             Subsz,
             "SUBSZ",
-            server,
-            only,
+            which,
             subscriptions=subscriptions,
             account=account,
             test=test,
@@ -277,8 +266,6 @@ class System:
     def jsz(
         self,
         *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
         account: str | None = None,
         accounts: bool = False,
         streams: bool = False,
@@ -288,6 +275,7 @@ class System:
         raft: bool = False,
         offset: int = 0,
         limit: int | None = None,
+        **which: Unpack[Which],
     ) -> Listing[Answer[Jsz]]:
         """JetStream: numbers, and as much of its accounts, streams and consumers as asked for.
 
@@ -297,8 +285,7 @@ class System:
         return self._servers(
             Jsz,
             "JSZ",
-            server,
-            only,
+            which,
             account=account,
             accounts=accounts,
             streams=streams,
@@ -312,46 +299,40 @@ class System:
     def accountz(
         self,
         *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
         account: str | None = None,
+        **which: Unpack[Which],
     ) -> Listing[Answer[Accountz]]:
         """Which accounts servers know. `account`: this one in detail."""
-        return self._servers(Accountz, "ACCOUNTZ", server, only, account=account)
+        return self._servers(Accountz, "ACCOUNTZ", which, account=account)
 
     def routez(
         self,
         *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
         subscriptions: bool = False,
+        **which: Unpack[Which],
     ) -> Listing[Answer[Routez]]:
         """Routes within clusters. `subscriptions`: with their subjects."""
-        return self._servers(Routez, "ROUTEZ", server, only, subscriptions=subscriptions)
+        return self._servers(Routez, "ROUTEZ", which, subscriptions=subscriptions)
 
     def gatewayz(
         self,
         *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
         name: str | None = None,
         accounts: bool = False,
+        **which: Unpack[Which],
     ) -> Listing[Answer[Gatewayz]]:
         """Gateways between clusters. `name`: only to this cluster. `accounts`: with accounts."""
-        return self._servers(Gatewayz, "GATEWAYZ", server, only, name=name, accounts=accounts)
+        return self._servers(Gatewayz, "GATEWAYZ", which, name=name, accounts=accounts)
 
     def leafz(
         self,
         *,
-        server: str | None = None,
-        only: ServerFilter | None = None,
         account: str | None = None,
         subscriptions: bool = False,
+        **which: Unpack[Which],
     ) -> Listing[Answer[Leafz]]:
         """Leaf nodes. `account`: only of this one. `subscriptions`: with their subjects."""
-        return self._servers(
-            Leafz, "LEAFZ", server, only, account=account, subscriptions=subscriptions
-        )
+        return self._servers(Leafz, "LEAFZ", which, account=account, subscriptions=subscriptions)
 
     # -- accounts --------------------------------------------------------------------------------
 
@@ -402,6 +383,16 @@ class System:
 
     def __repr__(self) -> str:
         return f"System({self._client!r})"
+
+
+def _chosen(
+    server: str | None = None, only: ServerFilter | None = None
+) -> tuple[str | None, ServerFilter | None]:
+    if server is not None:
+        check_name("server", server)
+        if only is not None:
+            raise ConfigError("Give either server or only, not both.")
+    return server, only
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -7,10 +7,10 @@ about 1 MB.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, Unpack
 
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import EntryIterator
@@ -28,7 +28,7 @@ from jetspark.objects.reader import (
 )
 from jetspark.objects.reader import ObjectReader as AsyncObjectReader
 from jetspark.objects.reader import ObjectWatcher as AsyncObjectWatcher
-from jetspark.objects.store import READ_TRIES, HeaderValues
+from jetspark.objects.store import READ_TRIES, PutOptions
 from jetspark.objects.store import ObjectStore as AsyncObjectStore
 
 T = TypeVar("T")
@@ -80,24 +80,13 @@ class BaseObjectStore(Twin):
 
     _inner: AsyncObjectStore
 
-    def put(
-        self,
-        name: str,
-        data: ObjectData,
-        *,
-        description: str | None = None,
-        headers: HeaderValues | None = None,
-        metadata: Mapping[str, str] | None = None,
-        chunk_size: int | None = None,
-    ) -> ObjectInfo:
+    def put(self, name: str, data: ObjectData, **options: Unpack[PutOptions]) -> ObjectInfo:
         """Store an object from bytes, a path, a readable file or an iterable of bytes.
 
         As `jetspark.objects.ObjectStore.put`; it is read piece by piece in this thread.
         """
         run = self._thread.run
-        writer = self._thread.call(
-            self._inner.writer, name, description, headers, metadata, chunk_size
-        )
+        writer = self._thread.call(partial(self._inner.writer, name, **options))
         try:
             run(writer.begin)
             with closing(sync_blocks(data)) as source:
