@@ -73,10 +73,10 @@ def test_every_option_is_taken_whatever_its_case() -> None:
         ({"startingOffsets": '{"S":0}'}, "must be earliest, latest or a sequence number of at"),
         ({"startingOffsets": '{"ORDERS":[]}'}, "at least 1 for 'ORDERS', not []."),
         ({"startingOffsets": '{"ORDERS":'}, "'startingOffsets' must be JSON such as"),
-        ({"startingOffsets": '{"ORDER": 5}'}, "names ORDER, but not 'ORDERS'"),
+        ({"startingOffsets": '{"ORDER": 5}'}, "names ORDER, but what is read is ORDERS: give"),
         (
             {"endingTimestamp": '{"ORDERS": 0, "ORDER": 0}'},
-            "'endingTimestamp' names the stream 'ORDER', which is not read; did you mean 'ORDERS'?",
+            "'endingTimestamp' names ORDERS, ORDER, but what is read is ORDERS",
         ),
         ({"endingTimestamp": "99999999999999999"}, "'endingTimestamp' must be a time"),
         ({"minPartitions": "9" * 30}, "'minPartitions' must be 9223372036854775807 at most"),
@@ -186,10 +186,10 @@ def test_starting_offsets_by_stream_name_exactly_the_streams() -> None:
     options = parse_options({"streams": "A,B,C", "startingOffsets": given})
     starting = options.batch_start
     assert [starting.of(name) for name in "ABC"] == [5, "earliest", "latest"]
-    with pytest.raises(ConfigError, match="'startingOffsets' names A, B, C, but not 'D'"):
+    with pytest.raises(ConfigError, match="but what is read is A, B, C, D: give"):
         parse_options({"streams": "A,B,C,D", "startingOffsets": given})
     of_pattern = parse_options({"streamPattern": ".*", "startingOffsets": given})
-    with pytest.raises(ConfigError, match="names the stream 'C', which is not read; read is A, B"):
+    with pytest.raises(ConfigError, match="names A, B, C, but what is read is A, B: give"):
         of_pattern.batch_start.check(["A", "B"])
     with pytest.raises(ConfigError, match="'startingOffsets' cannot be latest"):
         options.for_batch()

@@ -25,10 +25,8 @@ _SAY_NOTHING = ("Writing job ", "Job aborted", "Task failed while writing")
 _GOES_ON = "run the same again, which goes on where it was."
 # Texts in Spark's chains of exceptions, and what to do.
 _KNOWN = {
-    **{
-        full: f"{full}: free some, and {_GOES_ON}"
-        for full in ("No space left on device", "Disk quota exceeded")
-    },
+    "No space left on device": f"No space left on device: free some, and {_GOES_ON}",
+    "Disk quota exceeded": f"Disk quota exceeded: free some, and {_GOES_ON}",
     "File too large": f"File too large for this file system or user (ulimit -f): allow more, and "
     f"{_GOES_ON}",
     NO_WORKER: "A Python process of Spark did not start in the ten seconds that Spark gives it: "

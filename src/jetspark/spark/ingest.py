@@ -107,10 +107,8 @@ class Ingest:
             raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
 
     def look_ahead(self) -> None:
-        """Check the table as far as possible before Spark is started; changes nothing.
-
-        Raises ConfigError when table, checkpoint and stream do not belong together.
-        """
+        """Check the table as far as possible before Spark is started; changes nothing. Raises
+        ConfigError when table, checkpoint and stream do not belong together."""
         self._check_start()
         made = [name for name, expression in self._partitions if expression is not None]
         check_columns(self._table, [*self._columns(), *made])
@@ -121,11 +119,7 @@ class Ingest:
             bucket_table.check_choice(self._table, self.checkpoint_location)
 
     def start(self, spark: SparkSession) -> StreamingQuery:
-        """Start the query. Raises ConfigError, or PipelineError with Spark's reason.
-
-        ConfigError is also raised if table and checkpoint do not belong together; then nothing was
-        written.
-        """
+        """Start the query. Raises as `look_ahead`, or PipelineError with Spark's reason."""
         self._check_start()
         register_formats(spark)
         try:

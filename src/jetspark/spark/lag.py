@@ -97,10 +97,8 @@ class LagListener(StreamingQueryListener):
             "# HELP jetspark_lag_sequences Sequences between the query and the end of the stream.",
             "# TYPE jetspark_lag_sequences gauge",
         ]
-        rates = [
-            "# HELP jetspark_rows_per_second Rows a second of the last batch.",
-            "# TYPE jetspark_rows_per_second gauge",
-        ]
+        rates = ["# HELP jetspark_rows_per_second Rows a second of the last batch."]
+        rates.append("# TYPE jetspark_rows_per_second gauge")
         for one in self.latest.values():
             query = _label(one.query)
             rates.append(f'jetspark_rows_per_second{{query="{query}"}} {one.rows_per_second:g}')

@@ -58,22 +58,12 @@ class Positions:
 
     def check(self, streams: Iterable[str]) -> None:
         """Raise ConfigError if positions are given by stream, but not for exactly these streams."""
-        if self.everywhere is not None:
-            return
         streams = list(streams)
-        for stream in streams:
-            if stream not in self.each:
-                raise ConfigError(
-                    f"Option {self.option!r} names {', '.join(self.each)}, but not {stream!r}: "
-                    "give a position for each stream."
-                )
-        for stream in self.each:
-            if stream not in streams:
-                near = nearest_name(stream, streams)
-                hint = f"did you mean {near!r}?" if near else f"read is {', '.join(streams)}."
-                raise ConfigError(
-                    f"Option {self.option!r} names the stream {stream!r}, which is not read; {hint}"
-                )
+        if self.everywhere is None and set(streams) != set(self.each):
+            raise ConfigError(
+                f"Option {self.option!r} names {', '.join(self.each)}, but what is read is "
+                f"{', '.join(streams)}: give a position for each of these."
+            )
 
     def of(self, stream: str) -> Wanted:
         """The position for one stream, after `check`."""

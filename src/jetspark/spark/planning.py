@@ -309,10 +309,7 @@ def fixed_range(
     end: Position,
     subjects: tuple[str, ...] = (),
 ) -> SequenceRange:
-    """The range of a batch read; `end` as a sequence is not included.
-
-    Raises ConfigError for sequences that the stream has not reached, or an end before the start.
-    """
+    """The range of a batch read; `end` as a sequence is not included. Raises ConfigError."""
     first = initial_offset(facts, start)
     last = tail(facts)
     if isinstance(end, int):
@@ -340,10 +337,8 @@ def fixed_range(
 
 
 def split(wanted: SequenceRange, *, min_partitions: int, max_records: int) -> list[SequenceRange]:
-    """Divide a range into partitions of nearly equal length, none of them empty.
-
-    There are `min_partitions`, or more when one would exceed `max_records` sequences.
-    """
+    """`min_partitions` of nearly equal length, none of them empty; more where one would have more
+    than `max_records` sequences."""
     length = len(wanted)
     count = min(length, max(min_partitions, -(-length // max_records)))
     return [
@@ -388,11 +383,8 @@ A range of fewer sequences does not come through a snapshot: of so many messages
 def shared(
     parts: Iterable[SequenceRange], *, min_partitions: int, max_records: int
 ) -> list[tuple[SequenceRange, ...]]:
-    """Ranges by partition: neighbours that are small share one.
-
-    No partition has more than `max_records` sequences, and there are `min_partitions` as long as
-    there are so many ranges.
-    """
+    """Ranges by partition: small neighbours share one, of at most `max_records` sequences, while
+    there are at least `min_partitions`."""
     parts = list(parts)
     total = sum(len(one) + _RANGE_COST for one in parts)
     most = min(TASK_COST, total // min_partitions)

@@ -225,10 +225,7 @@ def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) ->
 def resolve_positions(
     options: SourceOptions, positions: Positions, streams: Iterable[str], *, end: bool
 ) -> dict[str, Position]:
-    """Positions by stream, times resolved to sequences.
-
-    Raises ConfigError for a stream without a position, and as `Leaders.ask`.
-    """
+    """Positions by stream, times resolved. Raises ConfigError, and as `Leaders.ask`."""
     positions.check(streams := list(streams))
     wanted = {stream: positions.of(stream) for stream in streams}
     strategy_is_latest = end or options.strategy == "latest"
@@ -244,10 +241,8 @@ def resolve_positions(
 
 
 def begin(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str, StreamOffset]:
-    """Where a new streaming query begins, from proven facts.
-
-    Raises ConfigError for a position behind the end of a stream, and as `resolve_positions`.
-    """
+    """Where a new streaming query begins, from proven facts. Raises as `resolve_positions`, and
+    ConfigError for a position behind the end of a stream."""
     start = resolve_positions(options, options.streaming_start, facts, end=False)
     return {name: planning.initial_offset(one, start[name]) for name, one in facts.items()}
 

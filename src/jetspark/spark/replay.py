@@ -33,7 +33,6 @@ from jetspark.validation import path_of
 T = TypeVar("T")
 
 _POSITION = re.compile(r";? line \d+ pos \d+;?\s*$")
-_MSG_ID = "msg_id"
 _PATTERN = frozenset("*?[{")
 
 
@@ -102,11 +101,6 @@ class Replay:
             return {"path": self.table, **self.table_options}
         return {"catalog": found[0], "table": found[1], **self.table_options}
 
-    @property
-    def _one_subject(self) -> bool:
-        """Whether an option has the subject of all rows."""
-        return any(name.casefold() == "subject" for name in self.options)
-
     def already(self) -> int | None:
         """Number of rows of this transaction if it was published before; else None."""
         options = parse_sink_options(self.options).for_batch()
@@ -148,13 +142,13 @@ class Replay:
         if self.subject is not None:
             subject = _expression(table, "--subject", self.subject)
             columns.append(subject.cast("string").alias("subject"))
-        elif "subject" in table.columns and not self._one_subject:
+        elif "subject" in table.columns and "subject" not in map(str.casefold, self.options):
             columns.append(F.col("subject"))
         if "headers" in table.columns:
             columns.append(F.col("headers"))
         if self.msg_id is not None:
             msg_id = _expression(table, "--msg-id", self.msg_id)
-            columns.append(msg_id.cast("string").alias(_MSG_ID))
+            columns.append(msg_id.cast("string").alias("msg_id"))
         return table.select(*columns)
 
     def _payload(self, table: DataFrame) -> Column:

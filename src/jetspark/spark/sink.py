@@ -151,11 +151,7 @@ class RowEncoder:
         self._known: dict[str | None, bytes] = {}
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
-        """One message for each row, in order.
-
-        Raises ConfigError for a row that cannot be sent (its subject, size or headers),
-        BadSubjectError, BadHeaderError.
-        """
+        """One for each row, in order. Raises ConfigError, BadSubjectError, BadHeaderError."""
         for batch in batches:
             yield from self._batch(batch)
 
@@ -247,10 +243,7 @@ class EntryEncoder:
         self._largest = largest
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
-        """One entry for each row, in order.
-
-        Raises ConfigError for a row that cannot be an entry, BadNameError for its key.
-        """
+        """One entry for each row, in order. Raises ConfigError, and BadNameError for a key."""
         for batch in batches:
             keys = batch.column("key").to_pylist()
             said: list[str | None] = [None] * batch.num_rows
@@ -323,7 +316,12 @@ class Written(WriterCommitMessage):
 
 
 class _Sink:
-    """The common part of the batch and the streaming writer."""
+    """The common part of both writers.
+
+    Tasks raise as `StreamPublisher.send` or `stage`, but for what running them again cannot change:
+    the commit raises that (ConfigError, BadHeaderError, APIError), and as
+    `ExactlyOnceWriter.commit`.
+    """
 
     def __init__(self, options: SinkOptions, target: SinkTarget) -> None:
         self._options = options
@@ -367,6 +365,9 @@ class _Sink:
             largest=target.largest_staged if exactly else target.largest,
         ).messages(batches)
 
+    def abort(self, messages: list[WriterCommitMessage | None], *batch: int) -> None:
+        """Nothing to do: published rows stay, staged ones are removed by a commit."""
+
     def _commit(
         self, messages: list[WriterCommitMessage | None], batch: int, name: str | None = None
     ) -> None:
@@ -385,10 +386,7 @@ class _Sink:
             keep_markers=self._target.keeps_markers,
             timeout=options.publish_timeout,
         ).commit(
-            batch,
-            [one.piece for one in written],
-            lanes=options.lanes,
-            adopt=options.adopt_ledger,
+            batch, [one.piece for one in written], lanes=options.lanes, adopt=options.adopt_ledger
         )
 
 
@@ -396,42 +394,22 @@ class JetStreamBatchWriter(_Sink, DataSourceArrowWriter):
     """df.write; the batch of a transaction has number 0."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Runs on an executor.
-
-        Raises as `StreamPublisher.send` or `stage`, but for what running it again cannot change.
-        """
+        """Runs on an executor."""
         return self._write(self._options.transaction_id or "", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Runs on the driver when all tasks are done.
-
-        Raises ConfigError, BadHeaderError or APIError for a row that cannot be stored,
-        PipelineError without all tasks' answers, and as `ExactlyOnceWriter.commit`.
-        """
+        """Runs on the driver when all tasks are done."""
         self._commit(messages, 0)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing to do: published rows stay, staged ones are removed by a commit."""
 
 
 class JetStreamStreamWriter(_Sink, DataSourceStreamArrowWriter):
     """df.writeStream; the writer's id is the query's, which the checkpoint keeps."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        """Runs on an executor.
-
-        Raises as `StreamPublisher.send` or `stage`, but for what running it again cannot change.
-        """
+        """Runs on an executor."""
         exactly = self._options.guarantee is Guarantee.EXACTLY_ONCE
         return self._write(needed_query_id() if exactly else query_id() or "", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Runs on the driver when all tasks are done, and again after a failure.
-
-        Raises ConfigError, BadHeaderError or APIError for a row that cannot be stored,
-        PipelineError without all tasks' answers, and as `ExactlyOnceWriter.commit`.
-        """
+        """Runs on the driver when all tasks are done, and again after a failure."""
         self._commit(messages, batchId, self._options.name)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing to do: published rows stay, staged ones are removed by a commit."""

@@ -131,10 +131,7 @@ class JetStreamBatchReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[RangePartition]:
-        """Determine the range, on the driver, and divide it into partitions.
-
-        Raises as `streams_facts`, `Claims` and `resolve_positions`.
-        """
+        """The range in parts. Raises as `streams_facts`, `Claims` and `resolve_positions`."""
         options = self._options
         facts = streams_facts(options, sure=True)
         if options.sole_reader:
@@ -247,7 +244,8 @@ class JetStreamDataSource(DataSource):
     """format("jetstream"): reads and writes streams and buckets, in batch and in streaming.
 
     Spark finds it once jetspark is installed. Where it does not, as under Spark Connect, register
-    it: `spark.dataSource.register(JetStreamDataSource)`.
+    it: `spark.dataSource.register(JetStreamDataSource)`. Its methods raise ConfigError; those for
+    writing also as `prepare`, before a row is written.
     """
 
     @classmethod
@@ -261,16 +259,12 @@ class JetStreamDataSource(DataSource):
 
     @without_traceback
     def schema(self) -> StructType:
-        """The columns of the options `columns` and `jsonSchema`. Spark asks on load, so options are
-        checked then.
-
-        Raises ConfigError.
-        """
+        """The columns that the options choose. Spark asks on load: options are checked then."""
         return schema_of(self._parsed.columns, self._parsed.json_fields)
 
     @without_traceback
     def reader(self, schema: StructType) -> JetStreamBatchReader | JetStreamBackupReader:
-        """The batch reader. Raises ConfigError."""
+        """The batch reader."""
         check_schema(schema, self.schema())
         if self._parsed.backup is not None:
             return JetStreamBackupReader(self._parsed)
@@ -278,7 +272,7 @@ class JetStreamDataSource(DataSource):
 
     @without_traceback
     def streamReader(self, schema: StructType) -> JetStreamStreamReader | Refusal:
-        """The streaming reader. Raises ConfigError when it is first asked."""
+        """The streaming reader."""
         try:
             check_schema(schema, self.schema())
             return JetStreamStreamReader(self._parsed)
@@ -287,13 +281,13 @@ class JetStreamDataSource(DataSource):
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> JetStreamBatchWriter:
-        """The batch writer. Raises ConfigError and as `prepare`, before a row is written."""
+        """The batch writer."""
         options = parse_sink_options(self.options).for_batch()
         return JetStreamBatchWriter(options, _checked(options, schema, overwrite))
 
     @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> JetStreamStreamWriter:
-        """The streaming writer. Raises ConfigError and as `prepare`, before a row is written."""
+        """The streaming writer."""
         options = parse_sink_options(self.options).for_streaming()
         # Spark asks anew, in another process, for each batch and commit.
         pool.known.add(options.connection)

@@ -154,7 +154,11 @@ _BEGIN_ANEW = (
 
 
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches of explicit sequence ranges."""
+    """Micro-batches of explicit sequence ranges.
+
+    On the driver it raises as `streams_facts`, `begin` and `Claims`; ConfigError for an offset of
+    another query; DataLossError, StreamRecreatedError and StreamNotFoundError for what is lost.
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options.for_streaming()
@@ -173,10 +177,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @without_traceback
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins; the same answer when Spark asks twice before the first batch.
-
-        Raises as `streams_facts` and `begin`.
-        """
+        """Where a new query begins; the same if Spark asks twice before the first batch."""
         if self._initial is None:
             options = self._options
             offsets = begin(options, streams_facts(options, sure=True))
@@ -201,18 +202,14 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     @without_traceback
     @gc_paused()
     def prepareForTriggerAvailableNow(self) -> None:
-        """Determine where this run ends. Raises as `streams_facts`."""
+        """Determine where this run ends."""
         facts = streams_facts(self._options, running=True, sure=True)
         self._targets = {name: planning.tail(one) for name, one in facts.items()}
 
     @without_traceback
     @gc_paused()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the next batch; `start` itself, unchanged, when there is nothing to read.
-
-        Raises ConfigError for an offset of another query, DataLossError, StreamRecreatedError and
-        StreamNotFoundError, and as `streams_facts`.
-        """
+        """The end of the next batch; `start` itself, unchanged, when there is nothing to read."""
         options = self._options
         offsets = self._offsets(start)
         # Trigger.Once reads everything, regardless of the options.
@@ -271,10 +268,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     @without_traceback
     @gc_paused()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """The same partitions for the same offsets, however often Spark asks.
-
-        Raises as `latestOffset`, and as `Claims.make`.
-        """
+        """The same partitions for the same offsets, however often Spark asks."""
         options = self._options
         offsets, ends = self._offsets(start), self._offsets(end)
         if self._compared_on is None:  # a batch that an earlier process has planned
@@ -301,10 +295,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @without_traceback
     def commit(self, end: dict[str, Any]) -> None:
-        """Let the server remove messages that were kept for this query: the checkpoint covers them.
-
-        Raises ConfigError for an offset that cannot be read, and as `Claims` and `streams_facts`.
-        """
+        """Let the server remove messages that were kept for this query."""
         options = self._options
         if not options.removes:
             return
