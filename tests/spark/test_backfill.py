@@ -13,16 +13,15 @@ from tests.support.streams import Admin, numbered
 from jetspark.errors import ConfigError
 from jetspark.spark.offsets import StreamOffset, to_json
 from jetspark.spark.options import parse_options
-from jetspark.spark.queries import start_query
 from jetspark.spark.source import JetStreamBatchReader
 from jetspark.spark.stream import JetStreamStreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from tests.conftest import MakeServer
+    from tests.spark.conftest import ToParquet
 
     from jetspark.server import NatsServer
 
@@ -78,26 +77,14 @@ def test_streams_that_are_too_small_for_a_snapshot_share_partitions(
 
 
 def test_the_first_batch_of_a_query_comes_through_a_snapshot_and_later_ones_do_not(
-    spark: SparkSession, shared_server: NatsServer, stream: str, admin: Admin, tmp_path: Path
+    to_parquet: ToParquet, shared_server: NatsServer, stream: str, admin: Admin
 ) -> None:
-    def run() -> None:
-        query = start_query(
-            spark.readStream.format("jetstream")
-            .options(servers=shared_server.url, stream=stream, startingOffsets="earliest")
-            .options(backfill="snapshot", maxOffsetsPerTrigger="64000")
-            .load()
-            .writeStream.format("parquet")
-            .option("path", str(tmp_path / "table"))
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start
-        )
-        query.awaitTermination()
-
-    run()
+    options = {"servers": shared_server.url, "stream": stream, "startingOffsets": "earliest"}
+    to_parquet.options = options | {"backfill": "snapshot", "maxOffsetsPerTrigger": "64000"}
+    to_parquet.run()
     admin.fill(numbered(f"{stream}.new", 100))
-    run()
-    found = sequences(spark.read.parquet(str(tmp_path / "table")))
+    to_parquet.run()
+    found = to_parquet.sequences()
     assert found == [*({*range(1, 5001)} - {77, 4000}), *range(64_501, 65_101)]
 
 

@@ -18,7 +18,6 @@ from jetspark.errors import BadNameError, ConfigError, TableError
 from jetspark.spark.failures import explain
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.options import parse_options
-from jetspark.spark.queries import start_query
 from jetspark.spark.sink import EntryEncoder
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from tests.spark.conftest import ToParquet
     from tests.support.streams import Admin
 
     from jetspark.server import NatsServer
@@ -147,22 +147,14 @@ def test_a_bucket_becomes_a_table_of_its_present_values(
 
 
 def test_changes_as_they_come(
-    spark: SparkSession, shared_server: NatsServer, bucket: str, admin: Admin, tmp_path: Path
+    to_parquet: ToParquet, shared_server: NatsServer, bucket: str, admin: Admin
 ) -> None:
-    def run() -> None:
-        rows = (
-            spark.readStream.format("jetstream")
-            .options(servers=shared_server.url, bucket=bucket, startingOffsets="earliest")
-            .load()
-        )
-        query = rows.writeStream.format("parquet").option("path", str(tmp_path / "table"))
-        query = query.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        start_query(query.trigger(availableNow=True).start).awaitTermination(300)
-
-    run()
+    options = {"servers": shared_server.url, "bucket": bucket, "startingOffsets": "earliest"}
+    to_parquet.options = options
+    to_parquet.run()
     admin.fill([(f"$KV.{bucket}.c", b"later")])
-    run()
-    rows = spark.read.parquet(str(tmp_path / "table")).orderBy("revision").collect()
+    to_parquet.run()
+    rows = to_parquet.table().orderBy("revision").collect()
     assert [row.revision for row in rows] == [1, 2, 3, 4, 6, 7, 8]
     assert (rows[-1].key, rows[-1].value, rows[3].operation) == ("c", b"later", "DEL")
 

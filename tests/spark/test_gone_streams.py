@@ -9,7 +9,7 @@ import pytest
 from tests.support.driven_query import DrivenQuery
 from tests.support.streams import numbered
 
-from jetspark.errors import StreamNotFoundError, StreamRecreatedError
+from jetspark.errors import ConfigError, StreamNotFoundError, StreamRecreatedError
 from jetspark.spark.options import parse_options
 from jetspark.spark.stream import JetStreamStreamReader
 
@@ -108,3 +108,10 @@ def test_a_named_stream_must_be_there_when_a_query_begins(
     reader = JetStreamStreamReader(parse_options(options | {"failOnDataLoss": "false"}))
     with pytest.raises(StreamNotFoundError, match=f'"{name}_C" not found'):
         reader.initialOffset()
+
+
+def test_a_checkpoint_of_another_stream_is_refused(shared_server: NatsServer, name: str) -> None:
+    query = DrivenQuery(shared_server.url, f"{name}_A")
+    query.run()
+    with pytest.raises(ConfigError, match=r"use another checkpoint .the option checkpointLocation"):
+        query.run(stream=f"{name}_B")

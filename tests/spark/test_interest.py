@@ -12,15 +12,13 @@ from jetspark.bulk.publish import StreamPublisher
 from jetspark.connection.options import make_options
 from jetspark.errors import ConfigError, DataLossError
 from jetspark.spark.options import parse_options
-from jetspark.spark.queries import start_query
 from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from tests.spark.conftest import ToParquet
     from tests.support.cluster import Cluster
 
     from jetspark.server import NatsServer
@@ -235,27 +233,13 @@ def test_a_stream_that_does_not_fit_the_option_is_refused_with_the_reason(
 
 
 def test_a_query_of_sparks_reads_and_releases(
-    spark: SparkSession,
-    shared_server: NatsServer,
-    admin: Admin,
-    stream: str,
-    query: DrivenQuery,
-    tmp_path: Path,
+    to_parquet: ToParquet, admin: Admin, stream: str, query: DrivenQuery
 ) -> None:
     make_consumer(admin, stream, "other")
     admin.fill(numbered(f"{stream}.a", 100))
-    start_query(
-        spark.readStream.format("jetstream")
-        .options(**query.options, maxOffsetsPerTrigger="50")
-        .load()
-        .writeStream.format("parquet")
-        .option("path", str(tmp_path / "table"))
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start
-    ).awaitTermination(60)
-    rows = spark.read.parquet(str(tmp_path / "table")).select("seq").collect()
-    assert sorted(row.seq for row in rows) == list(range(1, 101))
+    to_parquet.options = query.options
+    to_parquet.run(maxOffsetsPerTrigger="50")
+    assert to_parquet.sequences() == list(range(1, 101))
     info = admin.call(f"CONSUMER.INFO.{stream}.spark")
     assert info["delivered"]["stream_seq"] == 50
     assert admin.facts(stream).messages == 100  # the other one has not read them

@@ -17,15 +17,14 @@ from jetspark.errors import ConfigError, DataLossError
 from jetspark.spark.claims import SOLE_READER
 from jetspark.spark.failures import explain
 from jetspark.spark.options import parse_options
-from jetspark.spark.queries import start_query
 from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
+    from tests.spark.conftest import ToParquet
     from tests.support.cluster import Cluster
 
     from jetspark.server import NatsServer
@@ -43,37 +42,14 @@ def queue(admin: Admin, unique: Callable[[str], str]) -> str:
     return name
 
 
-class Query:
-    def __init__(self, spark: SparkSession, server: NatsServer, stream: str, home: Path) -> None:
-        self.spark, self.home = spark, home
-        self.options = {
-            "servers": server.url,
-            "stream": stream,
-            "startingOffsets": "earliest",
-            "soleReader": "true",
-        }
-
-    def run(self, **options: str) -> None:
-        rows = self.spark.readStream.format("jetstream").options(**(self.options | options)).load()
-        start_query(
-            rows.writeStream.format("parquet")
-            .option("path", str(self.home / "table"))
-            .option("checkpointLocation", str(self.home / "checkpoint"))
-            .trigger(availableNow=True)
-            .start
-        ).awaitTermination(60)
-
-    def sequences(self) -> list[int]:
-        table = self.spark.read.parquet(str(self.home / "table"))
-        return sorted(row.seq for row in table.select("seq").collect())
-
-
 @pytest.fixture
-def query(spark: SparkSession, shared_server: NatsServer, queue: str, tmp_path: Path) -> Query:
-    return Query(spark, shared_server, queue, tmp_path)
+def query(to_parquet: ToParquet, shared_server: NatsServer, queue: str) -> ToParquet:
+    base = {"servers": shared_server.url, "stream": queue, "startingOffsets": "earliest"}
+    to_parquet.options = base | {"soleReader": "true"}
+    return to_parquet
 
 
-def test_what_the_checkpoint_has_is_removed(query: Query, admin: Admin, queue: str) -> None:
+def test_what_the_checkpoint_has_is_removed(query: ToParquet, admin: Admin, queue: str) -> None:
     admin.fill(numbered(f"{queue}.a", 900))
     query.run(maxOffsetsPerTrigger="300")
     # The last batch is committed when the next one is planned.
@@ -122,7 +98,7 @@ def test_a_query_that_began_with_an_empty_queue_removes_nothing_unread(
     assert admin.facts(queue).messages == 5
 
 
-def test_only_the_chosen_subjects_are_removed(query: Query, admin: Admin, queue: str) -> None:
+def test_only_the_chosen_subjects_are_removed(query: ToParquet, admin: Admin, queue: str) -> None:
     admin.fill((f"{queue}.{'ab'[n % 2]}", b"") for n in range(100))
     query.run(subjects=f"{queue}.a", maxOffsetsPerTrigger="50")
     left = admin.call(f"STREAM.INFO.{queue}", {"subjects_filter": ">"})["state"]["subjects"]
@@ -389,7 +365,7 @@ def test_a_query_that_goes_on_with_other_subjects_is_refused(
     assert left[f"{queue}.b"] == 30
 
 
-def test_two_queries_of_one_dataframe_do_not_share_a_queue(query: Query, admin: Admin) -> None:
+def test_two_queries_of_one_dataframe_do_not_share_a_queue(query: ToParquet, admin: Admin) -> None:
     admin.fill(numbered(f"{query.options['stream']}.a", 300))
     query.run(maxOffsetsPerTrigger="100")
     query.home /= "second"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import pytest
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from tests.conftest import MakeServer
+    from tests.spark.conftest import ToParquet
 
     from jetspark.server import NatsServer
 
@@ -37,36 +38,11 @@ def stream(admin: Admin, unique: Callable[[str], str]) -> str:
     return name
 
 
-class Query:
-    """A streaming query from one stream into Parquet, run again and again like a user would."""
-
-    def __init__(self, spark: SparkSession, url: str, stream: str, folder: Path) -> None:
-        self.spark, self.folder = spark, folder
-        self.options = {"servers": url, "stream": stream, "startingOffsets": "earliest"}
-
-    def run(self, **options: str) -> list[dict[str, Any]]:
-        """One AvailableNow run; the progress of batches with rows."""
-        query = start_query(
-            self.spark.readStream.format("jetstream")
-            .options(**(self.options | options))
-            .load()
-            .writeStream.format("parquet")
-            .option("path", str(self.folder / "table"))
-            .option("checkpointLocation", str(self.folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start
-        )
-        query.awaitTermination()
-        return [progress for progress in query.recentProgress if progress["numInputRows"]]
-
-    def sequences(self) -> list[int]:
-        table = self.spark.read.parquet(str(self.folder / "table"))
-        return [row.seq for row in table.select("seq").orderBy("seq").collect()]
-
-
 @pytest.fixture
-def query(spark: SparkSession, shared_server: NatsServer, stream: str, tmp_path: Path) -> Query:
-    return Query(spark, shared_server.url, stream, tmp_path)
+def query(to_parquet: ToParquet, shared_server: NatsServer, stream: str) -> ToParquet:
+    base = {"servers": shared_server.url, "stream": stream, "startingOffsets": "earliest"}
+    to_parquet.options = base
+    return to_parquet
 
 
 def load(spark: SparkSession, url: str, stream: str, **options: str) -> DataFrame:
@@ -291,7 +267,7 @@ def test_option_columns_selects_the_columns_to_read(
 # -- streaming -------------------------------------------------------------------------------
 
 
-def test_runs_go_on_where_the_last_one_ended(query: Query, admin: Admin, stream: str) -> None:
+def test_runs_go_on_where_the_last_one_ended(query: ToParquet, admin: Admin, stream: str) -> None:
     batches = query.run(maxOffsetsPerTrigger="400")
     assert [progress["numInputRows"] for progress in batches] == [400, 400, 200]
     assert query.run() == []
@@ -300,12 +276,12 @@ def test_runs_go_on_where_the_last_one_ended(query: Query, admin: Admin, stream:
     assert query.sequences() == list(range(1, 1051))
 
 
-def test_the_progress_shows_the_lag(query: Query) -> None:
+def test_the_progress_shows_the_lag(query: ToParquet) -> None:
     batches = query.run(maxOffsetsPerTrigger="400")
     assert [lag_of(progress) for progress in batches] == [600, 200, 0]
 
 
-def test_a_listener_follows_the_lag(spark: SparkSession, query: Query, stream: str) -> None:
+def test_a_listener_follows_the_lag(spark: SparkSession, query: ToParquet, stream: str) -> None:
     told: list[QueryLag] = []
     listener = LagListener(told.append)
     spark.streams.addListener(listener)
@@ -335,7 +311,7 @@ def test_the_lag_as_prometheus_reads_it() -> None:
 
 
 def test_latest_is_where_the_first_run_began_also_when_it_found_nothing(
-    query: Query, admin: Admin, stream: str
+    query: ToParquet, admin: Admin, stream: str
 ) -> None:
     assert query.run(startingOffsets="latest") == []
     admin.fill(numbered(f"{stream}.x", 50))
@@ -344,27 +320,26 @@ def test_latest_is_where_the_first_run_began_also_when_it_found_nothing(
 
 
 def test_a_pattern_finds_new_streams_and_reads_them_whole(
-    spark: SparkSession,
+    to_parquet: ToParquet,
     shared_server: NatsServer,
     admin: Admin,
     unique: Callable[[str], str],
-    tmp_path: Path,
 ) -> None:
     prefix = unique("PATTERN")
-    query = Query(spark, shared_server.url, "", tmp_path)
+    query = to_parquet
     query.options = {"servers": shared_server.url, "streamPattern": f"{prefix}_.*"}
     for name in ("A", "B"):
         admin.create(f"{prefix}_{name}", f"{prefix}.{name}")
         admin.fill(numbered(f"{prefix}.{name}", 20))
         query.run(startingOffsets="earliest" if name == "A" else "latest")
-    table = spark.read.parquet(str(tmp_path / "table"))
+    table = query.table()
     assert {row.stream: row["count"] for row in table.groupBy("stream").count().collect()} == {
         f"{prefix}_A": 20,
         f"{prefix}_B": 20,
     }
 
 
-def test_max_bytes_per_trigger_limits_a_batch(query: Query, admin: Admin, stream: str) -> None:
+def test_max_bytes_per_trigger_limits_a_batch(query: ToParquet, admin: Admin, stream: str) -> None:
     size = admin.facts(stream).bytes
     batches = query.run(maxBytesPerTrigger=str(size // 4 + 1))
     assert 4 <= len(batches) <= 5
@@ -400,20 +375,8 @@ def test_a_minimum_holds_a_batch_back_until_the_delay_is_over(
         running.stop()
 
 
-def test_a_purged_head_stops_the_query_until_allowed(
-    query: Query, admin: Admin, stream: str
-) -> None:
-    query.run()
-    admin.fill(numbered(f"{stream}.x", 100))
-    admin.purge(stream, seq=1051)
-    said = str(failure(query.run))
-    assert "sequences 1001 to 1050 were removed by a purge or deletion, since it has no" in said
-    query.run(failOnDataLoss="false")
-    assert query.sequences() == [*range(1, 1001), *range(1051, 1101)]
-
-
 def test_a_recreated_stream_stops_the_query_until_allowed(
-    query: Query, admin: Admin, stream: str
+    query: ToParquet, admin: Admin, stream: str
 ) -> None:
     query.run()
     admin.call(f"STREAM.DELETE.{stream}")
@@ -422,18 +385,6 @@ def test_a_recreated_stream_stops_the_query_until_allowed(
     assert "it was recreated, so" in str(failure(query.run))
     query.run(failOnDataLoss="false")
     assert query.sequences() == sorted([*range(1, 1001), *range(1, 11)])
-
-
-def test_a_checkpoint_of_another_stream_is_refused(
-    query: Query, admin: Admin, unique: Callable[[str], str]
-) -> None:
-    query.run()
-    other = unique("OTHER")
-    admin.create(other, other)
-    admin.fill(numbered(other, 5))
-    assert "use another checkpoint (the option checkpointLocation" in str(
-        failure(lambda: query.run(stream=other))
-    )
 
 
 def test_an_idle_query_makes_no_batches(
