@@ -60,12 +60,12 @@ WITHOUT_TWIN = {
     **dict.fromkeys(
         (
             *("Client.publishing", "Client.requests", "Client.hooks", "Watcher.report"),
-            *("EventStream.push", "Watching.last_seq", "Service.running"),
+            *("EventStream.push", "StreamWatcher.last_seq", "Service.running"),
         ),
         "for what is built on it",
     ),
     "Client.loop": "the loop is nobody's business",
-    "Watching.take_ready": "iterating takes many at once",
+    "StreamWatcher.take_ready": "iterating takes many at once",
     "Replies.__await__": "list(replies) is the same",
 }
 # Classes that a user makes: their constructors are compared too.

@@ -105,7 +105,7 @@ GO_ON = {"Subscription", "EventStream", "Events"}
 """Core NATS: they go on while the program refers to them."""
 NOT_LEFT = {
     "LiveBucket": "a mapping, which ends with its block",
-    "Watching": "the base of the watchers",
+    "StreamWatcher": "the base of the watchers",
     "FetchResult": "a list",
 }
 

@@ -157,39 +157,26 @@ class SameStream:
 # -------------------------------------------------------------------------------------------------
 # Ordered consumers: a stream, or part of it, in order and without a gap (ADR-17).
 #
-# Contract
-# - It reads through an ephemeral pull consumer without acks, in memory, with one replica. That is
-#   created at the first use, and recreated after the last message in order whenever deliveries or
-#   heartbeats are missing, it was deleted, its leader is gone, or the link was lost. A lost
-#   delivery
-#   is noticed by the next one or, when none follows, by the next heartbeat, which has the last
-#   consumer sequence: in any case within twice the heartbeat. Deliveries of an older consumer find
-#   no
-#   interest. So every message that the stream has comes once, in stream order; the consumer's name
-#   changes. One that began with "last_per_subject" goes on with every later message, so with older
-#   values too.
-# - Why it was recreated goes to `last_error`, the log and the error callback. Recreating is
-#   retried
-#   for ever, with growing pauses, except when the stream is gone (StreamNotFoundError), when there
-#   is
-#   another one of the same name (StreamRecreatedError), when it ends before what was delivered
-#   (DataLossError), when the server does not understand the pull requests, or the next message is
-#   larger than max_bytes (PullError), and when the connection is closed. Then buffered messages
-#   are
-#   given out first, and the iterator raises; with a callback, the error is reported. The first
-#   attempt raises any error to the caller.
-# - Each recreated consumer is one of the stream that was begun with, by its creation time. Who has
-#   not asked for that compares it with the first consumer's: the same clock (of the server, or the
-#   leader of the cluster's metadata) writes both. An older copy of the stream that was written on
-#   has
-#   the same creation time, and other messages: so the last message that came is compared by its
-#   time
-#   with the one that is there now (DataLossError). Without the permissions for the stream's info
-#   and
-#   its messages, or their import from another account, this is not checked.
-# - It ends as consuming does (`jetspark.jetstream.consume`). Its end deletes the consumer;
-#   if
-#   that request is lost, the server removes it after `inactive_threshold`.
+# - It reads through an ephemeral pull consumer without acks, in memory, with one replica. This is
+#   created at the first use, and again after the last message in order when deliveries or
+#   heartbeats are missing, it was deleted, its leader is gone, or the link was lost. The next
+#   delivery shows that one is missing, or the next heartbeat, which has the last consumer sequence:
+#   within twice the heartbeat. So every message that the stream has comes once, in stream order;
+#   the consumer's name changes. After "last_per_subject" every later message comes, with older
+#   values, too.
+# - `last_error`, the log and the error callback have the reason. It is tried again for ever, with
+#   growing pauses, unless the stream is gone (StreamNotFoundError) or another one of the same name
+#   (StreamRecreatedError), ends before what was delivered (DataLossError), the server does not
+#   understand the pulls or the next message is larger than max_bytes (PullError), or the connection
+#   is closed. Then buffered messages come first, and the iterator raises; with a callback, the
+#   error is reported. The first attempt raises any error to the caller.
+# - Each later consumer must be one of the same stream, by its creation time; by default, that is
+#   not later than the first consumer's, which the same clock has written. An older copy of the
+#   stream has the same creation time, so the last message that came is compared by its time with
+#   the one that is there now (DataLossError). Without permissions for the stream's info and
+#   messages, or their import from another account, this is not checked.
+# - It ends as consuming does (`jetspark.jetstream.consume`), and deletes the consumer; if that
+#   request is lost, the server removes it after `inactive_threshold`.
 # - One task while a consumer is being created; with a callback, one more.
 
 

@@ -60,7 +60,7 @@ Fresh: TypeAlias = tuple[MessageFrame, int, int, int]
 """A message not given out yet: frame, sequence, time in ns, and the pending count."""
 
 
-class Watching(Scoped, Generic[EntryT]):
+class StreamWatcher(Scoped, Generic[EntryT]):
     """`name`: of the bucket or store. `single`: each subject has one message at most.
 
     `reading`: options of `JetStream.ordered`.

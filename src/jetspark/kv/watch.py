@@ -48,7 +48,7 @@ from jetspark.errors import (
     user_error,
 )
 from jetspark.jetstream.message import JsMsg, MessageFrame
-from jetspark.jetstream.watching import Watching
+from jetspark.jetstream.watching import StreamWatcher
 from jetspark.kv.codecs import Entry, operation_of_message
 from jetspark.kv_rules import Operation
 from jetspark.timestamps import Seconds, in_seconds
@@ -81,7 +81,7 @@ class Wanted(NamedTuple):
     heartbeat: float = HEARTBEAT
 
 
-class Watcher(Watching[Entry]):
+class Watcher(StreamWatcher[Entry]):
     """What `Bucket.watch` returns: iterate it, or give it a callback."""
 
     def __init__(
@@ -142,7 +142,7 @@ class Watcher(Watching[Entry]):
         return self._loop()
 
     async def next(self, timeout: Seconds | None = None) -> Entry | None:
-        """As `Watching.next`; raises ConfigError when there is a callback."""
+        """As `StreamWatcher.next`; raises ConfigError when there is a callback."""
         check_no_callback(self._callback)
         return await super().next(timeout)
 

@@ -64,7 +64,7 @@ from jetspark.files import beginning
 from jetspark.jetstream import JsMsg, OrderedMessages
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.message import MessageFrame
-from jetspark.jetstream.watching import Watching
+from jetspark.jetstream.watching import StreamWatcher
 from jetspark.objects.info import (
     STREAM_PREFIX,
     ObjectInfo,
@@ -559,7 +559,7 @@ class ObjectReader:
         return f"ObjectReader({self._info.bucket!r}, {self._info.name!r}, {self._size} bytes read)"
 
 
-class ObjectWatcher(Watching[ObjectInfo]):
+class ObjectWatcher(StreamWatcher[ObjectInfo]):
     """What `ObjectStore.watch` returns: iterate it.
 
     Its contract is that of `jetspark.jetstream.watching`. An info that cannot be read is reported
