@@ -47,10 +47,7 @@ async def asked(peer: ScriptedConsumer, count: int) -> list[int]:
 
 
 async def holds(what: Callable[[], bool]) -> None:
-    async def holds_now() -> bool:
-        return what()
-
-    await eventually(holds_now)
+    await eventually(lambda: what())
 
 
 async def take(messages: ConsumerMessages, count: int) -> list[bytes]:

@@ -528,48 +528,6 @@ async def test_drain_gives_an_event_callback_the_events_on_their_way(
     assert seen == list("01234")
 
 
-async def test_closing_the_client_cancels_an_event_callback(
-    shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("S")
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def callback(event: Event) -> None:
-        begun.set()
-        try:
-            await asyncio.sleep(60)
-        finally:
-            ended.set()
-
-    async with asyncio.timeout(30), connect(shared_server.url) as nc:
-        events = nc.jetstream().events(stream=name, callback=callback)
-        await publish_event(nc, name)
-        await begun.wait()
-        with pytest.raises(RequestTimeoutError, match="not taken in time"):
-            await events.drain(0.05)
-    assert ended.is_set()
-
-
-async def test_a_waiting_event_reader_is_woken_by_close(shared_server: NatsServer) -> None:
-    nc = await connect(shared_server.url)
-    events = nc.jetstream().events(stream="NOBODYS")
-
-    async def read() -> list[Event]:
-        return [event async for event in events]
-
-    async with asyncio.timeout(30):
-        reader = asyncio.create_task(read())
-        await asyncio.sleep(0)
-        await nc.close()
-        assert await reader == []
-
-
-async def test_next_event_times_out(js: JetStream) -> None:
-    async with js.events(stream="NOBODYS") as events:
-        with pytest.raises(RequestTimeoutError, match=r"0\.01 s"):
-            await events.next(0.01)
-
-
 async def test_a_refused_subject_ends_the_events(make_server: MakeServer) -> None:
     server = make_server("""
         authorization { users: [ { user: u, password: u, permissions: {
@@ -636,20 +594,3 @@ def test_blocking_events_by_iterator_and_callback(
         assert [called.get_nowait() for _ in range(2)] == ["create", "delete"]
     assert not watched.active
     watched.close()
-
-
-def test_drain_within_an_event_callback_does_not_wait(
-    shared_server: NatsServer, unique: Callable[[str], str]
-) -> None:
-    name = unique("S")
-    ended: SimpleQueue[str] = SimpleQueue()
-
-    def callback(event: Event) -> None:
-        watched.drain(30)
-        ended.put("drained")
-
-    with blocking.connect(shared_server.url) as nc:
-        watched = nc.jetstream().events(kinds=["stream_action"], stream=name, callback=callback)
-        nc.jetstream().create_stream(name=name, storage="memory")
-        assert ended.get(timeout=30) == "drained"
-        nc.jetstream().delete_stream(name)

@@ -107,11 +107,7 @@ async def test_consume_goes_on_when_the_last_status_of_a_request_is_lost(
     fault = proxy.arm(1, wanted=is_request_timeout)
     consumer = await far.jetstream().consumer(stream, "c")
     async with consumer.consume(expires=1, heartbeat=BEAT, max_messages=1) as messages:
-
-        async def lost() -> bool:
-            return fault.hit is not None
-
-        await eventually(lost)
+        await eventually(lambda: fault.hit is not None)
         start = time.monotonic()
         await js.publish(f"{stream}.a", b"x")
         assert (await messages.next(60)).data == b"x"
@@ -353,11 +349,7 @@ async def test_stopping_while_the_consumer_is_created_leaves_none(
     fault = proxy.arm(1, wanted=is_created)
     messages = far.jetstream().ordered(stream)
     taking = asyncio.create_task(messages.next())
-
-    async def made() -> bool:
-        return fault.hit is not None
-
-    await eventually(made)
+    await eventually(lambda: fault.hit is not None)
     messages.stop()
     with pytest.raises(JetsparkError):
         await taking

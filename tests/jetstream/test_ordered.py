@@ -274,11 +274,7 @@ async def test_missing_deliveries_are_read_again_in_order(
     await fill(js, stream, 1000)
     async with js.ordered(stream, max_messages=100, subjects=f"{stream}.1") as messages:
         got = await read(messages, 10)
-
-        async def some_are_here() -> bool:
-            return messages.pending_msgs > 20
-
-        await eventually(some_are_here)
+        await eventually(lambda: messages.pending_msgs > 20)
         del messages._frames[5]
         del messages._frames[7]
         got += await read(messages, 324)
@@ -308,11 +304,7 @@ async def test_a_missing_first_delivery_is_noticed(js: JetStream, stream: str) -
     async with js.ordered(stream, start_seq=5) as messages:
         with pytest.raises(RequestTimeoutError):
             await messages.next(0)
-
-        async def some_are_here() -> bool:
-            return messages.pending_msgs == 16
-
-        await eventually(some_are_here)
+        await eventually(lambda: messages.pending_msgs == 16)
         messages._frames.popleft()
         assert await read(messages, 16) == list(range(5, 21))
 
@@ -327,11 +319,8 @@ async def test_missed_heartbeats_recreate_the_ordered_consumer(make_server: Make
             assert await read(messages, 3) == [1, 2, 3]
             server.pause()
 
-            async def missed() -> bool:
-                return isinstance(messages.last_error, MissedHeartbeatError)
-
             try:
-                await eventually(missed)
+                await eventually(lambda: isinstance(messages.last_error, MissedHeartbeatError))
             finally:
                 server.resume()
             await js.publish("S.a")
@@ -531,11 +520,7 @@ async def test_the_end_of_an_ordered_callback_is_reported(
     js: JetStream, unique: Callable[[str], str], reported: list[JetsparkError]
 ) -> None:
     messages = js.ordered(unique("S"), callback=lambda msg: None)
-
-    async def ended() -> bool:
-        return any(isinstance(error, StreamNotFoundError) for error in reported)
-
-    await eventually(ended)
+    await eventually(lambda: any(isinstance(error, StreamNotFoundError) for error in reported))
     assert isinstance(messages.error, StreamNotFoundError)
 
 

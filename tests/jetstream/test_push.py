@@ -129,11 +129,7 @@ async def test_heartbeats_are_not_given_out(
 ) -> None:
     consumer = await controlled(js, stream, 0.3)
     async with consumer.subscribe() as messages:
-
-        async def some_came() -> bool:
-            return messages.pending_msgs >= 4
-
-        await eventually(some_came)
+        await eventually(lambda: messages.pending_msgs >= 4)
         await js.publish(f"{stream}.a", b"x")
         assert (await messages.next(30)).data == b"x"
         assert reported == []
@@ -162,11 +158,7 @@ async def test_push_messages_end_when_their_consumer_or_stream_is_deleted(
         await (consumer.delete() if what == "consumer" else js.delete_stream(stream))
         with pytest.raises(APIError) as raised:
             await anext(messages)
-
-        async def ended() -> bool:
-            return not called.active
-
-        await eventually(ended)
+        await eventually(lambda: not called.active)
     missing = ConsumerNotFoundError if what == "consumer" else StreamNotFoundError
     assert type(raised.value) is missing
     silences = [error for error in reported if not isinstance(error, MissedHeartbeatError)]
@@ -275,11 +267,7 @@ async def test_a_push_callback_that_raises_is_reported(
             await messages.next()
         with pytest.raises(ConfigError, match="callback"):
             aiter(messages)
-
-        async def all_came() -> bool:
-            return len(got) == 3
-
-        await eventually(all_came)
+        await eventually(lambda: len(got) == 3)
         await messages.drain(30)
         assert not messages.active
     assert [str(error.__cause__) for error in errors] == ["two"]
@@ -291,11 +279,7 @@ async def test_draining_push_messages_gives_out_what_has_arrived(
     await fill(js, stream, 20)
     consumer = await js.create_push_consumer(stream, deliver_subject=nc.new_inbox())
     messages = consumer.subscribe()
-
-    async def all_came() -> bool:
-        return messages.pending_msgs == 20
-
-    await eventually(all_came)
+    await eventually(lambda: messages.pending_msgs == 20)
     await messages.drain()
     assert [msg.seq async for msg in messages] == list(range(1, 21))
 

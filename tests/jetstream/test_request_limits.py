@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 import jetspark
 from jetspark import blocking
-from jetspark.errors import ConfigError, JetsparkError, PullError
+from jetspark.errors import JetsparkError, PullError
 
 if TYPE_CHECKING:
     from tests.conftest import MakeServer
@@ -100,36 +100,6 @@ async def test_ordered_raises_for_a_message_larger_than_max_bytes(
         with pytest.raises(PullError, match="Message Size Exceeds MaxBytes"):
             await messages.next()
         assert isinstance(messages.error, PullError)
-
-
-@pytest.mark.parametrize("option", ["max_messages", "max_bytes"])
-async def test_numbers_beyond_the_servers_are_refused_before_anything_is_sent(
-    js: JetStream, stream: str, option: str
-) -> None:
-    consumer = await js.create_consumer(stream)
-    sent = js.client.stats.out_msgs
-    beyond: dict[str, Any] = {option: 2**63}
-    with pytest.raises(ConfigError, match=f"{option} must be at most 9223372036854775807, not"):
-        js.ordered(stream, **beyond)
-    with pytest.raises(ConfigError, match=f"{option} must be at most"):
-        consumer.consume(**beyond)
-    name = "batch" if option == "max_messages" else option
-    number: dict[str, Any] = {"batch": 1} | {name: 2**63}
-    with pytest.raises(ConfigError, match=f"{name} must be at most"):
-        await consumer.fetch(**number)
-    with pytest.raises(ConfigError, match=f"{name} must be at most"):
-        js.get_msgs(stream, **number)
-    with pytest.raises(ConfigError, match=f"{name} must be at most"):
-        js.get_last_msgs(stream, "a", **number)
-    assert js.client.stats.out_msgs == sent
-
-
-@pytest.mark.parametrize("option", ["max_messages", "max_bytes"])
-async def test_the_largest_numbers_are_served(js: JetStream, stream: str, option: str) -> None:
-    await js.publish(f"{stream}.a", b"x")
-    most: dict[str, Any] = {option: 2**63 - 1}
-    async with asyncio.timeout(WITHIN), js.ordered(stream, **most) as messages:
-        assert (await messages.next()).data == b"x"
 
 
 async def test_ordered_raises_what_the_server_does_not_understand(

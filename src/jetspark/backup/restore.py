@@ -13,7 +13,7 @@ else's, or somebody uses it. A restored stream that is shorter than `backup.json
 too.
 
 The last step, when all was sent, is not undone: when the call is cancelled or the connection lost
-then, or the answer does not come though the stream is there, the error says so. After a process
+then, or the answer does not come, the error says so. After a process
 that was killed, the next restore is refused because the stream exists, and says what it has of the
 backup.
 """
@@ -299,22 +299,18 @@ class _Outgoing(Transfer):
         all_sent = self._last and self._answer is None
         if all_sent and isinstance(error, JetsparkError):
             return  # it says so itself
-        end = self._backup.state.last_seq
+        if all_sent:
+            error.add_note(
+                f'All was sent, and the server may still create stream "{self._stream}": look in a '
+                f"while whether it reaches sequence {self._backup.state.last_seq:,}."
+            )
+            return
         note: str | None = (
             f'Stream "{self._stream}" may be there with a part of its '
             f"{self._backup.messages:,} messages: delete it before you restore again."
         )
-        if all_sent:
-            note = (
-                f'All was sent, and the server may still create stream "{self._stream}": look in a '
-                f"while whether it reaches sequence {end:,}."
-            )
         try:
-            async with asyncio.timeout(STALLED if all_sent else CLEAN_UP_WITHIN):
-                if all_sent:
-                    if there := await self._left_over.whole():
-                        note = f'All was sent, and stream "{self._stream}" is there with {there}.'
-                    return
+            async with asyncio.timeout(CLEAN_UP_WITHIN):
                 while not await self._server_has_given_up():
                     await self._client.force_reconnect()
                 note = await self._left_over.delete()

@@ -289,19 +289,17 @@ class _Incoming(Transfer):
 
     async def _check_there(self) -> None:
         """Raise BackupError for a stream that is gone: servers only stop sending it."""
-        gone = "deleted while it was backed up: there is no backup of it"
         try:
             info = await stream_info(self._api, self._stream)
             # By the server's clock, which gave the stream its time.
             now = info.ts or datetime.now(UTC)
             if info.created < now - timedelta(seconds=time.monotonic() - self._began):
-                return
-            gone = "deleted and created again while it was backed up: back up the new one"
+                return  # it is not another one of that name
         except StreamNotFoundError:
             pass
         except JetsparkError:
             return  # the role `backup` need not look at streams
-        raise BackupError(f'Stream "{self._stream}" was {gone}.')
+        raise BackupError(f'Stream "{self._stream}" was deleted while it was backed up.')
 
     def written(self, pieces: list[bytes]) -> None:
         """These chunks are on disk."""
