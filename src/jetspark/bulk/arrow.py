@@ -1,27 +1,8 @@
-"""Decoded deliveries as Arrow record batches of one constant schema.
+"""Decoded deliveries as Arrow record batches of one constant schema: of messages or of a bucket.
 
-| column | Arrow type | null | |
-|---|---|---|---|
-| stream | string | no | name of the stream |
-| subject | string | no | subject that the message was published to |
-| seq | int64 | no | stream sequence |
-| timestamp | timestamp[us, UTC] | no | when the stream stored it (nanoseconds are cut) |
-| data | binary | no | payload |
-| headers | list<struct<key: string, value: string>> | yes | in order; an empty block is [] |
-
-A stream that is a Key-Value bucket may be read with other columns:
-
-| column | Arrow type | null | |
-|---|---|---|---|
-| bucket | string | no | name of the bucket |
-| key | string | no | the key |
-| value | binary | yes | null when deleted |
-| revision | int64 | no | stream sequence |
-| created | timestamp[us, UTC] | no | when the server stored it |
-| operation | string | no | PUT, DEL or PURGE |
-
-In a subject or header that is not UTF-8, invalid bytes become U+FFFD, so that one malformed message
-cannot stop a pipeline.
+docs/guide-spark.md explains the columns. A bucket's value is null when it was deleted, its
+operation PUT, DEL or PURGE; nanoseconds are cut to microseconds. In a subject or header that is not
+UTF-8, invalid bytes become U+FFFD, so that one malformed message cannot stop a pipeline.
 """
 
 from __future__ import annotations

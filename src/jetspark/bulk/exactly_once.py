@@ -110,6 +110,7 @@ def decode_decision(data: bytes) -> Decision:
 # an error. A publish whose ack was lost is resolved by reading.
 
 _ROOM_IN_PAYLOAD = 4096
+_INLINE_BYTES = 16 * 1024
 _STAGED_BYTES = 768 * 1024
 
 
@@ -213,14 +214,24 @@ class Ledger:
     # -- staging -------------------------------------------------------------------------------
 
     def stage(self, rows: Iterable[EncodedMessage]) -> Piece:
-        """Pack rows and store the packs in order, each exactly once.
+        """Pack rows and store the packs in order, each exactly once; few rows stay inline.
 
         Raises APIError if the stream refuses one.
         """
+        left = iter(rows)
+        head: list[EncodedMessage] = []
+        size = 0
+        for row in left:
+            head.append(row)
+            size += size_of(row) + PACKING_BYTES
+            if size > _INLINE_BYTES:
+                break
+        else:
+            return Piece(len(head), [pack(head)]) if head else Piece()
         subject = self._new_subject()
         packs: list[Pack] = []
         count = last = 0
-        for messages in in_packs(rows, self._pack_bytes()):
+        for messages in in_packs(chain(head, left), self._pack_bytes()):
             last = self._publish(subject, pack(messages), last)
             packs.append(last)
             count += len(messages)
@@ -681,12 +692,11 @@ def _batch_id(block: bytes) -> str:
 
 logger = logging.getLogger("jetspark.bulk")
 
-_INLINE_BYTES = 16 * 1024
 _DECISION_BYTES = 256 * 1024
 
 
 def stage(ledger: Ledger, rows: Iterable[EncodedMessage], *, digest: bool = False) -> Piece:
-    """Stage a task's rows; few rows stay inline in the piece.
+    """Stage a task's rows.
 
     `digest`: `commit` refuses other rows than those that an earlier attempt has decided. Raises as
     `Ledger.stage`.
@@ -700,19 +710,8 @@ def stage(ledger: Ledger, rows: Iterable[EncodedMessage], *, digest: bool = Fals
             found += crc32(payload, crc32(block or b"", crc32(subject)))
             yield subject, block, payload
 
-    piece = _stage(ledger, seen() if digest else iter(rows))
+    piece = ledger.stage(seen() if digest else rows)
     return replace(piece, digest=found)
-
-
-def _stage(ledger: Ledger, rows: Iterator[EncodedMessage]) -> Piece:
-    head: list[EncodedMessage] = []
-    size = 0
-    for row in rows:
-        head.append(row)
-        size += size_of(row) + PACKING_BYTES
-        if size > _INLINE_BYTES:
-            return ledger.stage(chain(head, rows))
-    return Piece(len(head), [pack(head)]) if head else Piece()
 
 
 class ExactlyOnceWriter:

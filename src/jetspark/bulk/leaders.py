@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from jetspark.bulk.leader_terms import observation_of
 from jetspark.bulk.links import pool
@@ -31,6 +31,7 @@ from jetspark.errors import (
 from jetspark.timestamps import parse_isotime
 from jetspark.wire import js_api
 from jetspark.wire.documents import encode_document
+from jetspark.wire.kernel import MessageFrame
 
 T = TypeVar("T")
 
@@ -224,9 +225,7 @@ def streams_of(
 def _asked_together(api: StreamAPI, names: list[str]) -> dict[str, StreamFacts]:
     found: dict[str, StreamFacts] = {}
     link, call = api.link, js_api.STREAM_INFO
-    subjects = [js_api.subject_of(link.api_prefix, call, {"stream": name}) for name in names]
-    for number, frame, sent in link.replies(subjects, _SILENCE_SECONDS):
-        name = names[number]
+    for name, frame, sent in _replies(api, call, names, _SILENCE_SECONDS):
         try:
             answer = js_api.parse_answer(call, frame.payload, {"stream": name})
         except APIError:
@@ -243,15 +242,10 @@ def times_of(api: StreamAPI, wanted: Mapping[str, int]) -> dict[str, int]:
     Raises as `StreamAPI.message`, PermissionsError where the user may not get messages.
     """
     times: dict[str, int] = {}
-    link, call = api.link, js_api.MSG_GET
-    names = list(wanted)
-    subjects = [js_api.subject_of(link.api_prefix, call, {"stream": name}) for name in names]
-    payloads = [encode_document({"seq": wanted[name]}) for name in names]
-    refused: list[str] = []
-    for number, frame, _sent in link.replies(
-        subjects, _MESSAGES_SILENCE_SECONDS, payloads=payloads, at_once=_MESSAGES_AT_ONCE
-    ):
-        name = names[number]
+    call, refused = js_api.MSG_GET, []
+    payloads = [encode_document({"seq": sequence}) for sequence in wanted.values()]
+    how = {"payloads": payloads, "at_once": _MESSAGES_AT_ONCE}
+    for name, frame, _ in _replies(api, call, list(wanted), _MESSAGES_SILENCE_SECONDS, **how):
         try:
             answer = js_api.parse_answer(call, frame.payload, {"stream": name})
             times[name] = parse_isotime(answer["message"]["time"])
@@ -263,3 +257,12 @@ def times_of(api: StreamAPI, wanted: Mapping[str, int]) -> dict[str, int]:
         if (message := api.message(name, seq=wanted[name])) is not None:
             times[name] = parse_isotime(message.time)
     return times
+
+
+def _replies(
+    api: StreamAPI, call: js_api.Call, names: list[str], silence: float, **how: Any
+) -> Iterator[tuple[str, MessageFrame, float]]:
+    prefix = api.link.api_prefix
+    subjects = [js_api.subject_of(prefix, call, {"stream": name}) for name in names]
+    for number, frame, sent in api.link.replies(subjects, silence, **how):
+        yield names[number], frame, sent

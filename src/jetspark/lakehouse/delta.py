@@ -28,7 +28,7 @@ from deltalake.schema import Field, Schema
 from deltalake.transaction import AddAction
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.lakehouse.conditions import to_sql
+from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
 from jetspark.lakehouse.maintenance import (
     Compaction,
     TableFacts,
@@ -698,3 +698,31 @@ def _path(name: TableName) -> str:
     if name.path is None:
         raise ConfigError("A Delta table needs a folder or URI: give the option 'path'.")
     return name.path
+
+
+def to_sql(condition: Condition) -> str:
+    """In the SQL of deltalake, which takes times without zone for UTC."""
+    match condition:
+        case Comparison():
+            value = _literal(condition.value)
+            return f"{_quoted(condition.column)} {condition.operator} {value}"
+        case IsNull():
+            return f"{_quoted(condition.column)} IS {'NOT ' if condition.negated else ''}NULL"
+        case All() | Some():
+            word = " AND " if isinstance(condition, All) else " OR "
+            return f"({word.join(map(to_sql, condition.parts))})"
+
+
+def _literal(value: Any) -> str:
+    match value:
+        case datetime():
+            moment = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+            return f"'{moment.isoformat(sep=' ', timespec='microseconds')}'"
+        case date():
+            return f"'{value.isoformat()}'"
+        case str():
+            text = value.replace("'", "''")
+            return f"'{text}'"
+        case bool():
+            return "TRUE" if value else "FALSE"
+    return f"{value:f}" if isinstance(value, Decimal) else repr(value)

@@ -46,6 +46,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, DataScan, FileScanTask, Transaction
 from pyiceberg.table import Table as PyTable
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AddSnapshotUpdate,
@@ -59,12 +60,7 @@ from pyiceberg.transforms import IdentityTransform
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
 from jetspark.lakehouse.iceberg_folder import catalog_of
-from jetspark.lakehouse.iceberg_maintenance import (
-    line_of,
-    manifests_of,
-    old_snapshots,
-    vacuumed,
-)
+from jetspark.lakehouse.iceberg_maintenance import manifests_of, old_snapshots, vacuumed
 from jetspark.lakehouse.maintenance import (
     Compaction,
     TableFacts,
@@ -291,7 +287,7 @@ class OpenIceberg(Table):
 
     def was_set_back(self, version: int, name: str, number: int) -> bool:
         made = self._table.metadata.snapshot_by_id(version)
-        line = list(line_of(self._table.metadata))
+        line = list(ancestors_of(self._table.current_snapshot(), self._table.metadata))
         # Expiry cuts the line at a snapshot that is younger than this one.
         return (
             made is not None
@@ -311,15 +307,15 @@ class OpenIceberg(Table):
         self._table = self._table.refresh()
 
     def append(self, files: Sequence[NewFile], numbers: Numbers) -> None:
-        making = self._transaction()
-        self._add(making, files, numbers)
-        self._commit(making)
-        self._expire_now_and_then()
+        self._change(self._transaction(), files, numbers)
 
     def replace(self, files: Sequence[NewFile], numbers: Numbers) -> None:
         making = self._transaction()
         if self._table.current_snapshot() is not None:
             making.delete(AlwaysTrue())
+        self._change(making, files, numbers)
+
+    def _change(self, making: Transaction, files: Sequence[NewFile], numbers: Numbers) -> None:
         self._add(making, files, numbers)
         self._commit(making)
         self._expire_now_and_then()

@@ -12,7 +12,6 @@ import pyarrow.fs
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from jetspark.errors import ConfigError, TableError
@@ -76,21 +75,12 @@ def vacuumed(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
     return provable(unnamed, {one.removeprefix(root) for one in once - needed}, files)
 
 
-def line_of(metadata: TableMetadata) -> Iterator[Snapshot]:
-    """The present snapshot and those that have led to it, as far as they have not expired."""
-    known = {one.snapshot_id: one for one in metadata.snapshots}
-    one = metadata.current_snapshot()
-    while one is not None:
-        yield one
-        one = known.get(one.parent_snapshot_id or 0)
-
-
 def manifests_of(table: Table, old: Sequence[int]) -> list[str]:
     """Manifests and their lists below the table's location that only these snapshots name. None
     unless all snapshots are one line and these its end: then it would take all of them to tell."""
     metadata = table.metadata
     gone = set(old)
-    line = list(line_of(metadata))
+    line = list(ancestors_of(metadata.current_snapshot(), metadata))
     kept = list(takewhile(lambda one: one.snapshot_id not in gone, line))
     if not kept or not len(kept) + len(old) == len(line) == len(metadata.snapshots):
         return []

@@ -27,20 +27,12 @@ from jetspark.errors import ConfigError, shown
 
 def valid_text(column: pa.Array) -> pa.Array:
     """The column, with U+FFFD in place of bytes that are not UTF-8 (Spark lets them pass)."""
-    if not _has_text(column.type):
-        return column
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
         raw = column.cast(_as_bytes(column.type))
         return pa.array([_decoded(one, column.type) for one in raw.to_pylist()], column.type)
     return column
-
-
-def _has_text(kind: pa.DataType) -> bool:
-    if pa.types.is_nested(kind):
-        return any(_has_text(kind.field(index).type) for index in range(kind.num_fields))
-    return bool(pa.types.is_string(kind))
 
 
 def _as_bytes(kind: pa.DataType) -> pa.DataType:

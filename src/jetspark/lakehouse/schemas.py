@@ -59,7 +59,7 @@ def check_partitions(schema: pa.Schema, partition_by: Iterable[str]) -> None:
                 f"partitionBy: there is no column {name!r}; there are {', '.join(schema.names)}."
             )
         kind = schema.field(index).type
-        if is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_floating(kind):
+        if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_floating(kind):
             raise ConfigError(
                 f"partitionBy: a table cannot be partitioned by {name!r}, whose type is {kind}."
             )
@@ -67,11 +67,6 @@ def check_partitions(schema: pa.Schema, partition_by: Iterable[str]) -> None:
         raise ConfigError("partitionBy names a column twice.")
     if names and len(names) == len(schema.names):
         raise ConfigError("partitionBy names every column: leave out at least one, for the files.")
-
-
-def is_nested(kind: pa.DataType) -> bool:
-    """Whether this is a struct, a list or a map."""
-    return bool(pa.types.is_nested(kind))
 
 
 def nullable(field: pa.Field) -> pa.Field:

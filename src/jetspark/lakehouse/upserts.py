@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.new_files import Layout, NewFile, Storage
-from jetspark.lakehouse.schemas import is_nested
 from jetspark.lakehouse.table import PLACE, Changes, Numbers, Table
 
 _TEXT = r"'(?:[^']|'')*'"
@@ -78,7 +77,7 @@ class Upsert:
         """Raises ConfigError for columns that the rows lack, or whose type does not serve."""
         self.check_names(rows.names)
         for option, name in self._columns():
-            if is_nested(kind := rows.field(name).type):
+            if pa.types.is_nested(kind := rows.field(name).type):
                 raise ConfigError(f"Option {option!r}: {name!r} has the nested type {kind}.")
             if option == "keys" and pa.types.is_floating(kind):
                 raise ConfigError(
