@@ -25,8 +25,6 @@ VALUES = {
         "err_codes",
         "retries",
         "validation",
-        "kinds",
-        "arguments",
         "payloads",
         "timestamps",
         "subjects",

@@ -7,7 +7,6 @@
      │   ├─ BadSubjectError                ErrBadSubject
      │   ├─ BadQueueError                  ErrBadQueueName
      │   ├─ BadTimeoutError                ErrBadTimeout
-     │   ├─ UnknownArgumentError(TypeError)  a keyword that the call does not have
      │   ├─ BadPayloadError(TypeError)     a payload that is not bytes-like
      │   ├─ NKeyError                      a text that is not the NKey that it should be
      │   ├─ BadNameError                   a stream, consumer or bucket name against ADR-6
@@ -158,17 +157,6 @@ class BadTimeoutError(ConfigError):
     def __init__(self, timeout: float) -> None:
         super().__init__(f"A timeout must be more than 0 seconds, not {shown(timeout)}.")
         self.timeout = timeout
-
-
-class UnknownArgumentError(ConfigError, TypeError):
-    """A keyword that the call does not have; `near` is the one that was most likely meant."""
-
-    def __init__(self, call: str, name: str, near: str | None) -> None:
-        hint = f"; did you mean {near!r}?" if near else "."
-        super().__init__(f"{call}() has no argument {name!r}{hint}")
-        self.call = call
-        self.name = name
-        self.near = near
 
 
 class BadPayloadError(ConfigError, TypeError):
