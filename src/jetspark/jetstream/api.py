@@ -48,24 +48,6 @@ tracer = logging.getLogger("jetspark.trace")
 _MESSAGE = frozenset({"data", "hdrs"})
 _SECRET = re.compile(r"pass|token|secret|seed|nkey|jwt|creds|auth|sig$|api_?key|private", re.I)
 _IN_URL = re.compile(r"(?<=://)[^\s/@\"]+(?=@)")
-_MESSAGES: Final = ".DIRECT.GET."
-"""Answers to these are plain messages, which may happen to be JSON."""
-
-
-def trace_request(subject: str, payload: bytes) -> None:
-    """Log a request."""
-    tracer.debug(">>> %s %s", subject, shown(payload))
-
-
-def trace_answer(subject: str, payload: bytes) -> None:
-    """Log the answer to a request to `subject`."""
-    is_message = _MESSAGES in subject
-    tracer.debug("<<< %s %s", subject, _size(payload) if is_message else shown(payload))
-
-
-def trace_failure(subject: str, error: JetsparkError) -> None:
-    """Log that a request failed."""
-    tracer.debug("<<< %s %s: %s", subject, type(error).__name__, error)
 
 
 def shown(payload: bytes) -> str:
@@ -172,7 +154,7 @@ class Api:
             reply = await send(subject, payload, timeout=self.timeout, headers=headers)
         except JetsparkError as error:
             if self.trace:
-                trace_failure(subject, error)
+                tracer.debug("<<< %s %s: %s", subject, type(error).__name__, error)
             if isinstance(error, NoRespondersError):
                 raise self._no_jetstream() from None
             raise
@@ -182,12 +164,13 @@ class Api:
     def note_request(self, subject: str, payload: bytes) -> None:
         """Log a request that is not made by `call`, if this context traces."""
         if self.trace:
-            trace_request(subject, payload)
+            tracer.debug(">>> %s %s", subject, shown(payload))
 
     def note_answer(self, subject: str, payload: bytes) -> None:
         """Log an answer, if this context traces."""
-        if self.trace:
-            trace_answer(subject, payload)
+        if self.trace:  # a message may happen to be JSON
+            is_message = ".DIRECT.GET." in subject
+            tracer.debug("<<< %s %s", subject, _size(payload) if is_message else shown(payload))
 
     def _no_jetstream(self) -> JetStreamNotEnabledError:
         where = "this server"
@@ -195,12 +178,10 @@ class Api:
             where = f"the domain {self.domain!r}"
         elif self.prefix != DEFAULT_PREFIX:
             where = f"the API prefix {self.prefix!r}"
-        return JetStreamNotEnabledError(
-            503,
-            NOT_ENABLED,
-            "JetStream not enabled",
-            f"JetStream does not respond on {where}: it is not enabled there, or not reachable.",
+        sentence = (
+            f"JetStream does not respond on {where}: it is not enabled there, or not reachable."
         )
+        return JetStreamNotEnabledError(503, NOT_ENABLED, "JetStream not enabled", sentence)
 
     @property
     def server(self) -> ServerInfo | None:

@@ -88,37 +88,31 @@ async def direct_get(api: Api, stream: str, body: Mapping[str, Any]) -> StoredMs
     return _stored(found, reply.data)
 
 
-class Range(NamedTuple):
-    """What `read_range` reads: see `StoredCalls.get_msgs`."""
-
-    stream: str
-    where: Mapping[str, Any]
-    """The first sequence or time, as the request says it."""
-    subject: str | None
-    up_to_seq: int | None
-    max_msgs: int | None
-    batch: int
-    max_bytes: int
-    confirm: bool
-
-
-async def read_range(api: Api, wanted: Range) -> AsyncIterator[StoredMsg]:
+async def read_range(
+    api: Api,
+    stream: str,
+    where: Mapping[str, Any],
+    subject: str | None,
+    up_to_seq: int | None,
+    max_msgs: int | None,
+    batch: int,
+    max_bytes: int,
+    confirm: bool,
+) -> AsyncIterator[StoredMsg]:
     """Messages in order until nothing is left. Raises as `StoredCalls.get_msgs`."""
-    where = wanted.where
-    subject = {} if wanted.subject is None else {"next_by_subj": wanted.subject}
-    left = sys.maxsize if wanted.max_msgs is None else wanted.max_msgs
-    last = sys.maxsize if wanted.up_to_seq is None else wanted.up_to_seq
+    only = given(next_by_subj=subject)
+    left = sys.maxsize if max_msgs is None else max_msgs
+    last = sys.maxsize if up_to_seq is None else up_to_seq
     while True:
-        size = min(wanted.batch, left, last - where.get("seq", 1) + 1)
-        request = {**where, **subject, "batch": size, "max_bytes": wanted.max_bytes}
-        page = await _request_batch(api, wanted.stream, request)
+        size = min(batch, left, last - where.get("seq", 1) + 1)
+        request = {**where, **only, "batch": size, "max_bytes": max_bytes}
+        page = await _request_batch(api, stream, request)
         if page.messages:
             where = {"seq": page.messages[-1].seq + 1}
         left -= len(page.messages)
-        if wanted.confirm and not page.more and left and where.get("seq", 1) <= last:
+        if confirm and not page.more and left and where.get("seq", 1) <= last:
             with suppress(MessageNotFoundError):
-                body = {"next_by_subj": ">", **where, **subject}
-                late = await leader_get(api, wanted.stream, body)
+                late = await leader_get(api, stream, {"next_by_subj": ">", **where, **only})
                 page.messages.append(late)
                 page.more = True
                 where = {"seq": late.seq + 1}
@@ -418,8 +412,8 @@ class StoredCalls:
         if start_time is not None:
             where = {"start_time": text_of_time(check_moment("start_time", start_time))}
         self._check_batches(stream, batch, max_bytes)
-        wanted = Range(stream, where, subject, up_to_seq, max_msgs, batch, max_bytes, confirm)
-        return StoredMsgs(partial(read_range, self._api, wanted))
+        wanted = (stream, where, subject, up_to_seq, max_msgs, batch, max_bytes, confirm)
+        return StoredMsgs(partial(read_range, self._api, *wanted))
 
     def get_last_msgs(
         self,
