@@ -34,18 +34,6 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 
-@pytest.fixture
-async def consumer(js: JetStream, stream: str) -> PullConsumer:
-    return await js.create_consumer(stream, durable_name="c")
-
-
-@pytest.fixture
-def reported(nc: Client, monkeypatch: pytest.MonkeyPatch) -> list[JetsparkError]:
-    errors: list[JetsparkError] = []
-    monkeypatch.setattr(nc, "report", errors.append)
-    return errors
-
-
 async def fill(js: JetStream, stream: str, count: int, size: int = 0) -> None:
     async with js.publisher() as publisher:
         for number in range(count):

@@ -23,21 +23,6 @@ if TYPE_CHECKING:
 
     from jetspark.full_client import Client
     from jetspark.jetstream import ConsumerMessages
-    from jetspark.server import NatsServer
-
-
-@pytest.fixture
-def scripted(
-    nc: Client, shared_server: NatsServer, unique: Callable[[str], str]
-) -> Callable[..., ScriptedConsumer]:
-    return lambda *scripts: ScriptedConsumer(nc, shared_server.url, unique("api"), *scripts)
-
-
-@pytest.fixture
-def reported(nc: Client, monkeypatch: pytest.MonkeyPatch) -> list[JetsparkError]:
-    errors: list[JetsparkError] = []
-    monkeypatch.setattr(nc, "report", errors.append)
-    return errors
 
 
 async def asked(peer: ScriptedConsumer, count: int) -> list[int]:

@@ -39,18 +39,6 @@ if TYPE_CHECKING:
     from jetspark.wire.kernel import MessageFrame
 
 
-@pytest.fixture
-async def consumer(js: JetStream, stream: str) -> PullConsumer:
-    return await js.create_consumer(stream, durable_name="c")
-
-
-@pytest.fixture
-def scripted(
-    nc: Client, shared_server: NatsServer, unique: Callable[[str], str]
-) -> Callable[..., ScriptedConsumer]:
-    return lambda *scripts: ScriptedConsumer(nc, shared_server.url, unique("api"), *scripts)
-
-
 async def fill(js: JetStream, stream: str, count: int) -> None:
     async with js.publisher() as publisher:
         for number in range(count):

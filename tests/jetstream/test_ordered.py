@@ -41,13 +41,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.server
 
 
-@pytest.fixture
-def reported(nc: Client, monkeypatch: pytest.MonkeyPatch) -> list[JetsparkError]:
-    errors: list[JetsparkError] = []
-    monkeypatch.setattr(nc, "report", errors.append)
-    return errors
-
-
 async def fill(js: JetStream, stream: str, count: int) -> None:
     """Subjects end in the sequence modulo 3."""
     async with js.publisher() as publisher:

@@ -33,13 +33,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.server
 
 
-@pytest.fixture
-def reported(nc: Client, monkeypatch: pytest.MonkeyPatch) -> list[JetsparkError]:
-    errors: list[JetsparkError] = []
-    monkeypatch.setattr(nc, "report", errors.append)
-    return errors
-
-
 async def fill(js: JetStream, stream: str, count: int, size: int = 0) -> None:
     async with js.publisher() as publisher:
         for number in range(1, count + 1):
