@@ -6,7 +6,8 @@ Of docstrings it has the first paragraphs; `help()` shows all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from typing import Unpack
 
 from jetspark.blocking.by_hand.identity import CalloutHandler
 from jetspark.blocking.client import Client as CoreClient
@@ -19,8 +20,7 @@ from jetspark.connection.nkeys import CurveKeyPair, KeyPair
 from jetspark.full_client import Client as AsyncClient
 from jetspark.identity.callout import CONCURRENCY, QUEUE_GROUP
 from jetspark.payloads import Payload
-from jetspark.services.protocol import DEFAULT_QUEUE_GROUP
-from jetspark.services.service import StatsHandler
+from jetspark.services.service import ServiceOptions
 from jetspark.system.system import STALL, TIMEOUT
 from jetspark.timestamps import Seconds
 from jetspark.tracing.tree import MessageTrace
@@ -80,28 +80,10 @@ class Client(CoreClient):
             self._inner.trace, subject, payload, headers=headers, deliver=deliver, timeout=timeout
         )
 
-    def add_service(
-        self,
-        name: str,
-        version: str,
-        *,
-        description: str = "",
-        metadata: Mapping[str, str] | None = None,
-        queue_group: str = DEFAULT_QUEUE_GROUP,
-        stats_handler: StatsHandler | None = None,
-    ) -> Service:
+    def add_service(self, name: str, version: str, **options: Unpack[ServiceOptions]) -> Service:
         """Start an instance of a service, which others find; then add endpoints to it."""
         return Service(
-            self._caller,
-            self._thread.run(
-                self._inner.add_service,
-                name,
-                version,
-                description=description,
-                metadata=metadata,
-                queue_group=queue_group,
-                stats_handler=stats_handler,
-            ),
+            self._caller, self._thread.run(self._inner.add_service, name, version, **options)
         )
 
     def services(self, *, prefix: str = DEFAULT_PREFIX) -> Services:

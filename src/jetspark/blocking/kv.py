@@ -7,7 +7,7 @@ Of docstrings it has the first paragraphs; `help()` shows all.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Self, Unpack
 
 from jetspark.blocking.by_hand.kv import (
     BaseElection,
@@ -31,7 +31,7 @@ from jetspark.kv.config import BucketStatus
 from jetspark.kv.lock import LEASE, ElectionState, LockRecord
 from jetspark.kv.lock import Election as AsyncElection
 from jetspark.kv.lock import Lock as AsyncLock
-from jetspark.kv.watch import HEARTBEAT, RESYNC
+from jetspark.kv.watch import RESYNC, WatchOptions
 from jetspark.kv.watch import LiveBucket as AsyncLiveBucket
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
@@ -187,27 +187,13 @@ class ReadOnlyBucket(Twin):
         self,
         keys: str | Iterable[str] = ">",
         *,
-        include_history: bool = False,
-        meta_only: bool = False,
-        ignore_deletes: bool = False,
-        updates_only: bool = False,
-        resume_from: int | None = None,
-        heartbeat: Seconds = HEARTBEAT,
         callback: EntryCallback | None = None,
+        **options: Unpack[WatchOptions],
     ) -> Watcher:
         """Current entries, then None once, then every change: iterate, or give a callback."""
         return Watcher(
             self._caller,
-            lambda forward: self._inner.watch(
-                keys,
-                include_history=include_history,
-                meta_only=meta_only,
-                ignore_deletes=ignore_deletes,
-                updates_only=updates_only,
-                resume_from=resume_from,
-                heartbeat=heartbeat,
-                callback=forward,
-            ),
+            lambda forward: self._inner.watch(keys, callback=forward, **options),
             callback,
         )
 

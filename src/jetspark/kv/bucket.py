@@ -52,13 +52,13 @@ from jetspark.kv.config import (
 from jetspark.kv.lock import LEASE, Election, Lock, StateCallback
 from jetspark.kv.stored import BucketStream, about_bucket
 from jetspark.kv.watch import (
-    HEARTBEAT,
     RESYNC,
     ChangeCallback,
     EntryCallback,
     LiveBucket,
     Wanted,
     Watcher,
+    WatchOptions,
 )
 from jetspark.kv_rules import STREAM_PREFIX, Operation, check_bucket
 from jetspark.payloads import Payload, payload_bytes
@@ -168,38 +168,25 @@ class ReadOnlyBucket:
         self,
         keys: str | Iterable[str] = ">",
         *,
-        include_history: bool = False,
-        meta_only: bool = False,
-        ignore_deletes: bool = False,
-        updates_only: bool = False,
-        resume_from: int | None = None,
-        heartbeat: Seconds = HEARTBEAT,
         callback: EntryCallback | None = None,
+        **options: Unpack[WatchOptions],
     ) -> Watcher:
         """Current entries, then None once, then every change: iterate, or give a callback.
 
         The current entries are the last one of each key, deleted ones too. `include_history`: all
         entries. `updates_only`: none, only changes. `resume_from`: all from this revision on.
         `meta_only`: without values. `ignore_deletes`: without deletions. `heartbeat`: seconds
-        between the server's heartbeats, 0.5 to 15; when none comes for twice as long, the consumer
-        is recreated. How it goes on and ends: see `jetspark.kv.watch`.
+        between the server's heartbeats, 0.5 to 15, default 2; when none comes for twice as long,
+        the consumer is recreated. How it goes on and ends: see `jetspark.kv.watch`.
         """
-        if [include_history, updates_only, resume_from is not None].count(True) > 1:
+        wanted = Wanted(self._subjects(keys), **options)
+        begins = (wanted.include_history, wanted.updates_only, wanted.resume_from is not None)
+        if begins.count(True) > 1:
             raise ConfigError("Give one of include_history, updates_only and resume_from.")
-        if resume_from is not None:
-            check_sequence("resume_from", resume_from)
-        heartbeat = in_seconds(heartbeat)
-        if not 0.5 <= heartbeat <= 15:  # at most half of a pull request's 30 s
+        if wanted.resume_from is not None:
+            check_sequence("resume_from", wanted.resume_from)
+        if not 0.5 <= in_seconds(wanted.heartbeat) <= 15:  # at most half of a pull request's 30 s
             raise ConfigError("heartbeat must be from 0.5 to 15 seconds.")
-        wanted = Wanted(
-            self._subjects(keys),
-            include_history=include_history,
-            meta_only=meta_only,
-            ignore_deletes=ignore_deletes,
-            updates_only=updates_only,
-            resume_from=resume_from,
-            heartbeat=heartbeat,
-        )
         return Watcher(self._stored, wanted, callback)
 
     def live(

@@ -31,7 +31,7 @@ from collections.abc import (
 )
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypedDict
 
 import msgspec
 
@@ -69,6 +69,17 @@ EntryCallback: TypeAlias = Callable[[Entry | None], Awaitable[None] | None]
 ChangeCallback: TypeAlias = Callable[[Entry], Awaitable[None] | None]
 
 
+class WatchOptions(TypedDict, total=False):
+    """Options of `Bucket.watch`, for type checkers."""
+
+    include_history: bool
+    meta_only: bool
+    ignore_deletes: bool
+    updates_only: bool
+    resume_from: int | None
+    heartbeat: Seconds
+
+
 class Wanted(NamedTuple):
     """The options of a watch; see `Bucket.watch`."""
 
@@ -78,7 +89,7 @@ class Wanted(NamedTuple):
     ignore_deletes: bool = False
     updates_only: bool = False
     resume_from: int | None = None
-    heartbeat: float = HEARTBEAT
+    heartbeat: Seconds = HEARTBEAT
 
 
 class Watcher(StreamWatcher[Entry]):
@@ -104,7 +115,7 @@ class Watcher(StreamWatcher[Entry]):
             resume_from=wanted.resume_from,
             headers_only=wanted.meta_only,
             max_messages=PULL_AHEAD,
-            heartbeat=wanted.heartbeat,
+            heartbeat=in_seconds(wanted.heartbeat),
         )
         self._encoding = encoding
         self._wanted = wanted

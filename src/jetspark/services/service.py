@@ -10,7 +10,7 @@ from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self, TypeAlias, TypeVar, Unpack
+from typing import Any, Final, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
 from jetspark.client.client import Client, seconds_of
 from jetspark.client.subscription import Listener, closed_on_purpose
@@ -388,6 +388,15 @@ def _seen(task: asyncio.Task[None]) -> None:
         task.exception()
 
 
+class ServiceOptions(TypedDict, total=False):
+    """Options of `add_service`, for type checkers."""
+
+    description: str
+    metadata: Mapping[str, str] | None
+    queue_group: str
+    stats_handler: StatsHandler | None
+
+
 class Service(EndpointCalls):
     """One instance of a service; made by `Client.add_service`.
 
@@ -399,10 +408,11 @@ class Service(EndpointCalls):
         client: Client,
         name: str,
         version: str,
-        description: str,
-        metadata: Mapping[str, str] | None,
-        queue_group: str,
-        stats_handler: StatsHandler | None,
+        *,
+        description: str = "",
+        metadata: Mapping[str, str] | None = None,
+        queue_group: str = DEFAULT_QUEUE_GROUP,
+        stats_handler: StatsHandler | None = None,
     ) -> None:
         self._client = client
         self._name = check_service_name("service", name)
@@ -567,25 +577,19 @@ class ServiceCalls(Client):
     """A client with services."""
 
     async def add_service(
-        self,
-        name: str,
-        version: str,
-        *,
-        description: str = "",
-        metadata: Mapping[str, str] | None = None,
-        queue_group: str = DEFAULT_QUEUE_GROUP,
-        stats_handler: StatsHandler | None = None,
+        self, name: str, version: str, **options: Unpack[ServiceOptions]
     ) -> Service:
         """Start an instance of a service, which others find; then add endpoints to it.
 
         `name`: of letters, digits, - and _, shared by all instances. `version`: a semantic one.
-        `queue_group`: the default of its endpoints; "": none. `stats_handler`: a plain function,
-        called with the EndpointStats of each endpoint; what it returns is their `data` (JSON).
+        `queue_group`: the default of its endpoints, "q"; "": none. `stats_handler`: a plain
+        function, called with the EndpointStats of each endpoint; what it returns is their `data`
+        (JSON).
 
         Raises BadNameError, ConfigError, BadQueueError; PermissionsError when the server refuses
         the subjects below $SRV, RequestTimeoutError, ConnectionClosedError.
         """
-        service = Service(self, name, version, description, metadata, queue_group, stats_handler)
+        service = Service(self, name, version, **options)
         await service.begin()
         return service
 
