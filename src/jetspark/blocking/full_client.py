@@ -6,7 +6,6 @@ Of docstrings it has the first paragraphs; `help()` shows all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Unpack
 
 from jetspark.blocking.by_hand.identity import CalloutHandler
@@ -16,9 +15,9 @@ from jetspark.blocking.identity import AuthCallout
 from jetspark.blocking.jetstream import JetStream
 from jetspark.blocking.services import Service, Services
 from jetspark.blocking.system import System
-from jetspark.connection.nkeys import CurveKeyPair, KeyPair
+from jetspark.connection.nkeys import KeyPair
 from jetspark.full_client import Client as AsyncClient
-from jetspark.identity.callout import CONCURRENCY, QUEUE_GROUP
+from jetspark.identity.callout import CalloutOptions
 from jetspark.payloads import Payload
 from jetspark.services.service import ServiceOptions
 from jetspark.system.system import STALL, TIMEOUT
@@ -41,28 +40,12 @@ class Client(CoreClient):
         return System(self._caller, self._inner.system(timeout=timeout, stall=stall))
 
     def auth_callout(
-        self,
-        handler: CalloutHandler,
-        *,
-        signer: KeyPair,
-        account: str | None = None,
-        xkey: CurveKeyPair | None = None,
-        servers: Iterable[str] | None = None,
-        queue_group: str = QUEUE_GROUP,
-        concurrency: int = CONCURRENCY,
+        self, handler: CalloutHandler, *, signer: KeyPair, **options: Unpack[CalloutOptions]
     ) -> AuthCallout:
         """Decide who may log in: servers ask, `handler` answers (ADR-26; server 2.10)."""
         return AuthCallout(
             self._caller,
-            lambda forward: self._inner.auth_callout(
-                forward,
-                signer=signer,
-                account=account,
-                xkey=xkey,
-                servers=servers,
-                queue_group=queue_group,
-                concurrency=concurrency,
-            ),
+            lambda forward: self._inner.auth_callout(forward, signer=signer, **options),
             handler,
         )
 

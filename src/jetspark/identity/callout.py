@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypedDict, Unpack
 
 from jetspark.acl import Permissions
 from jetspark.client.client import Client
@@ -191,6 +191,16 @@ class CalloutStats:
     """Refused before the handler: not a valid request to this service."""
 
 
+class CalloutOptions(TypedDict, total=False):
+    """Options of `auth_callout`, for type checkers."""
+
+    account: str | None
+    xkey: CurveKeyPair | None
+    servers: Iterable[str] | None
+    queue_group: str
+    concurrency: int
+
+
 class AuthCallout:
     """What `Client.auth_callout` returns; it stops when its block is left."""
 
@@ -198,14 +208,19 @@ class AuthCallout:
         self,
         client: Client,
         handler: Callable[[AuthRequest], Any],
-        exchange: Exchange,
-        queue_group: str,
-        concurrency: int,
+        signer: KeyPair,
+        *,
+        account: str | None = None,
+        xkey: CurveKeyPair | None = None,
+        servers: Iterable[str] | None = None,
+        queue_group: str = QUEUE_GROUP,
+        concurrency: int = CONCURRENCY,
     ) -> None:
         check_whole("concurrency", concurrency)
+        known = None if servers is None else frozenset(servers)
         self._client = client
         self._handler = handler
-        self._exchange = exchange
+        self._exchange = Exchange(signer=signer, account=account, xkey=xkey, servers=known)
         self._slots = asyncio.Semaphore(concurrency)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stats = CalloutStats()
@@ -322,15 +337,7 @@ class CalloutCalls(Client):
     """A client with authorization callouts."""
 
     async def auth_callout(
-        self,
-        handler: CalloutHandler,
-        *,
-        signer: KeyPair,
-        account: str | None = None,
-        xkey: CurveKeyPair | None = None,
-        servers: Iterable[str] | None = None,
-        queue_group: str = QUEUE_GROUP,
-        concurrency: int = CONCURRENCY,
+        self, handler: CalloutHandler, *, signer: KeyPair, **options: Unpack[CalloutOptions]
     ) -> AuthCallout:
         """Decide who may log in: servers ask, `handler` answers (ADR-26; server 2.10).
 
@@ -341,13 +348,11 @@ class CalloutCalls(Client):
         `xkey`: the curve keys whose public key is `xkey` in the configuration; requests that are
         not encrypted are then refused. `servers`: public keys (N…) of the servers that may ask;
         default: any, that is any user of the callout account who may publish. `concurrency`:
-        handlers that run at once.
+        handlers that run at once, 20 by default.
 
         Raises NKeyError, ConfigError, PermissionsError, RequestTimeoutError, ConnectionClosedError.
         """
         self.require_open()
-        known = None if servers is None else frozenset(servers)
-        exchange = Exchange(signer=signer, account=account, xkey=xkey, servers=known)
-        callout = AuthCallout(self, handler, exchange, queue_group, concurrency)
+        callout = AuthCallout(self, handler, signer, **options)
         await callout.begin()
         return callout
