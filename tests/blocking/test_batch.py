@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -89,24 +88,3 @@ def test_fast_ingest_tells_what_failed(
             ingest.add(f"{stream}.a", expect_last_seq=77 if number == 500 else None)
         ack = ingest.commit()
     assert (ack, ingest.acked) == (ingest.ack, 999)
-
-
-def test_blocking_counters_and_schedules(
-    nc: Client, stream: str, unique: Callable[[str], str]
-) -> None:
-    js = nc.jetstream()
-    count = unique("COUNT")
-    js.create_stream(
-        name=count,
-        subjects=[f"{count}.>"],
-        storage="memory",
-        allow_msg_counter=True,
-        allow_direct=True,
-    )
-    assert [js.increment(f"{count}.a", by) for by in (3, -1)] == [3, 2]
-    assert js.get_counter(count, f"{count}.a").value == 2
-    assert [one.value for one in js.get_counters(count, f"{count}.*")] == [2]
-    js.update_stream(name=stream, allow_msg_schedules=True)
-    at = datetime(2100, 1, 1, tzinfo=UTC)
-    js.schedule(f"{stream}.plan", b"x", target=f"{stream}.done", at=at)
-    assert js.cancel_schedule(stream, f"{stream}.plan")

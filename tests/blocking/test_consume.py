@@ -140,14 +140,6 @@ def test_a_callback_may_drain_the_client(shared_server: NatsServer, filled: Fill
         assert not thread.is_alive()
 
 
-def test_async_callbacks_are_refused(filled: Filled) -> None:
-    async def callback(_: JsMsg) -> None:
-        pass
-
-    with pytest.raises(errors.ConfigError, match="plain functions"):
-        filled(0).consume(callback=callback)  # type: ignore[arg-type]
-
-
 def test_its_end_reaches_the_thread_that_iterates(filled: Filled) -> None:
     consumer = filled(2)
     with consumer.consume() as messages:

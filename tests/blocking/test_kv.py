@@ -19,7 +19,7 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.jetstream import watching
-from jetspark.kv import Entry, Origin, ZlibCodec
+from jetspark.kv import Entry, ZlibCodec
 from jetspark.kv import watch as watch_module
 
 if TYPE_CHECKING:
@@ -77,22 +77,6 @@ def test_blocking_buckets_are_created_listed_and_deleted(
     assert js.empty_bucket(bucket.name) == 1
     with pytest.raises(BucketNotFoundError):
         js.bucket(unique("B"))
-
-
-def test_blocking_aggregates_and_mirrors_of_buckets(
-    js: JetStream, bucket: Bucket, unique: Callable[[str], str], needs_server: Callable[[str], None]
-) -> None:
-    needs_server("2.10")
-    bucket.put("k", b"1")
-    copy = js.create_bucket_aggregate(unique("A"), [Origin(bucket.name)], writable=False)
-    with copy.watch() as changes:
-        for entry in changes:
-            if entry is not None:
-                assert entry.value == b"1"
-                break
-    js.delete_bucket(copy.name)
-    mirror = js.create_bucket_mirror(unique("M"), Origin(bucket.name))
-    js.delete_stream(mirror.name)
 
 
 def test_a_watch_is_iterated(bucket: Bucket) -> None:

@@ -117,9 +117,3 @@ def test_a_push_consumer_calls_back(js: JetStream, nc: Client, stream: str) -> N
     messages = consumer.subscribe(callback=take)
     assert done.wait(30)
     assert got == list(range(1, 3001))
-
-    async def never(msg: JsMsg) -> None:
-        raise AssertionError
-
-    with pytest.raises(errors.ConfigError, match="plain functions"):
-        consumer.subscribe(callback=never)  # type: ignore[arg-type]

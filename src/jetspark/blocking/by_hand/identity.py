@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.twin import Block, Twin
 from jetspark.blocking.worker import WorkerPool, check_callback
-from jetspark.errors import ConfigError, shown
 from jetspark.identity.callout import STOP_TIMEOUT, Grant
 from jetspark.identity.callout import AuthCallout as AsyncAuthCallout
 from jetspark.identity.claims import AuthRequest
@@ -28,8 +27,6 @@ class BaseAuthCallout(Twin, Block):
         begin: Callable[[Any], Coroutine[Any, Any, AsyncAuthCallout]],
         handler: CalloutHandler,
     ) -> None:
-        if not callable(handler):
-            raise ConfigError(f"A handler is a function, not {shown(handler)}.")
         check_callback(handler)
         self._handler = handler
         self._thread = caller.thread

@@ -21,7 +21,7 @@ from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.twin import Block, Twin
 from jetspark.blocking.worker import WorkerPool, check_callback
-from jetspark.errors import ConfigError, JetsparkError, shown
+from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
 from jetspark.services.discovery import Services as AsyncServices
 from jetspark.services.discovery import answered, json_answer, json_payload
@@ -172,9 +172,7 @@ class BaseEndpointCalls(Twin):
         return self._inner.decorator(add, name, **options)
 
     def _handling(self, handler: Handler) -> Callable[[Endpoint], Handling]:
-        """Raises ConfigError unless it is a plain function."""
-        if not callable(handler):
-            raise ConfigError(f"A handler is a function, not {shown(handler)}.")
+        """Raises ConfigError for an async function."""
         check_callback(handler)
         return partial(HandlingInThreads, self._caller, handler)
 
