@@ -136,9 +136,6 @@ async def test_mistakes_are_found_before_anything_is_sent(
     js: JetStream, nc: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = nc.stats.out_msgs
-    for by in (True, 10**5000):
-        with pytest.raises(ConfigError):
-            await js.increment("a", by)
     for wrong in (1.5, "1"):
         with pytest.raises(TypeError):
             await js.increment("a", wrong)  # type: ignore[arg-type]
