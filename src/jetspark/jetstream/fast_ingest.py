@@ -46,10 +46,8 @@ from jetspark.errors import (
     RequestTimeoutError,
 )
 from jetspark.jetstream.in_flight import (
-    CLOSED,
     BasePublisher,
     InFlight,
-    OnResult,
     Results,
     Sender,
     link_lost,
@@ -144,32 +142,21 @@ def outcome_unknown(cause: JetsparkError) -> JetStreamError:
 class IngestWindow(InFlight):
     """One ack is of `flow` messages; `outstanding` acks may be missing. No I/O and no clock."""
 
+    resends = False
+
     def __init__(self, *, flow: int, outstanding: int) -> None:
         super().__init__()
         self._flow = flow
         self._outstanding = outstanding
         self._acked_to = 0  # all messages before this index have ended
-        self._known = ""  # a subject of the batch's stream: the first, then one that was acked
+        self.known = ""
+        """A subject of the batch's stream: the first one, then the last that was acknowledged."""
         self._refused: set[str] = set()  # subjects that may not be published to
 
     def open(self) -> None:
         """One message, until the server has said how many may be in flight."""
         super().open()
         self.limit = 1
-
-    def reserve(
-        self,
-        subject: str,
-        payload: bytes = b"",
-        headers: Headers | None = None,
-        on_result: OnResult | None = None,
-    ) -> int:
-        """As `InFlight.reserve`; only the subject is kept, since nothing is sent again."""
-        if not (index := self.sent):
-            self._known = subject
-        self._entries[index] = (subject, b"", None, 0.0, None)
-        self.sent = index + 1
-        return CLOSED if self.closed and self.withdraw(index) else index
 
     def acked_to(self, count: int, flow: int | None = None) -> None:
         """The first `count` messages are stored, except those that failed.
@@ -183,7 +170,7 @@ class IngestWindow(InFlight):
         self._acked_to += len(indexes)
         if ended:
             self.acked += len(ended)
-            self._known = ended[-1][0]
+            self.known = ended[-1][0]
         self.admit()
 
     def admit(self) -> None:
@@ -193,7 +180,7 @@ class IngestWindow(InFlight):
 
     def refuse(self, subject: str) -> bool:
         """The subject may not be published to. True: a question may have had it until now."""
-        ours = subject == self._known or bool(self.with_subject(subject))
+        ours = subject == self.known or bool(self.with_subject(subject))
         if not ours or subject in self._refused:
             return False
         self._refused.add(subject)
@@ -202,7 +189,7 @@ class IngestWindow(InFlight):
     def open_subject(self) -> str | None:
         """A subject for questions to the stream; None: there is none that may be published to."""
         newest = [entry[0] for _, entry in reversed(self.entries())]
-        subjects = (each for each in (self._known, *newest) if each)
+        subjects = (each for each in (self.known, *newest) if each)
         return next((each for each in subjects if each not in self._refused), None)
 
 
@@ -249,6 +236,7 @@ class IngestSender(Sender):
         if index:
             self._append(index + 1, subject, payload, headers)
         else:
+            self.window.known = subject
             self._tries = PublishTries(subject, self.timeout)
             self._first = partial(self._control, _START, 1, subject, payload, headers)
             self._first()

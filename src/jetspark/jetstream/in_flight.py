@@ -78,6 +78,9 @@ class InFlight:
     Each that was taken ends exactly once: acknowledged (`take`), or failed.
     """
 
+    resends = True
+    """Whether payloads and headers are kept, so that messages can be sent again."""
+
     def __init__(self) -> None:
         self.sent = 0
         """Messages taken so far."""
@@ -119,6 +122,8 @@ class InFlight:
     ) -> int:
         """Take a message: its index, or CLOSED. Never waits."""
         index = self.sent
+        if not self.resends:
+            payload, headers = b"", None
         # In this order: either `close` finds the entry, or we find that it is closed.
         self._entries[index] = (subject, payload, headers, self.deadline, on_result)
         self.sent = index + 1
