@@ -7,7 +7,6 @@ also closes the client. Options are checked at once, before any I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable
-from types import TracebackType
 from typing import Any, Unpack
 
 from jetspark.backup.restore import RestoreCalls
@@ -105,12 +104,7 @@ class Connecting(Coroutine[Any, Any, Client]):
         self._client = await self._connect()
         return self._client
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._client is not None:
             await self._client.close()
 

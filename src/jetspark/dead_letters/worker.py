@@ -39,7 +39,6 @@ from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
-    from types import TracebackType
 
     from jetspark.jetstream.consumers import PullConsumer
     from jetspark.jetstream.context import JetStreamContext
@@ -274,12 +273,7 @@ class DeadLetterWorker:
         self._error = error
         self._js.client.report(error)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
         if self._task is not None:
             # The advisory in hand is delivered again, and finds its letter if that is stored.
             self._task.cancel()

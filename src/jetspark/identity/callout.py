@@ -40,8 +40,6 @@ from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import Headers
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from jetspark.client.messages import Message
 
 CALLOUT_SUBJECT: Final = "$SYS.REQ.USER.AUTH"
@@ -321,12 +319,7 @@ class AuthCallout:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     def __repr__(self) -> str:

@@ -34,8 +34,6 @@ from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.js_api import error_of
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from jetspark.wire.documents import ServerInfo
 
 # -- headers ---------------------------------------------------------------------------------------
@@ -246,12 +244,7 @@ class PublishTries:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         if isinstance(error, ConnectionClosedError) and error.sent:
             own = copy(error)
             own.args = (

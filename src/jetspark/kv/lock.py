@@ -29,7 +29,6 @@ import secrets
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 import msgspec
@@ -267,12 +266,7 @@ class Lock:
         await self.acquire()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _: object, exc: BaseException | None, *__: object) -> None:
         if self._token is None:
             return  # released in the block
         try:
@@ -587,12 +581,7 @@ class Election:
         )
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _: object, exc: BaseException | None, *__: object) -> None:
         try:
             await self.resign()
         except JetsparkError as error:

@@ -30,7 +30,6 @@ from collections.abc import (
     ValuesView,
 )
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypedDict
 
 import msgspec
@@ -336,12 +335,7 @@ class LiveBucket(Mapping[str, bytes]):
         self._tasks.append(background(self._resync_forever(), what, failed, name=f"{name}-resync"))
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._end()
 
     async def _end(self) -> None:

@@ -36,7 +36,6 @@ from jetspark.wire.documents import decode_document, decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
     from typing import Self
 
 # -------------------------------------------------------------------------------------------------
@@ -615,12 +614,7 @@ class NatsServer:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # -- what it is ----------------------------------------------------------------------------

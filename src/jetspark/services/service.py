@@ -9,7 +9,7 @@ from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime
 from functools import partial
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
 from jetspark.client.client import Client, seconds_of
@@ -561,12 +561,7 @@ class Service(EndpointCalls):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     def __repr__(self) -> str:

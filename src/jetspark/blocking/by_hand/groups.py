@@ -7,7 +7,6 @@ As `jetspark.groups.member`. A callback runs in its own thread and may use the b
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import TypeAlias
 
 from jetspark.blocking.by_hand.consumers import JsMsg
@@ -57,12 +56,7 @@ class BaseGroupMember(CallbackTwin[GroupMsg], SingleIterator[GroupMsg], AsyncBlo
         self._caller.hooks.handed_out((ours,))
         return ours
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
