@@ -274,8 +274,6 @@ OPTIONS: dict[str, tuple[list[Any], str]] = {
     "max_reconnect_attempts": ([NAN, "x", True, -2], "max_reconnect_attempts "),
     "max_outstanding_pings": ([True, 0], "max_outstanding_pings "),
     "max_control_line": ([NAN, True, 255], "max_control_line "),
-    "name": (["\ud800"], "name holds a lone surrogate"),
-    "creds_file": (["a\0b"], "creds_file is not a valid file path"),
 }
 
 

@@ -33,7 +33,7 @@ MORE = [
 ]
 
 
-@pytest.mark.parametrize("text", [*(TEXTS.get(m.text, m.text) for m in ERRORS), *MORE, "Unheard"])
+@pytest.mark.parametrize("text", [*(TEXTS.get(text, text) for text in ERRORS), *MORE, "Unheard"])
 async def test_an_error_ends_what_the_server_ends_and_nothing_else(text: str) -> None:
     told: asyncio.Queue[errors.JetsparkError] = asyncio.Queue()
     async with ScriptedServer() as server:

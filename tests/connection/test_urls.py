@@ -116,9 +116,13 @@ async def test_a_name_that_no_host_can_have_is_one_sentence_and_others_are_tried
 async def test_a_certificate_name_that_no_host_can_have_is_a_tls_error(
     shared_server: NatsServer,
 ) -> None:
+    ended = asyncio.Event()
+
     async def encrypted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.close()
+        await writer.wait_closed()
+        ended.set()
 
     server = await asyncio.start_server(encrypted, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -127,6 +131,7 @@ async def test_a_certificate_name_that_no_host_can_have_is_a_tls_error(
             await connect(
                 f"tls://127.0.0.1:{port}", tls_hostname=".a..b", tls_first=True, reconnect=False
             )
+        await asyncio.wait_for(ended.wait(), 30)
 
 
 @pytest.mark.parametrize(
@@ -135,13 +140,6 @@ async def test_a_certificate_name_that_no_host_can_have_is_a_tls_error(
         ("servers", "nats://127.0.0.1:0", "with a port of 1 to 65535"),
         ("servers", "nats://a\0b", "it is not valid text"),
         ("servers", "nats://user\ud800:pw@a", "it is not valid text"),
-        ("creds_file", "a\0b", "creds_file is not a valid file path"),
-        ("creds_file", "a\ud800b", "creds_file is not a valid file path"),
-        ("nkey_seed_file", "a\0b", "nkey_seed_file is not a valid file path"),
-        ("tls_ca_file", "a\0b", "tls_ca_file is not a valid file path"),
-        ("token", "a\ud800", "token holds a lone surrogate"),
-        ("name", "a\ud800", "name holds a lone surrogate"),
-        ("jwt", "a\ud800", "jwt holds a lone surrogate"),
     ],
 )
 def test_options_that_no_server_or_file_can_have_are_refused(

@@ -161,7 +161,7 @@ class Client:
             in_bytes=link.traffic.payload,
             out_msgs=link.outbox.published,
             out_bytes=link.outbox.bytes_out,
-            reconnects=link.reconnects,
+            reconnects=link.traffic.reconnects,
         )
 
     def events(self) -> EventStream:

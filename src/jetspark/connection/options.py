@@ -18,14 +18,10 @@ from jetspark.connection.proxy import Proxy, parse_proxy
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
 from jetspark.errors import ConfigError
 from jetspark.files import read_small
-from jetspark.subjects import NO_TEXT, check_publish_subject, nearest_name
+from jetspark.subjects import check_publish_subject, nearest_name
 from jetspark.timestamps import LONGEST, Seconds, in_seconds
-from jetspark.validation import check_whole, check_word, path_of
+from jetspark.validation import check_whole, check_word
 from jetspark.wire.js_api import api_prefix_of
-
-# -------------------------------------------------------------------------------------------------
-# TLS contexts from files: the authorities to trust, and the client's certificate.
-
 
 _PEM_FILES = frozenset({".pem", ".crt", ".cer"})
 
@@ -103,10 +99,9 @@ class ConnectOptions:
     user: Credential | None = field(default=None, repr=False)
     password: Credential | None = field(default=None, repr=False)
     token: Credential | None = field(default=None, repr=False)
-    """For a server with tokens, in addition to other credentials if given. This one, `user`,
-    `password`, `creds`, `nkey_seed` and `jwt` may be callables without arguments that return the
-    text: called at each connect, in the event loop, so they must be quick. Callables cannot be sent
-    to Spark's executors."""
+    """For a server with tokens, beside other credentials if given. A `Credential` may be a callable
+    without arguments that returns the text: it is called at each connect, in the event loop, so it
+    must be quick. Callables cannot be sent to Spark's executors."""
     creds_file: str | os.PathLike[str] | None = None
     """Path of a `.creds` file (JWT and seed), read at every connect and reconnect."""
     creds: Credential | None = field(default=None, repr=False)
@@ -118,21 +113,21 @@ class ConnectOptions:
     jwt: Credential | None = field(default=None, repr=False)
     """A user's JWT; with a seed or `sign`, alone when it is a bearer JWT."""
     sign: Callable[[bytes], bytes] | None = field(default=None, repr=False)
-    """Signs the server's nonce at every connect: given its bytes, returns the 64 bytes of the
-    Ed25519 signature. Called in the event loop, so it must be quick. Goes with `jwt` or `nkey`.
-    Cannot be sent to Spark's executors."""
+    """Signs the bytes of the server's nonce at every connect; returns the 64 bytes of the Ed25519
+    signature. Called in the event loop, so it must be quick. Goes with `jwt` or `nkey`. Cannot be
+    sent to Spark's executors."""
     nkey: str | None = None
-    """The public NKey, U…, of what `sign` signs with, when there is no `jwt`."""
+    """The public NKey, U…, of the key that `sign` uses, when there is no `jwt`."""
     proxy: str | None = field(default=None, repr=False)
     """The proxy to the servers: `http://host:port` (HTTP CONNECT) or `socks5://host:port`, with
     `user:password@` before the host if it asks for them. It looks up the servers' names."""
     dialer: Callable[[str, int], Any] | None = field(default=None, repr=False)
-    """Opens the connection to a host and port, of the proxy if there is one; returns a connected
-    `socket.socket`. Called in a thread, and may take `connect_timeout`; TLS and WebSocket go over
-    its socket. Cannot be sent to Spark's executors."""
+    """Connects to a host and port (the proxy's if there is one) and returns a `socket.socket`,
+    which TLS and WebSocket use. Called in a thread, and may take `connect_timeout`. Cannot be sent
+    to Spark's executors."""
     tls: bool = False
-    """Require TLS of every server. Authorities, a certificate or an `ssl_context` require it, too,
-    except of ws:// servers; `tls://` or `wss://` in a URL requires it of that server."""
+    """Require TLS of every server. So do authorities, a certificate or an `ssl_context`, except for
+    ws:// servers; `tls://` or `wss://` in a URL requires it of that server."""
     tls_first: bool = False
     """TLS before the server's INFO, for servers with `handshake_first`. Implies `tls`."""
     tls_ca_file: str | os.PathLike[str] | None = None
@@ -161,14 +156,14 @@ class ConnectOptions:
     first_connect: FirstConnect = "once"
     """"once": connecting tries each server once, and then raises. "wait": it keeps trying, as after
     a lost link, until a server accepts or none is left (`max_reconnect_attempts`). "background": it
-    returns at once and keeps trying; publishes and subscriptions are buffered, and the event
-    Connected or Closed tells how it ended."""
+    returns at once and keeps trying; publishes and subscriptions are buffered, until the event
+    Connected or Closed."""
     ignore_discovered_servers: bool = False
     """Connect only to the servers given here, not to those that the cluster advertises."""
     choose_server: Callable[[tuple[PoolServer, ...]], PoolServer | None] | None = None
-    """Called before each attempt with the servers that may be tried, in their usual order; returns
-    the one to try next, or None for the usual one. Called in the event loop, so it must be quick;
-    an exception is reported, and the usual server is tried."""
+    """Called before each attempt with the servers in their usual order; returns the one to try, or
+    None for the first. Called in the event loop, so it must be quick; an exception is reported, and
+    the first server is tried."""
     connect_timeout: float = 2.0
     reconnect: bool = True
     reconnect_wait: float = 2.0
@@ -176,27 +171,27 @@ class ConnectOptions:
     reconnect_jitter: float = 0.1
     """Random extra wait, up to this."""
     reconnect_delay: Callable[[int], float] | None = None
-    """Called with the count of failed attempts in a row at one server; returns the seconds until
+    """Called with the number of failed attempts in a row at one server; returns the seconds until
     the next one there, in place of `reconnect_wait`."""
     max_reconnect_attempts: int = 60
     """A server is removed after more failed attempts in a row than this; -1: never."""
     retry_auth_errors: bool = False
-    """Keep trying a server that has refused the credentials twice in a row; by default it is
-    removed, since the third attempt would end the same way."""
+    """Keep trying a server that has refused the credentials twice in a row. By default it is
+    removed."""
     ping_interval: float = 120.0
     max_outstanding_pings: int = 2
     request_timeout: float = 10.0
     check_subjects: bool = True
-    """Validate subjects fully before sending; what would break the protocol is always refused."""
+    """Check subjects fully before sending; what would break the protocol is always refused."""
     inbox_prefix: str = "_INBOX"
     max_control_line: int = 4096
-    """Maximum bytes of a protocol line (subject, reply subject, queue group); a call that exceeds
-    it is refused. Set it to the servers' `max_control_line`: they do not send it in INFO, and close
-    a link that exceeds it."""
+    """Maximum bytes of a protocol line (subject, reply subject, queue group); longer ones are
+    refused. It should equal the servers' `max_control_line`, which INFO does not have: they close a
+    link that exceeds it."""
     pending_size: int = 8 * 1024 * 1024
-    """Bytes buffered while there is no link, or while it accepts no more."""
+    """Bytes buffered while the link is lost, or accepts no more."""
     jetstream_domain: str | None = None
-    """The JetStream domain of `nc.jetstream()` when it names neither a domain nor a prefix."""
+    """The JetStream domain, unless `nc.jetstream()` names a domain or a prefix."""
     jetstream_api_prefix: str | None = None
     """The whole API prefix, instead of a domain; default: "$JS.API"."""
     trace: bool = False
@@ -208,13 +203,6 @@ class ConnectOptions:
         for option, least in _NUMBERS.items():
             check_whole(option, getattr(self, option), least)
         check_word("first_connect", self.first_connect, get_args(FirstConnect))
-        for option in _PATHS:
-            if (path := getattr(self, option)) is not None:
-                path_of(option, path)
-        for option in _TEXTS:
-            value = getattr(self, option)
-            if not (value is None or callable(value)) and NO_TEXT.search(value):
-                raise ConfigError(f"{option} holds a lone surrogate, which no UTF-8 has.")
         self.urls()
         for option in ("connect_timeout", "ping_interval", "request_timeout"):
             if not getattr(self, option) > 0:
@@ -276,7 +264,7 @@ class ConnectOptions:
         return self.tls_hostname or server.tls_name or server.host
 
     def make_ssl_context(self) -> ssl.SSLContext:
-        """The context to use; raises ConfigError for files that cannot be read."""
+        """The context to use. Raises ConfigError for files that cannot be read."""
         return self.ssl_context or client_context(
             self.tls_ca_file,
             self.tls_ca_dir,
@@ -286,9 +274,9 @@ class ConnectOptions:
         )
 
     def with_contents(self) -> ConnectOptions:
-        """The same with the text of the credentials' files in place of their paths.
+        """The same with the contents of credentials' files, for another machine.
 
-        For another machine, which does not have the files. Raises ConfigError.
+        Raises ConfigError.
         """
         changes: dict[str, Any] = {}
         if self.creds_file is not None:
@@ -309,10 +297,10 @@ class ConnectOptions:
         servers: str | Iterable[str] | None = None,
         **options: Unpack[ConnectionSettings],
     ) -> ConnectOptions:
-        """The options that a context of the `nats` command names (ADR-21), and those given over it.
+        """The options of a context of the `nats` command (ADR-21); `options` win over them.
 
-        `name`: the context; the selected one when empty. Raises ConfigError when there is none,
-        or when it asks for what jetspark does not have.
+        `name`: the context; the selected one when empty. Raises ConfigError when there is none, or
+        when it needs what jetspark does not have.
         """
         return make_options(servers, context=name, **options)
 
@@ -384,7 +372,7 @@ _TIMES = (
     "reconnect_wait",
     "request_timeout",
 )
-"""Seconds; a timedelta that is given for one becomes seconds, too."""
+"""Seconds; a timedelta becomes seconds."""
 
 _NUMBERS = {
     "max_reconnect_attempts": -1,
@@ -393,27 +381,6 @@ _NUMBERS = {
     "pending_size": 0,
 }
 """Whole numbers, and the least of each."""
-
-_PATHS = (
-    "creds_file",
-    "nkey_seed_file",
-    "tls_ca_file",
-    "tls_ca_dir",
-    "tls_cert_file",
-    "tls_key_file",
-)
-_TEXTS = (
-    "name",
-    "user",
-    "password",
-    "token",
-    "creds",
-    "nkey_seed",
-    "jwt",
-    "nkey",
-    "tls_key_password",
-    "tls_hostname",
-)
 
 _NAMES = tuple(f.name for f in dataclasses.fields(ConnectOptions))
 _SIGNERS = ("nkey_seed_file", "nkey_seed", "sign")
@@ -433,9 +400,8 @@ def make_options(
     """Options from keyword arguments. An unknown name raises ConfigError with the nearest one.
 
     `context` names a context of the `nats` command, "" the selected one. Without servers and
-    context the environment (`environ`, os.environ when None) is looked at: NATS_CONTEXT,
-    NATS_URL, NATS_CREDS and so on, as in `contexts`. `options` win over both, credentials as a
-    whole.
+    context the environment (`environ`, default os.environ) counts: see `contexts`. `options` win
+    over both, credentials as a whole.
     """
     for name in options:
         if name not in _NAMES:

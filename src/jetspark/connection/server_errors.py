@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from jetspark.errors import (
@@ -37,15 +37,8 @@ from jetspark.wire.documents import ServerInfo
 from jetspark.wire.frames import reply_of
 
 Ends: TypeAlias = Literal["link", "subscription", "publish"]
-
-
-class Meaning(NamedTuple):
-    """`text`: what the -ERR holds, in lower case. `make`: from (-ERR text, server's URL)."""
-
-    text: str
-    ends: Ends
-    make: Callable[[str, str], JetsparkError]
-
+Make: TypeAlias = Callable[[str, str], JetsparkError]
+"""Makes the exception from the -ERR text and the server's URL."""
 
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
 _PERMISSIONS = re.compile(
@@ -72,94 +65,70 @@ def _unquoted(text: str) -> str:
         return text
 
 
-def _server_error(text: str, server: str) -> JetsparkError:
-    return ServerError(text)
+def _plain(error: type[ServerError]) -> Make:
+    return lambda text, server: error(text)
 
 
-def _limit(text: str, server: str) -> JetsparkError:
-    return ConnectionLimitError(text)
+def _link(error: type[ConnectionFailure], sentence: str) -> Make:
+    """The sentence names the server in place of {}, and may quote the text."""
+    return lambda text, server: error(sentence.format(server, text=text), server=server)
 
 
-def _refused(error: type[ConnectionFailure], sentence: str) -> Callable[[str, str], JetsparkError]:
-    """Makes an error whose sentence names the server in place of {}."""
-    return lambda text, server: error(sentence.format(server), server=server)
+_UNAUTHORIZED = "{} refused these credentials (authorization violation)."
+_WRONG_PORT = "{} is not a client port ({text}): use the server's client port, often 4222."
 
-
-_unauthorized = _refused(
-    AuthorizationError, "{} refused these credentials (authorization violation)."
-)
-
-
-def _wrong_port(text: str, server: str) -> JetsparkError:
-    return ServerRefusedError(
-        f"{server} is not a client port ({text}): use the server's client port, often 4222.",
-        server=server,
-    )
-
-
-ERRORS: Final[tuple[Meaning, ...]] = (
-    # One subscription or one publish; the server keeps the link.
-    Meaning("permissions violation for subscription", "subscription", _permissions),
-    Meaning("permissions violation for publish", "publish", _permissions),
-    Meaning(
-        "maximum subscriptions exceeded", "subscription", lambda t, s: SubscriptionLimitError(t)
-    ),
-    Meaning("invalid publish subject", "publish", lambda t, s: InvalidSubjectError(t)),
-    Meaning("invalid subject", "subscription", lambda t, s: InvalidSubjectError(t)),
+ERRORS: Final[Mapping[str, Make]] = {
+    # One subscription or one publish.
+    "permissions violation for subscription": _permissions,
+    "permissions violation for publish": _permissions,
+    "maximum subscriptions exceeded": _plain(SubscriptionLimitError),
+    "invalid publish subject": _plain(InvalidSubjectError),
+    "invalid subject": _plain(InvalidSubjectError),
     # Authentication. The longer texts first.
-    Meaning(
-        "account authentication expired",
-        "link",
-        _refused(AccountAuthExpiredError, "{}: the account's authentication has expired."),
+    "account authentication expired": _link(
+        AccountAuthExpiredError, "{}: the account's authentication has expired."
     ),
-    Meaning(
-        "authentication expired",
-        "link",
-        _refused(AuthExpiredError, "{}: the user's authentication has expired."),
-    ),
-    Meaning(
-        "authentication revoked",
-        "link",
-        _refused(AuthRevokedError, "{}: the user's authentication was revoked."),
-    ),
-    Meaning("authorization violation", "link", _unauthorized),
-    Meaning("authentication timeout", "link", _unauthorized),
-    Meaning("failed account registration", "link", _server_error),
-    Meaning(
-        "secure connection - tls required",
-        "link",
-        _refused(SecureConnectionWantedError, "{} requires TLS."),
-    ),
+    "authentication expired": _link(AuthExpiredError, "{}: the user's authentication has expired."),
+    "authentication revoked": _link(AuthRevokedError, "{}: the user's authentication was revoked."),
+    "authorization violation": _link(AuthorizationError, _UNAUTHORIZED),
+    "authentication timeout": _link(AuthorizationError, _UNAUTHORIZED),
+    "failed account registration": _plain(ServerError),
+    "secure connection - tls required": _link(SecureConnectionWantedError, "{} requires TLS."),
     # Limits on connections; a later attempt may succeed.
-    Meaning("maximum connections exceeded", "link", _limit),
-    Meaning("maximum account active connections exceeded", "link", _limit),
-    Meaning("connection throttling is active", "link", _limit),
+    "maximum connections exceeded": _plain(ConnectionLimitError),
+    "maximum account active connections exceeded": _plain(ConnectionLimitError),
+    "connection throttling is active": _plain(ConnectionLimitError),
     # What was sent, or was not sent in time.
-    Meaning("maximum payload violation", "link", _server_error),
-    Meaning("maximum control line exceeded", "link", lambda t, s: ControlLineError(t)),
-    Meaning("unknown protocol operation", "link", _server_error),
-    Meaning("parser error", "link", _server_error),
-    Meaning(
-        "stale connection",
-        "link",
-        _refused(StaleConnectionError, "{}: stale connection."),
-    ),
-    Meaning("slow consumer", "link", _server_error),
+    "maximum payload violation": _plain(ServerError),
+    "maximum control line exceeded": _plain(ControlLineError),
+    "unknown protocol operation": _plain(ServerError),
+    "parser error": _plain(ServerError),
+    "stale connection": _link(StaleConnectionError, "{}: stale connection."),
+    "slow consumer": _plain(ServerError),
     # Not a port for this client.
-    Meaning("invalid client protocol", "link", _server_error),
-    Meaning("no responders requires headers support", "link", _server_error),
-    Meaning("attempted to connect to route port", "link", _wrong_port),
-    Meaning("attempted to connect to gateway port", "link", _wrong_port),
-    Meaning("attempted to connect to leaf node port", "link", _wrong_port),
-)
+    "invalid client protocol": _plain(ServerError),
+    "no responders requires headers support": _plain(ServerError),
+    "attempted to connect to route port": _link(ServerRefusedError, _WRONG_PORT),
+    "attempted to connect to gateway port": _link(ServerRefusedError, _WRONG_PORT),
+    "attempted to connect to leaf node port": _link(ServerRefusedError, _WRONG_PORT),
+}
+"""The exceptions by what an -ERR holds, in lower case."""
+
+_LINK_STAYS: Final[Mapping[str, Ends]] = {
+    "permissions violation for subscription": "subscription",
+    "permissions violation for publish": "publish",
+    "maximum subscriptions exceeded": "subscription",
+    "invalid publish subject": "publish",
+    "invalid subject": "subscription",
+}
 
 
 def meaning_of(text: str, server: str) -> tuple[JetsparkError, Ends | None]:
     """The exception for an -ERR text, and what ends with it. `server`: its URL, no credentials."""
     folded = text.casefold()
-    for meaning in ERRORS:
-        if meaning.text in folded:
-            return meaning.make(text, server), meaning.ends
+    for known, make in ERRORS.items():
+        if known in folded:
+            return make(text, server), _LINK_STAYS.get(known, "link")
     return ServerError(text), None
 
 
@@ -168,9 +137,7 @@ def error_of(text: str, server: str) -> JetsparkError:
     return meaning_of(text, server)[0]
 
 
-# -------------------------------------------------------------------------------------------------
-# What a server accepts. A message published to one server may be sent to the next one.
-
+# -- what a server accepts: a message published to one may be sent to the next one ---------------
 
 COMMON_LINE = 200
 """Bytes of subjects that fit into any server's line: its limit is at least 256."""
@@ -194,9 +161,14 @@ def check_line(subject: str, target: bytes, limit: int) -> None:
 def check_headers(info: ServerInfo | None) -> None:
     """Raises HeadersNotSupportedError unless the server, if it is known yet, supports headers."""
     if info is not None and not info.headers:
-        raise HeadersNotSupportedError(
-            f"The server (nats-server {info.version}) does not support message headers."
-        )
+        raise no_headers(info)
+
+
+def no_headers(info: ServerInfo) -> HeadersNotSupportedError:
+    """For a server that is too old."""
+    return HeadersNotSupportedError(
+        f"The server (nats-server {info.version}) does not support message headers."
+    )
 
 
 class Dropped(NamedTuple):
@@ -222,14 +194,9 @@ def _refusal(frame: bytes, info: ServerInfo) -> Dropped | None:
     if len(frame) <= info.max_payload and info.headers:
         return None
     words = frame[: frame.index(b"\r\n")].split()
-    size = int(words[-1])
-    with_headers = words[0] == b"HPUB"
     reply = reply_of(frame).decode()
-    if size > info.max_payload:
+    if (size := int(words[-1])) > info.max_payload:
         return Dropped(MaxPayloadError(size, info.max_payload), reply)
-    try:
-        if with_headers:
-            check_headers(info)
-    except HeadersNotSupportedError as error:
-        return Dropped(error, reply)
+    if words[0] == b"HPUB" and not info.headers:
+        return Dropped(no_headers(info), reply)
     return None

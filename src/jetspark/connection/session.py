@@ -1,10 +1,10 @@
 """One link to one server, from opening to its end.
 
-Contract: `open` leads through the handshake within `connect_timeout` and leaves nothing open when
-it raises. `start` begins dispatch: message frames go straight to the handler of their route, in
-the read loop, without a task, a future or any decoding; everything else goes to the owner. The end
-of the link is told exactly once, by `SessionOwner.session_lost`, and only after `start`.
-A session has no task of its own: it runs in the transport's callbacks and one PING timer.
+Contract: `open` makes the handshake within `connect_timeout` and leaves nothing open when it
+raises. `start` begins dispatch: message frames go straight to the handler of their route, in the
+read loop, without a task, a future or any decoding; everything else goes to the owner. After
+`start` the owner's `session_lost` is called once, at the end. A session has no task of its own: it
+runs in the transport's callbacks and one PING timer.
 """
 
 from __future__ import annotations
@@ -49,30 +49,14 @@ from jetspark.wire.kernel import Event, MessageFrame
 from jetspark.wire.parser import Parser
 from jetspark.wire.trace import received_lines, sent_lines
 
-# -------------------------------------------------------------------------------------------------
-# The events that a session reports to its owner: the interface of `session` and `supervisor`.
-
-
-class Link(Protocol):
-    """The session that calls, as its owner sees it."""
-
-    server: ServerURL
-    info: ServerInfo
-    proven: bool
-    """Whether the server has answered a PING behind what began this link."""
-
-    @property
-    def tls(self) -> TLSState | None:
-        """The TLS that protects it."""
-
 
 class SessionOwner(Protocol):
-    """What a session calls. None of these may raise."""
+    """What a session calls: the supervisor. None of these may raise."""
 
-    def enqueue(self, link: Link, frame: bytes) -> None:
+    def enqueue(self, session: Session, frame: bytes) -> None:
         """Send a control frame after the buffered ones."""
 
-    def info_changed(self, link: Link, info: ServerInfo) -> None:
+    def info_changed(self, session: Session, info: ServerInfo) -> None:
         """The server sent INFO."""
 
     def error_reported(self, error: JetsparkError) -> None:
@@ -81,10 +65,10 @@ class SessionOwner(Protocol):
     def route_exhausted(self, route: Route) -> None:
         """A limited route got its last message."""
 
-    def writing_paused(self, link: Link, paused: bool) -> None:
+    def writing_paused(self, session: Session, paused: bool) -> None:
         """Back-pressure of the transport."""
 
-    def session_lost(self, link: Link, error: JetsparkError) -> None:
+    def session_lost(self, session: Session, error: JetsparkError) -> None:
         """The link has ended."""
 
 
@@ -96,11 +80,12 @@ FAREWELL = 0.25
 
 @dataclass(slots=True)
 class Traffic:
-    """What was received on all links of a connection."""
+    """Counts over all links of a connection."""
 
     messages: int = 0
     payload: int = 0
-    """Bytes, without headers."""
+    """Bytes received, without headers."""
+    reconnects: int = 0
 
 
 class Session:
@@ -119,7 +104,7 @@ class Session:
         self.lost: JetsparkError | None = None
         """Why the link has ended; None while it lives."""
         self.proven = False
-        """Whether the server has accepted what began this link: it answered a PING behind it."""
+        """Whether the server has answered a PING, and so accepted the first SUBs of this link."""
         self._options = options
         self._routes = routes
         self._owner = owner
@@ -225,7 +210,7 @@ class Session:
             raise tls_failure(server, error, self._options) from error
 
     def abort(self) -> None:
-        """End the link now; the owner is told when the session was started."""
+        """End the link now."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -361,7 +346,7 @@ class Session:
             self._transport.write(data)
 
     def write_here(self, data: bytes) -> bool:
-        """`write` in another thread, if that is possible at once: see `Transport.write_here`."""
+        """`write` in another thread; see `Transport.write_here`."""
         transport = self._transport
         if transport is None or self.lost is not None or self._options.trace:
             return False
@@ -414,9 +399,9 @@ class Session:
             self._arrival.set_result(None)
 
     async def close(self, timeout: float) -> bool:
-        """Send what was written, end the link and wait for that, `timeout` seconds at most.
+        """Send what was written and end the link, without `session_lost`.
 
-        Returns whether it ended in time. The owner, which calls this, is not told.
+        Waits `timeout` seconds at most; returns whether it ended in time.
         """
         self._started = False
         transport = self._transport

@@ -20,6 +20,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from jetspark.connection import events
 from jetspark.connection.credentials import answer_of
@@ -28,7 +29,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.connection.outbox import Outbox, report_unsent
 from jetspark.connection.pool import PooledServer, PoolServer, ServerPool
 from jetspark.connection.routes import Route, RouteTable
-from jetspark.connection.session import Link, Session, Traffic
+from jetspark.connection.session import Session, Traffic
 from jetspark.connection.transports import Dial, dialing
 from jetspark.connection.urls import ServerURL
 from jetspark.errors import (
@@ -44,16 +45,15 @@ from jetspark.errors import (
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.kernel import MAX_MESSAGE
 
-# -------------------------------------------------------------------------------------------------
-# Opens sessions to servers of the pool, and records the outcome there.
-
-
 logger = logging.getLogger("jetspark")
 
 
 class Connector:
-    """`make` makes a new session for a server; `report` gets failed attempts and
-    what the user's callables raise."""
+    """Opens sessions to servers of the pool, and records the outcome there.
+
+    `make` makes a session for a server; `report` gets failed attempts and errors of the user's
+    callables.
+    """
 
     def __init__(
         self,
@@ -81,9 +81,8 @@ class Connector:
         )
 
     async def open(self, server: PooledServer) -> Session:
-        """One attempt at one server. A failure is recorded in the pool and raised.
-
-        Raises what `Session.open` raises, and ConfigError, which does not count against the server.
+        """One attempt at one server. Raises as `Session.open`, and ConfigError, which does not
+        count against the server.
         """
         self.pool.attempt(server)
         session = self._make(server.url)
@@ -100,8 +99,10 @@ class Connector:
         return session
 
     async def open_first(self, wake: asyncio.Event) -> tuple[PooledServer, Session]:
-        """As the option `first_connect` says. Raises the only one's error, or NoServersError;
-        ConfigError. `wake`: as for `open_any`."""
+        """As the option `first_connect` says; `wake`: as for `open_any`.
+
+        Raises the error of the only server, NoServersError, ConfigError.
+        """
         if self._options.first_connect == "once":
             return await self._open_once()
         if (opened := await self.open_any(wake, first=True)) is None:
@@ -132,10 +133,10 @@ class Connector:
         """Try servers until one accepts; None when none is left. Failures are reported.
 
         `wake` ends a wait for a server early: another one may be due. `first`: raises ConfigError,
-        since files that cannot be read are the same for every server. What is reported again is
-        only information in the log: a long outage would fill it.
+        since files that cannot be read are the same for every server. A repeated error is logged as
+        information: a long outage would fill the log.
         """
-        said: set[str] = set()
+        seen: set[str] = set()
         while (picked := self.pool.next()) is not None:
             server, delay = picked
             if delay > 0:
@@ -149,8 +150,8 @@ class Connector:
                 if first and isinstance(error, ConfigError):
                     raise
                 self._failure = error
-                self._report(error, logging.INFO if str(error) in said else logging.WARNING)
-                said.add(str(error))
+                self._report(error, logging.INFO if str(error) in seen else logging.WARNING)
+                seen.add(str(error))
         return None
 
     def _ask_choice(self, servers: tuple[PoolServer, ...]) -> PoolServer | None:
@@ -184,6 +185,11 @@ CLOSE_TIMEOUT = 2.0
 """Seconds that closing waits for buffered bytes to leave."""
 
 
+class _Link(NamedTuple):
+    server: PooledServer
+    session: Session
+
+
 class Supervisor:
     """`on_event` and `on_error` are called during changes of state: they must only schedule."""
 
@@ -210,21 +216,19 @@ class Supervisor:
         self.pool = self._connector.pool
         self.outbox = Outbox(options.pending_size, self._loop)
         self.routes = RouteTable(self.outbox.put_control, self.report)
+        self.traffic = Traffic()
         self.status = ConnectionStatus.CLOSED
         self.last_error: JetsparkError | None = None
         self.info: ServerInfo | None = None
         """INFO of the present server, or of the last one while there is none."""
         self.max_payload = MAX_MESSAGE
-        """Bytes; the server's word as soon as there was one."""
-        self.reconnects = 0
-        self._server: PooledServer | None = None
-        self._session: Session | None = None
-        self.traffic = Traffic()
+        """Bytes, as the last INFO says."""
+        self._link: _Link | None = None
         self._task: asyncio.Task[None] | None = None
-        self._first: asyncio.Future[None] = self._loop.create_future()
-        # Set when the task has something to do, and while the state is a settled one.
         self._wake = asyncio.Event()
+        """Set when the task has something to do."""
         self._settled = asyncio.Event()
+        """Set while connected or closed."""
         self._closing: asyncio.Task[None] | None = None
 
     # -- what it is ----------------------------------------------------------------------------
@@ -232,7 +236,7 @@ class Supervisor:
     @property
     def present(self) -> Session | None:
         """The present link; None without one."""
-        return self._session
+        return None if self._link is None else self._link.session
 
     def _enter(self, status: ConnectionStatus) -> None:
         if status not in TRANSITIONS[self.status]:
@@ -258,37 +262,45 @@ class Supervisor:
     # -- connecting ----------------------------------------------------------------------------
 
     async def connect(self) -> None:
-        """As the option `first_connect` says; nothing when connected or connecting already.
+        """See `Client.connect`. A connection that was closed stays closed."""
+        if self.status is ConnectionStatus.CLOSED:
+            if self._task or self._closing:
+                raise ConnectionClosedError(
+                    "The connection is closed for good: create a new client with connect()."
+                ) from self.last_error
+            self._enter(ConnectionStatus.CONNECTING)
+            self.outbox.open()
+            self._task = self._loop.create_task(self._run(), name="jetspark-link")
+            try:
+                await self._connected()
+            except asyncio.CancelledError:
+                await self.close()
+                raise
+        else:
+            await self._connected()
 
-        Raises as `Client.connect`. A connection that was closed stays closed.
-        """
-        if self.status is ConnectionStatus.CLOSED and (self._task or self._closing):
-            raise ConnectionClosedError(
-                "The connection is closed for good: create a new client with connect()."
-            ) from self.last_error
-        if self._task:
-            return await asyncio.shield(self._first)
-        self._enter(ConnectionStatus.CONNECTING)
-        self.outbox.open()
-        self._task = self._loop.create_task(self._run(), name="jetspark-link")
-        try:
-            await asyncio.shield(self._first)
-        except asyncio.CancelledError:
-            await self.close()
-            raise
+    async def _connected(self) -> None:
+        """Return after the first connect, at once in the background. Raises its error."""
+        if self._options.first_connect == "background":
+            return
+        if self.status is ConnectionStatus.CONNECTING:
+            await self._settled.wait()
+        if self.status is ConnectionStatus.CLOSED:
+            raise self.last_error or ConnectionClosedError()
 
     async def _run(self) -> None:
         try:
-            await self._connect_first()
+            self._adopt(_Link(*await self._connector.open_first(self._wake)))
             while True:
                 await self._wake.wait()
                 self._wake.clear()
                 if self.status is ConnectionStatus.CLOSED:
                     return
                 if self.status is ConnectionStatus.RECONNECTING:
-                    if not await self._reconnect():
+                    if (opened := await self._connector.open_any(self._wake)) is None:
                         self._shut(self.last_error)
                         return
+                    self._adopt(_Link(*opened))
                 elif self.status is ConnectionStatus.CONNECTED and self.info and self.info.ldm:
                     await self._move_off()
         except JetsparkError as error:
@@ -298,17 +310,11 @@ class Supervisor:
             logger.exception("The connection's task failed")
             self._shut(user_error("The connection's task", error))
 
-    async def _connect_first(self) -> None:
-        if self._options.first_connect == "background":
-            self._first.set_result(None)
-        self._adopt(*await self._connector.open_first(self._wake))
-        if not self._first.done():
-            self._first.set_result(None)
-
-    def _adopt(self, server: PooledServer, session: Session) -> None:
-        """Make a new session the link. Without an await: nothing may come in between."""
+    def _adopt(self, link: _Link) -> None:
+        """Use a new link. Without an await: nothing may come in between."""
         first = self.status is ConnectionStatus.CONNECTING
-        self._server, self._session = server, session
+        session = link.session
+        self._link = link
         self._take_info(session.info)
         self.last_error = None
         session.write(self.routes.replay())
@@ -319,30 +325,23 @@ class Supervisor:
         if first:
             self._on_event(events.Connected(url))
         else:
-            self.reconnects += 1
+            self.traffic.reconnects += 1
             self._on_event(events.Reconnected(url))
-        self._learn(session)
+        self._learn(link)
         session.start()
         if not first:
             self.routes.tell_reconnect()
         for each in dropped:
             self.routes.drop(each)
 
-    # -- reconnecting --------------------------------------------------------------------------
-
-    async def _reconnect(self) -> bool:
-        """Until there is a link (True) or no server left (False)."""
-        if (opened := await self._connector.open_any(self._wake)) is None:
-            return False
-        self._adopt(*opened)
-        return True
+    # -- leaving a server ----------------------------------------------------------------------
 
     async def _move_off(self) -> None:
         """Open the next link before the lame duck ends this one; stay if there is none."""
-        old, server = self._session, self._server
-        if old is None or server is None:
+        old = self._link
+        if old is None:
             return
-        untried = [each for each in self.pool.servers if each is not server]
+        untried = [each for each in self.pool.servers if each is not old.server]
         while untried:
             candidate = self.pool.choose(untried)
             untried.remove(candidate)
@@ -352,61 +351,62 @@ class Supervisor:
                 self.report(error)
                 continue
             try:
-                if self._session is old:
-                    await self._leave(old, server)
+                if self._link is old:
+                    await self._leave(old)
             except BaseException:
                 session.abort()
                 raise
             # Meanwhile the old link, the new one or the whole connection may have ended.
             if self.status is ConnectionStatus.RECONNECTING and session.lost is None:
-                self._adopt(candidate, session)
+                self._adopt(_Link(candidate, session))
             else:
                 session.abort()
                 self._wake.set()
             return
 
-    async def _leave(self, session: Session, server: PooledServer) -> None:
+    async def _leave(self, link: _Link) -> None:
         """End the present link on purpose; nothing that was written is lost."""
         self.outbox.flush(anyway=True)
         self._detach()
-        self.pool.lost(server)
+        self.pool.lost(link.server)
         self._enter(ConnectionStatus.RECONNECTING)
-        self._on_event(events.Disconnected(str(session.server), None))
+        self._on_event(events.Disconnected(str(link.session.server), None))
         self.routes.tell_disconnect()
-        await self._hang_up(session)
+        await self._hang_up(link.session)
 
     async def force_reconnect(self) -> None:
-        """As `Client.force_reconnect`."""
+        """See `Client.force_reconnect`."""
         self.require_open()
         self.pool.hurry()
         try:
-            if self.status is ConnectionStatus.CONNECTED and self._session and self._server:
-                await self._leave(self._session, self._server)
+            if self.status is ConnectionStatus.CONNECTED and self._link:
+                await self._leave(self._link)
         finally:
             self._wake.set()
         await self.linked()
 
-    # -- called by the session (SessionOwner) -----------------------------------------------------
+    # -- called by the session (SessionOwner) --------------------------------------------------
 
-    def enqueue(self, link: Link, frame: bytes) -> None:
+    def enqueue(self, session: Session, frame: bytes) -> None:
         """A control frame of the present link."""
-        if link is self._session:
+        if session is self.present:
             self.outbox.put_control(frame)
 
-    def writing_paused(self, link: Link, paused: bool) -> None:
+    def writing_paused(self, session: Session, paused: bool) -> None:
         """Back-pressure of the present link."""
-        if link is self._session:
+        if session is self.present:
             (self.outbox.pause if paused else self.outbox.resume)()
 
-    def info_changed(self, link: Link, info: ServerInfo) -> None:
+    def info_changed(self, session: Session, info: ServerInfo) -> None:
         """INFO came again: servers joined or left, or this one is about to stop."""
-        if link is not self._session:
+        link = self._link
+        if link is None or session is not link.session:
             return
         self._take_info(info)
         self._learn(link)
         if info.ldm:
-            logger.info("%s is in lame-duck mode", link.server)
-            self._on_event(events.LameDuck(str(link.server)))
+            logger.info("%s is in lame-duck mode", session.server)
+            self._on_event(events.LameDuck(str(session.server)))
             self._wake.set()
 
     def _take_info(self, info: ServerInfo) -> None:
@@ -418,11 +418,10 @@ class Supervisor:
         self.pool.replace(urls)
         self._wake.set()
 
-    def _learn(self, link: Link) -> None:
-        urls = [] if self._options.ignore_discovered_servers else link.info.connect_urls
-        if self._server and (
-            new := self.pool.learn(urls, self._server, secure=link.tls is not None)
-        ):
+    def _learn(self, link: _Link) -> None:
+        session = link.session
+        urls = [] if self._options.ignore_discovered_servers else session.info.connect_urls
+        if new := self.pool.learn(urls, link.server, secure=session.tls is not None):
             self._on_event(events.ServersDiscovered(tuple(new)))
 
     def error_reported(self, error: JetsparkError) -> None:
@@ -437,19 +436,20 @@ class Supervisor:
         """It got its last message."""
         self.routes.end(route, None)
 
-    def session_lost(self, link: Link, error: JetsparkError) -> None:
+    def session_lost(self, session: Session, error: JetsparkError) -> None:
         """The link ended by itself."""
-        if link is not self._session or self._server is None:
+        link = self._link
+        if link is None or session is not link.session:
             return
-        self.pool.lost(self._server, error)
+        self.pool.lost(link.server, error)
         self._detach()
         # Would a SUB of the replay end the next link as well? The first time it may have been a
         # publish, which is gone with the link.
-        again = isinstance(error, ControlLineError) and not link.proven
+        again = isinstance(error, ControlLineError) and not session.proven
         if again and (route := self.routes.longest()) is not None:
             self.routes.end(route, error)
         self.report(error)
-        self._on_event(events.Disconnected(str(link.server), error))
+        self._on_event(events.Disconnected(str(session.server), error))
         if self.status is ConnectionStatus.DRAINING or not self._options.reconnect:
             self._shut(error)
             return
@@ -459,7 +459,7 @@ class Supervisor:
 
     def _detach(self) -> None:
         self.outbox.detach()
-        self._session = self._server = None
+        self._link = None
 
     # -- on behalf of the client ---------------------------------------------------------------
 
@@ -472,15 +472,15 @@ class Supervisor:
 
     async def linked(self) -> None:
         """Return when there is a link. Raises ConnectionClosedError."""
-        while self._session is None:
+        while self._link is None:
             self.require_open()
             await self._settled.wait()
 
     async def ping(self) -> None:
         """A round trip. Raises ConnectionClosedError without a link, and when it is lost."""
-        if self._session is None:
+        if self._link is None:
             raise ConnectionClosedError(f"There is no link to ping ({self.status}).")
-        await self._session.ping()
+        await self._link.session.ping()
 
     # -- ending --------------------------------------------------------------------------------
 
@@ -502,7 +502,7 @@ class Supervisor:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
-        if session := self._session:
+        if session := self.present:
             self.outbox.flush(anyway=True)
         self._shut(None)
         if session:
@@ -516,7 +516,7 @@ class Supervisor:
         """The end, at once: from here on every call raises ConnectionClosedError."""
         if self.status is ConnectionStatus.CLOSED:
             return
-        if self._session is not None:
+        if self._link is not None:
             self._detach()
         self._enter(ConnectionStatus.CLOSED)
         report_unsent(self.outbox.size, self.on_error)
@@ -525,9 +525,6 @@ class Supervisor:
         self.last_error = error
         closed = ConnectionClosedError() if error is None else ConnectionLostError()
         closed.__cause__ = error
-        if not self._first.done():
-            self._first.set_exception(error or closed)
-            self._first.exception()  # retrieved: the caller may have been cancelled
         for route in self.routes:
             self.routes.end(route, closed)
         self._on_event(events.Closed(error))
