@@ -53,7 +53,8 @@ class Words(FrameReader[str]):
     async def next(self, timeout: Seconds | None = None) -> str:
         return await self._next_within(timeout)
 
-    def _source(self) -> str:
+    @property
+    def source(self) -> str:
         return "words"
 
     def _take(self) -> str | None:

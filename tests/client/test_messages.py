@@ -40,7 +40,7 @@ def test_plain_message_has_subject_reply_data_and_no_headers() -> None:
 async def test_a_reply_subject_that_is_no_utf_8_is_not_answered_elsewhere() -> None:
     asks = message(b"r.\xff")
     assert asks.reply == "r.\ufffd"
-    with pytest.raises(BadSubjectError, match="no UTF-8"):
+    with pytest.raises(BadSubjectError, match="not UTF-8"):
         await asks.respond(b"answer")
 
 

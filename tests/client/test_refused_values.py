@@ -165,22 +165,6 @@ CALLS: dict[str, tuple[Call, list[Any], str]] = {
     # What is empty counts as not given.
     "empty msg_id": (lambda at, v: at.js.publish(at.name, msg_id=v), [""], "msg_id is empty"),
     "filter": (lambda at, v: at.js.purge_stream(at.name, filter=v), ["", "a b"], "subject"),
-    # Headers, and texts in the place of one.
-    "headers": (
-        lambda at, v: at.nc.publish("a", headers=v),
-        ["", b"", "a: b", 5, b"NATS/1.0\r\nA:b\r\n\r\n"],
-        "headers is a mapping",
-    ),
-    "headers of a request": (
-        lambda at, v: at.nc.request("a", headers=v),
-        ["", b"", "a: b", 5, b"NATS/1.0\r\nA:b\r\n\r\n"],
-        "headers is a mapping",
-    ),
-    "bytes in headers": (
-        lambda at, v: at.nc.publish("a", headers={"A": v}),
-        [b"x", bytearray(b"x"), None, 5],
-        "the value of header 'A' is a str, not ",
-    ),
     "metadata": (
         lambda at, v: at.store.put("x", b"", metadata=v),
         [{"run": 17}, {"a": [1]}],

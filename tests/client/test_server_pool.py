@@ -79,29 +79,6 @@ async def test_choose_server_that_raises_or_chooses_badly_is_reported_and_the_us
         assert [str(error).split(" raised")[0] for error in errors] == ["choose_server"]
 
 
-async def test_choose_server_and_reconnect_delay_cannot_be_async(
-    connect: Connect, make_server: MakeServer
-) -> None:
-    async def choose(_: object) -> None:
-        raise AssertionError
-
-    async def delay(_: int) -> float:
-        raise AssertionError
-
-    errors: list[JetsparkError] = []
-    server = make_server()
-    nc = await connect(
-        server.url,
-        choose_server=choose,
-        reconnect_delay=delay,
-        reconnect_wait=0.01,
-        error_callback=errors.append,
-    )
-    await nc.force_reconnect()
-    assert {str(error).partition(" raised")[0] for error in errors} >= {"choose_server"}
-    assert all("is async: it has to return its answer at once" in str(one) for one in errors)
-
-
 async def test_set_servers_replaces_the_pool_and_keeps_the_link(
     connect: Connect, make_server: MakeServer
 ) -> None:

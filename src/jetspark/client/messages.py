@@ -1,11 +1,10 @@
-"""A received message: a thin view of the raw frame.
+"""Messages: received ones, and those to be sent later.
 
-Contract: it holds only two references, because one is created for every message received. Subject,
-headers, status and metadata are decoded on access. A malformed header block is reported through the
-client (log, last_error, error callback) and the body is still delivered, with `headers` None.
-
-`MessageView` has what can be read, `Message` adds what sends: the messages of the blocking client
-are views, too, and send in the caller's thread.
+Contract: a received message is a thin view of its frame. It holds only two references, since there
+is one for every frame; subject, headers, status and metadata are decoded on access. A malformed
+header block is reported through the client (log, last_error, error callback), and `headers` is
+None. `MessageView` has what can be read, `Message` adds what sends: the messages of the blocking
+client are views, too, and send in the caller's thread.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError, JetsparkError, shown
+from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError, JetsparkError
 from jetspark.payloads import Payload, byte_view, payload_bytes
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
@@ -24,16 +23,15 @@ from jetspark.wire.status import Status, status_of
 
 
 class Reporter(Protocol):
-    """Gets the report of malformed headers."""
+    """Accepts reports of malformed headers."""
 
     def report(self, error: JetsparkError) -> None:
         """An error that no call can raise."""
 
 
 class Sender(Reporter, Protocol):
-    """What a message needs to respond: the asyncio client, or a thread's `CallerSide`.
-
-    The coroutines of the latter block the thread and never suspend.
+    """What a message needs to respond: the asyncio client, or a thread's `CallerSide`, whose
+    coroutines block the thread and never suspend.
     """
 
     @property
@@ -143,23 +141,14 @@ class Message(MessageView):
         reply = self.reply
         if reply is None:
             raise ConfigError("The message asks for no reply: it has no reply subject.")
-        if (
-            reply.encode() != self._frame.reply
-        ):  # a response to the decoded subject would go elsewhere
-            raise BadSubjectError(reply, "the reply subject of the message is no UTF-8")
+        # A response to the decoded subject would go elsewhere.
+        if reply.encode() != self._frame.reply:
+            raise BadSubjectError(reply, "the reply subject of the message is not UTF-8")
         await self._client.publish(reply, payload, headers=headers)
 
 
-# -------------------------------------------------------------------------------------------------
-# A message to be sent later with `publish_msg` or `request_msg`.
-#
-# Contract: a plain value that may be changed and sent any number of times. Headers and payload are
-# checked when it is created, the rest when it is sent. A received message (`Message` and its
-# subclasses) can be sent in the same way.
-
-
 class Sendable(Protocol):
-    """What can be published: PreparedMessage, Message, and any object with these attributes."""
+    """What can be published: PreparedMessage, Message, and objects with these attributes."""
 
     @property
     def subject(self) -> str:
@@ -179,21 +168,15 @@ class Sendable(Protocol):
 
 
 def parts_of(message: Sendable) -> tuple[str, Payload, str | None, Headers | None]:
-    """(subject, data, reply, headers). Raises ConfigError for anything but a message."""
-    try:
-        return message.subject, message.data, message.reply, message.headers or None
-    except AttributeError:
-        raise ConfigError(
-            f"message is a PreparedMessage or a Message, not {shown(message)}: "
-            "use publish(subject, payload)."
-        ) from None
+    """(subject, data, reply, headers)."""
+    return message.subject, message.data, message.reply, message.headers or None
 
 
 class PreparedMessage:
-    """`subject`, `data`, `reply` and `headers` may be set at any time.
+    """A message that may be changed, and sent any number of times.
 
-    Raises BadHeaderError for headers that the protocol cannot carry, BadPayloadError for data that
-    is not bytes-like.
+    Headers and payload are checked here, the rest when it is sent. Raises BadHeaderError for
+    headers that the protocol cannot carry, BadPayloadError for data that is not bytes-like.
     """
 
     __slots__ = ("data", "headers", "reply", "subject")

@@ -2,41 +2,21 @@
 
 Contract: files are read each time a link is opened, so the next (re)connect uses rotated
 credentials. Seeds and signatures appear in no repr, log or error; errors name the option and the
-file. Signing with a seed needs PyNaCl (the extra `nkeys`), imported on first use; a callable of the
-user's own needs nothing.
+file. Signing with a seed needs PyNaCl (the extra `nkeys`), imported on first use.
 """
 
 from __future__ import annotations
 
 import base64
-import inspect
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import TypeAlias
 
 from jetspark.connection.nkeys import KeyKind, KeyPair, decode_seed, object_of_part
 from jetspark.errors import ConfigError, NKeyError
 from jetspark.files import read_small_text
-from jetspark.subjects import NO_TEXT
-
-# -------------------------------------------------------------------------------------------------
-# Options that are functions of the user, called while a link is opened.
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def answer_of(option: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What it returns. Raises ConfigError for an async one, and what it raises."""
-    answer = function(*args, **kwargs)
-    if inspect.iscoroutine(answer):
-        answer.close()  # or Python warns that nobody awaited it
-        raise ConfigError(f"The callable {option} is async: it has to return its answer at once.")
-    return answer
-
 
 Sign: TypeAlias = Callable[[bytes], bytes]
 """The server's nonce to its 64 bytes of Ed25519 signature."""
@@ -76,15 +56,14 @@ def text_of(option: str, given: Credential) -> str:
     if isinstance(given, str):
         return given
     try:
-        text = answer_of(option, given)
-    except ConfigError:
-        raise
+        text = given()
     except Exception as error:
         # Not its text, which may hold secrets.
         raise ConfigError(f"The callable {option} raised {type(error).__name__}.") from error
-    if not isinstance(text, str) or NO_TEXT.search(text):
-        what = "no valid text" if isinstance(text, str) else type(text).__name__
-        raise ConfigError(f"The callable {option} has to return a str, and returned {what}.")
+    if not isinstance(text, str):
+        raise ConfigError(
+            f"The callable {option} has to return a str, and returned {type(text).__name__}."
+        )
     return text
 
 
@@ -146,9 +125,7 @@ def jwt_expiry(jwt: str) -> float | None:
 
 def _signature(sign: Sign, nonce: str) -> str:
     try:
-        raw = answer_of("sign", sign, nonce.encode())
-    except ConfigError:
-        raise
+        raw = sign(nonce.encode())
     except Exception as error:
         # Not its text, which may hold secrets.
         raise ConfigError(f"The signing callable raised {type(error).__name__}.") from error

@@ -23,7 +23,6 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from jetspark.connection import events
-from jetspark.connection.credentials import answer_of
 from jetspark.connection.events import TRANSITIONS, ConnectionEvent, ConnectionStatus
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.outbox import Outbox, report_unsent
@@ -157,7 +156,7 @@ class Connector:
     def _ask_choice(self, servers: tuple[PoolServer, ...]) -> PoolServer | None:
         assert self._options.choose_server is not None  # noqa: S101
         try:
-            chosen = answer_of("choose_server", self._options.choose_server, servers)
+            chosen = self._options.choose_server(servers)
             if chosen is not None and chosen not in servers:
                 raise ConfigError("choose_server must return one of the servers that it was given.")
         except Exception as error:
@@ -168,7 +167,7 @@ class Connector:
     def _ask_delay(self, attempts: int) -> float:
         assert self._options.reconnect_delay is not None  # noqa: S101
         try:
-            return float(answer_of("reconnect_delay", self._options.reconnect_delay, attempts))
+            return float(self._options.reconnect_delay(attempts))
         except Exception as error:
             self._report(user_error("reconnect_delay", error), logging.WARNING)
             return self._options.reconnect_wait
