@@ -39,20 +39,26 @@ def explain(error: BaseException) -> JetsparkError:
     """A PipelineError with one sentence; our own errors are returned unchanged."""
     if isinstance(error, JetsparkError):
         return error
+    explained = PipelineError(_sentence(error))
+    explained.__cause__ = error
+    return explained
+
+
+def _sentence(error: BaseException) -> str:
     text = str(error)
-    whole = "\n".join([text, *_causes(error)])
+    parts = [text, *_causes(error)]
+    whole = "\n".join(parts)
     for known, sentence in _KNOWN.items():
         if known in whole:
-            return _explained(sentence, error)
+            return sentence
     if lost := _LOST_BATCH.search(whole):
-        return _explained(
+        return (
             f"The query's checkpoint has lost its {lost[1]}: it was removed while the query ran. "
             "To begin anew, remove what is left of it and of the query's table, or name other "
-            "folders.",
-            error,
+            "folders."
         )
     # What was said while cleaning up is not the reason.
-    parts = [_SUPPRESSED.sub("", part) for part in (text, *_causes(error))]
+    parts = [_SUPPRESSED.sub("", part) for part in parts]
     if ours := next(filter(None, map(_OURS.findall, parts)), None):
         sentence = ours[-1][1]
     elif python := _PYTHON.findall(text):
@@ -66,7 +72,7 @@ def explain(error: BaseException) -> JetsparkError:
     if _MARKS.sub("", sentence).startswith(_SAY_NOTHING):
         causes = [one for part in parts for one in _CAUSE.findall(part)]
         sentence = causes[-1] if causes else sentence
-    return _explained(_MARKS.sub("", sentence).strip(), error)
+    return _MARKS.sub("", sentence).strip()
 
 
 def blamed_setting(
@@ -90,12 +96,6 @@ def _causes(error: BaseException) -> Iterator[str]:
     while cause is not None:
         yield getattr(cause, "_stackTrace", None) or ""
         cause = getattr(cause, "_cause", None)
-
-
-def _explained(sentence: str, error: BaseException) -> PipelineError:
-    explained = PipelineError(sentence)
-    explained.__cause__ = error
-    return explained
 
 
 # -------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from jetspark.bulk.arrow import TYPES
@@ -15,7 +16,7 @@ from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.proxy import parse_proxy
 from jetspark.connection.urls import parse_urls
 from jetspark.errors import ConfigError
-from jetspark.kv_rules import check_bucket, check_filter
+from jetspark.kv_rules import check_filter
 from jetspark.spark.ddl import check_fields
 from jetspark.subjects import (
     check_disjoint,
@@ -144,24 +145,14 @@ def _filters(check: Callable[[str], object]) -> Callable[[str, str], tuple[str, 
     return convert
 
 
-streams = listed(lambda name: check_name("stream", name))
-subjects = _filters(check_subscribe_subject)
-keys = _filters(check_filter)
-
-
 def stream(name: str, value: str) -> str:
     """The name of a stream."""
     return check_name("stream", value)
 
 
-def consumer(name: str, value: str) -> str:
-    """The name of a consumer."""
-    return check_name("consumer", value)
-
-
-def bucket(name: str, value: str) -> str:
-    """The name of a bucket."""
-    return check_bucket(value)
+streams = listed(partial(check_name, "stream"))
+subjects = _filters(check_subscribe_subject)
+keys = _filters(check_filter)
 
 
 def subject(name: str, value: str) -> str:

@@ -14,11 +14,11 @@ from jetspark.bulk.arrow import BUCKET_COLUMNS, COLUMNS
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, DocumentError
-from jetspark.kv_rules import STREAM_PREFIX
+from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.spark import option_values as values
 from jetspark.spark.ddl import ambiguous
 from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
-from jetspark.subjects import nearest_name
+from jetspark.subjects import check_name, nearest_name
 from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
 from jetspark.wire.documents import decode_document
 
@@ -198,11 +198,11 @@ _READING: values.Table = {
     "maxBytesPerBatch": ("max_bytes_per_batch", values.whole),
     "readTimeout": ("read_timeout", values.seconds),
     "soleReader": ("sole_reader", values.truth),
-    "interestConsumer": ("interest_consumer", values.consumer),
-    "progressConsumer": ("progress_consumer", values.consumer),
+    "interestConsumer": ("interest_consumer", lambda _, value: check_name("consumer", value)),
+    "progressConsumer": ("progress_consumer", lambda _, value: check_name("consumer", value)),
     "backfill": ("backfill", values.word(*BACKFILLS)),
     "backup": ("backup", values.name),
-    "bucket": ("bucket", values.bucket),
+    "bucket": ("bucket", lambda _, value: check_bucket(value)),
     "keys": ("keys", values.keys),
     "history": ("history", values.truth),
     "presentValues": ("present_values", values.truth),

@@ -13,7 +13,7 @@ from jetspark.bulk.leaders import Leaders, linearizable_read
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
-from jetspark.kv_rules import STREAM_PREFIX
+from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import place, read_checkpoint
 from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
@@ -43,7 +43,7 @@ def _guarantee(name: str, value: str) -> Guarantee:
 
 _WRITING: values.Table = {
     "stream": ("stream", check_name),
-    "bucket": ("bucket", values.bucket),
+    "bucket": ("bucket", lambda _, value: check_bucket(value)),
     "subject": ("subject", values.subject),
     "guarantee": ("guarantee", _guarantee),
     "transactionId": ("transaction_id", check_name),
