@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jetspark.errors import NameInUseError
 from jetspark.full_client import connect
@@ -89,14 +87,3 @@ def test_what_a_server_fills_in_is_no_difference() -> None:
     }
     assert differing(existing, wanted) == {}
     assert differing(existing, wanted | {"sources": [{"name": "U"}]}).keys() == {"sources"}
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-1, 3) | st.sampled_from(["", "a", "limits"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner),
-)
-
-
-@given(config=st.dictionaries(st.sampled_from(["max_msgs", "subjects", "sources"]), _JSON))
-def test_nothing_differs_from_itself(config: dict[str, Any]) -> None:
-    assert differing(config, config) == {}

@@ -358,23 +358,17 @@ class _Members:
 
     def _next(self) -> tarfile.TarInfo | None:
         """The next file; None at the tar's end."""
-        size: int | None = None
-        while True:
-            head = self._bytes(_UNIT)
-            if not any(head):
-                return None
+        while any(head := self._bytes(_UNIT)):
             try:
                 member = tarfile.TarInfo.frombuf(head, "utf-8", "replace")
             except tarfile.HeaderError as error:
                 raise BackupError(f"The archive is damaged: {error} in its tar.") from None
+            if member.size < 0:
+                raise BackupError("The archive is damaged: a file in it has no valid size.")
             if member.type not in (tarfile.XHDTYPE, tarfile.XGLTYPE):
-                if size is not None:
-                    member.size = size
-                if member.size < 0:
-                    raise BackupError("The archive is damaged: a file in it has no valid size.")
                 return member
-            size = _size_in(self._text(member.size))
-            self._position += member.size + -member.size % _UNIT
+            self._position += member.size + -member.size % _UNIT  # a time with its fraction
+        return None
 
     def _bytes(self, count: int) -> bytes:
         content = content_from(self._file, *self._frames.find(self._position))
@@ -385,18 +379,12 @@ class _Members:
 
     def _text(self, size: int) -> str:
         before = self._position
-        text = self._bytes(min(max(size, 0), _MOST_TEXT)).decode("utf-8", "replace")
+        text = self._bytes(min(size, _MOST_TEXT)).decode("utf-8", "replace")
         self._position = before
         return text
 
     def _numbers(self, size: int) -> Numbers:
         return Numbers(content_from(self._file, *self._frames.find(self._position)), size)
-
-
-def _size_in(text: str) -> int | None:
-    """The size in an extended header, for files whose size the plain one cannot hold."""
-    match = re.search(r"(?:^|\n)\d+ size=(\d+)\n", text)
-    return int(match[1]) if match else None
 
 
 def _name_in(text: str) -> str | None:
