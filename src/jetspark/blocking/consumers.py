@@ -7,6 +7,7 @@ Of docstrings it has the first paragraphs; `help()` shows all.
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Unpack
 
 from jetspark.blocking.by_hand.consumers import (
     BaseConsumerMessages,
@@ -25,6 +26,7 @@ from jetspark.errors import JetsparkError
 from jetspark.jetstream.consume import EXPIRES
 from jetspark.jetstream.consume import ConsumerMessages as AsyncConsumerMessages
 from jetspark.jetstream.consumers import Consumer as AsyncConsumer
+from jetspark.jetstream.consumers import PriorityOptions
 from jetspark.jetstream.consumers import PullConsumer as AsyncPullConsumer
 from jetspark.jetstream.consumers import PushConsumer as AsyncPushConsumer
 from jetspark.jetstream.consumers import PushMessages as AsyncPushMessages
@@ -156,10 +158,7 @@ class PullConsumer(Consumer):
         timeout: Seconds | None = None,
         max_bytes: int | None = None,
         heartbeat: Seconds | None = None,
-        group: str | None = None,
-        min_pending: int | None = None,
-        min_ack_pending: int | None = None,
-        priority: int | None = None,
+        **priority: Unpack[PriorityOptions],
     ) -> FetchResult:
         """Up to `batch` messages, as a list that also says how the fetch ended."""
         return fetched(
@@ -170,34 +169,13 @@ class PullConsumer(Consumer):
                 timeout=timeout,
                 max_bytes=max_bytes,
                 heartbeat=heartbeat,
-                group=group,
-                min_pending=min_pending,
-                min_ack_pending=min_ack_pending,
-                priority=priority,
+                **priority,
             ),
         )
 
-    def next(
-        self,
-        timeout: Seconds | None = None,
-        *,
-        group: str | None = None,
-        min_pending: int | None = None,
-        min_ack_pending: int | None = None,
-        priority: int | None = None,
-    ) -> JsMsg:
+    def next(self, timeout: Seconds | None = None, **priority: Unpack[PriorityOptions]) -> JsMsg:
         """One message, within `timeout` seconds (default: the context's)."""
-        return received(
-            self._caller,
-            self._thread.run(
-                self._inner.next,
-                timeout,
-                group=group,
-                min_pending=min_pending,
-                min_ack_pending=min_ack_pending,
-                priority=priority,
-            ),
-        )
+        return received(self._caller, self._thread.run(self._inner.next, timeout, **priority))
 
     def consume(
         self,
@@ -209,10 +187,7 @@ class PullConsumer(Consumer):
         heartbeat: Seconds | None = None,
         threshold_messages: int | None = None,
         threshold_bytes: int | None = None,
-        group: str | None = None,
-        min_pending: int | None = None,
-        min_ack_pending: int | None = None,
-        priority: int | None = None,
+        **priority: Unpack[PriorityOptions],
     ) -> ConsumerMessages:
         """Continuous messages: iterate the result, or give a callback (a plain function, called in
         a thread of its own).
@@ -227,10 +202,7 @@ class PullConsumer(Consumer):
                 heartbeat=heartbeat,
                 threshold_messages=threshold_messages,
                 threshold_bytes=threshold_bytes,
-                group=group,
-                min_pending=min_pending,
-                min_ack_pending=min_ack_pending,
-                priority=priority,
+                **priority,
             ),
             callback,
         )

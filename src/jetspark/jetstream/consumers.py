@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.messages import Message
@@ -150,6 +150,21 @@ async def reset_consumer(api: Api, stream: str, name: str, seq: int | None) -> C
 # it was when the object was made.
 
 
+class PriorityOptions(TypedDict, total=False):
+    """What a pull of a consumer with priority groups says (ADR-42; server 2.11).
+
+    `group` is then required. "overflow": deliver only while at least `min_pending` messages wait to
+    be delivered, or at least `min_ack_pending` to be acknowledged. "prioritized" (2.12):
+    `priority`, 0 to 9, lower ones are served first. "pinned_client": the consumer's object keeps
+    the pin id.
+    """
+
+    group: str | None
+    min_pending: int | None
+    min_ack_pending: int | None
+    priority: int | None
+
+
 class PullConsumer(Consumer):
     """A consumer that delivers on request."""
 
@@ -166,10 +181,7 @@ class PullConsumer(Consumer):
         timeout: Seconds | None = None,
         max_bytes: int | None = None,
         heartbeat: Seconds | None = None,
-        group: str | None = None,
-        min_pending: int | None = None,
-        min_ack_pending: int | None = None,
-        priority: int | None = None,
+        **priority: Unpack[PriorityOptions],
     ) -> FetchResult:
         """Up to `batch` messages, as a list that also says how the fetch ended.
 
@@ -181,10 +193,7 @@ class PullConsumer(Consumer):
         silent for twice as long is a MissedHeartbeatError at once instead of at the timeout; the
         clock stops while the connection is down.
 
-        For a consumer with priority groups (ADR-42; server 2.11): `group`, which is then required.
-        "overflow": deliver only while at least `min_pending` messages wait to be delivered, or
-        at least `min_ack_pending` to be acknowledged. "prioritized" (2.12): `priority`, 0 to 9,
-        lower ones are served first. "pinned_client": this object keeps the pin id.
+        `priority`: what a consumer with priority groups wants, such as `group` (`PriorityOptions`).
 
         An error after the first message is in the list's `.error`: also SequenceMismatchError when
         the server's last status shows that a delivery was lost (with acks it comes again after
@@ -200,7 +209,7 @@ class PullConsumer(Consumer):
         as a delivery: with `max_deliver` messages may so be given up that no program has seen, and
         without acks they are lost. There, let `timeout` end it.
         """
-        pulled = self._priority(group, min_pending, min_ack_pending, priority)
+        pulled = self._priority(priority)
         pull = Pull(
             self._api,
             self.stream,
@@ -215,13 +224,7 @@ class PullConsumer(Consumer):
         return await pull.run()
 
     async def next(
-        self,
-        timeout: Seconds | None = None,
-        *,
-        group: str | None = None,
-        min_pending: int | None = None,
-        min_ack_pending: int | None = None,
-        priority: int | None = None,
+        self, timeout: Seconds | None = None, **priority: Unpack[PriorityOptions]
     ) -> JsMsg:
         """One message, within `timeout` seconds (default: the context's).
 
@@ -229,14 +232,7 @@ class PullConsumer(Consumer):
         says what an interruption costs.
         """
         seconds = self._api.timeout if timeout is None else in_seconds(timeout)
-        result = await self.fetch(
-            1,
-            timeout=seconds,
-            group=group,
-            min_pending=min_pending,
-            min_ack_pending=min_ack_pending,
-            priority=priority,
-        )
+        result = await self.fetch(1, timeout=seconds, **priority)
         if not result:
             raise RequestTimeoutError(
                 f"No message from consumer {self.name!r} within {seconds:g} s."
@@ -253,10 +249,7 @@ class PullConsumer(Consumer):
         heartbeat: Seconds | None = None,
         threshold_messages: int | None = None,
         threshold_bytes: int | None = None,
-        group: str | None = None,
-        min_pending: int | None = None,
-        min_ack_pending: int | None = None,
-        priority: int | None = None,
+        **priority: Unpack[PriorityOptions],
     ) -> ConsumerMessages:
         """Continuous messages: iterate the result, or give a callback (plain or async).
 
@@ -280,7 +273,7 @@ class PullConsumer(Consumer):
             threshold_messages=threshold_messages,
             threshold_bytes=threshold_bytes,
         )
-        pulled = self._priority(group, min_pending, min_ack_pending, priority)
+        pulled = self._priority(priority)
         return ConsumerMessages(
             self._api, self.stream, self.name, limits, callback, pulled, acks=self._acks
         )
@@ -301,22 +294,8 @@ class PullConsumer(Consumer):
     def _acks(self) -> bool:
         return self.cached_info.config.ack_policy != AckPolicy.NONE
 
-    def _priority(
-        self,
-        group: str | None,
-        min_pending: int | None,
-        min_ack_pending: int | None,
-        priority: int | None,
-    ) -> Priority | None:
-        return make_priority(
-            self.cached_info.config,
-            self._api.server,
-            self._pins,
-            group=group,
-            min_pending=min_pending,
-            min_ack_pending=min_ack_pending,
-            priority=priority,
-        )
+    def _priority(self, options: PriorityOptions) -> Priority | None:
+        return make_priority(self.cached_info.config, self._api.server, self._pins, **options)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -263,10 +263,10 @@ def make_priority(
     server: ServerInfo | None,
     pins: dict[str, bytes],
     *,
-    group: str | None,
-    min_pending: int | None,
-    min_ack_pending: int | None,
-    priority: int | None,
+    group: str | None = None,
+    min_pending: int | None = None,
+    min_ack_pending: int | None = None,
+    priority: int | None = None,
 ) -> Priority | None:
     """None for a consumer without groups. Raises ConfigError, UnsupportedByServerError."""
     if group is not None:
