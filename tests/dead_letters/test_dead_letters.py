@@ -78,11 +78,7 @@ async def test_letters_are_chosen_by_stream_consumer_subject_and_reason(orders: 
 async def test_replay_publishes_again_without_marks_of_the_first_publish(orders: Orders) -> None:
     js = orders.js
     await js.publish(
-        orders.subject("eu"),
-        b"x",
-        headers={"Trace": "1"},
-        msg_id="first",
-        expect_last_seq=0,
+        orders.subject("eu"), b"x", headers={"Trace": "1"}, msg_id="first", expect_last_seq=0
     )
     async with orders.giving_up():
         await orders.waiting(1)

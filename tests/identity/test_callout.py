@@ -279,9 +279,7 @@ async def test_servers_enforce_of_a_callouts_claims_what_a_grant_takes_and_no_mo
             assert [type(error) for error in errors] == [PermissionsError]
 
 
-async def test_callout_refuses_keys_of_another_kind(
-    make_server: Callable[..., NatsServer],
-) -> None:
+async def test_callout_refuses_keys_of_another_kind(make_server: Callable[..., NatsServer]) -> None:
     keys = CalloutKeys()
     server = make_server(keys.config())
     user = KeyPair.new()

@@ -140,9 +140,7 @@ async def test_an_entry_written_without_the_codec_raises(bucket: Bucket) -> None
         await bucket.with_codecs(values=ZlibCodec()).get("plain")
 
 
-async def test_an_error_names_the_key_before_encoding(
-    bucket: Bucket,
-) -> None:
+async def test_an_error_names_the_key_before_encoding(bucket: Bucket) -> None:
     with pytest.raises(BadNameError, match=r"'a//b'.*encoded as 'a\.\.b'"):
         await bucket.with_codecs(keys=PathCodec()).put("a//b")
 

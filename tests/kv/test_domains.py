@@ -111,9 +111,7 @@ async def test_a_read_only_aggregate_of_several_origins(
     await two.put("us.1", b"two")
     await two.put("left.out", b"")
     both = await js.create_bucket_aggregate(
-        unique("AGG"),
-        [Origin(one.name), Origin(two.name, keys=["us.*", "ca.>"])],
-        writable=False,
+        unique("AGG"), [Origin(one.name), Origin(two.name, keys=["us.*", "ca.>"])], writable=False
     )
     await has(both, "eu.1", b"one")
     await has(both, "us.1", b"two")

@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.kv.conftest import take
 
-from jetspark.errors import KeyNotFoundError
-from jetspark.kv import Operation
-
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -59,29 +56,6 @@ async def test_they_read_what_we_write(bucket: Bucket, theirs: Theirs) -> None:
     assert [one["operation"] for one in await theirs("history", {"key": "a.b"})] == ["PURGE"]
     await bucket.revert("c", 5)
     assert (await theirs("get", "c"))["revision"] == 7
-
-
-async def test_we_read_what_they_write(bucket: Bucket, theirs: Theirs) -> None:
-    assert await theirs("put", "a.b", "1") == 1
-    assert await bucket.get_value("a.b") == b"1"
-    assert await theirs("update", "a.b", "2", 1) == 2
-    assert await theirs("create", "c", "3") == 3
-    await theirs("delete", "a.b")
-    with pytest.raises(KeyNotFoundError) as caught:
-        await bucket.get("a.b")
-    assert caught.value.operation == "DEL"
-    assert await bucket.get_value("a.b", 1) == b"1"
-    history = await bucket.history("a.b").all()
-    assert [(one.operation, one.value) for one in history] == [
-        (Operation.PUT, b"1"),
-        (Operation.PUT, b"2"),
-        (Operation.DEL, b""),
-    ]
-    assert await bucket.keys().all() == ["c"]
-    assert await theirs("create", "a.b", "4") == 5
-    await theirs("purge", "a.b")
-    assert [one.operation for one in await bucket.history("a.b").all()] == [Operation.PURGE]
-    assert await bucket.create("a.b", b"5") == 7
 
 
 async def test_buckets_of_theirs_and_of_ours(
@@ -136,10 +110,7 @@ async def test_times_to_live_of_theirs_and_of_ours(
         assert await take(changes, 1) == [None]
         await js_peer.run("kv", bucket=bucket.name, call="create", args=["theirs", "1", "1s"])
         await bucket.create("ours", b"2", ttl=1)
-        wanted = [
-            *(("theirs", "PUT"), ("ours", "PUT")),
-            *(("theirs", "PURGE"), ("ours", "PURGE")),
-        ]
+        wanted = [*(("theirs", "PUT"), ("ours", "PUT")), *(("theirs", "PURGE"), ("ours", "PURGE"))]
         seen = [(one.key, str(one.operation)) for one in await take(changes, 4) if one is not None]
         assert sorted(seen) == sorted(wanted)
         heard = [await js_peer.hear() for _ in range(4)]

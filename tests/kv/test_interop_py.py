@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import nats
 import pytest
-from nats.js.errors import KeyNotFoundError as TheirKeyNotFound
 from tests.kv.conftest import take
 
 from jetspark.errors import KeyExistsError, KeyNotFoundError
@@ -30,27 +29,6 @@ async def their_js(shared_server: NatsServer) -> AsyncIterator[Any]:
 async def theirs(their_js: Any, bucket: Bucket) -> Any:
     """Their object for our bucket."""
     return await their_js.key_value(bucket.name)
-
-
-async def test_they_read_what_we_write(bucket: Bucket, theirs: Any) -> None:
-    revision = await bucket.put("a.b", b"1")
-    found = await theirs.get("a.b")
-    assert (found.key, found.value, found.revision) == ("a.b", b"1", revision)
-    revision = await bucket.update("a.b", b"2", revision)
-    assert (await theirs.get("a.b", revision=1)).value == b"1"
-    await bucket.delete("a.b", revision)
-    with pytest.raises(TheirKeyNotFound, match="not found"):
-        await theirs.get("a.b")
-    await bucket.create("a.b", b"3")
-    assert [one.operation for one in await theirs.history("a.b")] == [None, None, "DEL", None]
-    assert await theirs.keys() == ["a.b"]
-    await bucket.purge("a.b")
-    assert [one.operation for one in await theirs.history("a.b")] == ["PURGE"]
-    with pytest.raises(TheirKeyNotFound):
-        await theirs.get("nobody")
-    await bucket.create("c", b"4")
-    await bucket.revert("c", 6)
-    assert (await theirs.get("c")).revision == 7
 
 
 async def test_we_read_what_they_write(bucket: Bucket, theirs: Any) -> None:

@@ -42,58 +42,6 @@ def theirs(js_peer: JsPeer, store: ObjectStore) -> Callable[..., Awaitable[Any]]
     return call
 
 
-async def test_they_read_what_we_put(store: ObjectStore, theirs: Theirs) -> None:
-    name = "two words/>*."
-    ours = await store.put(
-        name,
-        CONTENT,
-        description="d",
-        headers={"A": "1", "b": ["2", "3"]},
-        metadata={"k": "v"},
-        chunk_size=100_000,
-    )
-    found = await theirs("info", name)
-    assert {**found, "mtime": None, "revision": None} == {
-        "name": name,
-        "bucket": store.name,
-        "nuid": ours.nuid,
-        "size": 300_000,
-        "chunks": 3,
-        "digest": ours.digest,
-        "description": "d",
-        "headers": {"A": ["1"], "b": ["2", "3"]},
-        "metadata": {"k": "v"},
-        "options": {"max_chunk_size": 100_000},
-        "deleted": False,
-        "mtime": None,
-        "revision": None,
-    }
-    assert await theirs("getBlob", name) == CONTENT_64
-    assert [one["name"] for one in await theirs("list")] == [name]
-    await store.put("empty", b"")
-    assert await theirs("getBlob", "empty") == ""
-
-
-async def test_we_read_what_they_put(store: ObjectStore, theirs: Theirs) -> None:
-    name = "two words/>*."
-    meta = {
-        "name": name,
-        "description": "d",
-        "headers": [("A", "1"), ("b", "2"), ("b", "3")],
-        "metadata": {"k": "v"},
-        "options": {"max_chunk_size": 100_000},
-    }
-    await theirs("putBlob", meta, CONTENT_64)
-    found = await store.info(name)
-    assert (found.name, found.description, found.size, found.chunks) == (name, "d", 300_000, 3)
-    assert found.headers == {"A": ["1"], "b": ["2", "3"]}
-    assert found.metadata == {"k": "v"}
-    assert await store.get_bytes(name) == CONTENT
-    assert [one.name for one in await store.objects().all()] == [name]
-    await theirs("putBlob", {"name": "empty"}, "")
-    assert await store.get_bytes("empty") == b""
-
-
 @pytest.mark.parametrize("name", ["é", "naïve façade.txt", "Ã©"])
 async def test_their_names_in_latin_letters_are_read_replaced_and_deleted(
     store: ObjectStore, theirs: Theirs, name: str

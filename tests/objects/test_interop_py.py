@@ -51,9 +51,7 @@ async def test_they_read_what_we_put(store: ObjectStore, theirs: Any) -> None:
 async def test_we_read_what_they_put(store: ObjectStore, theirs: Any) -> None:
     for name in NAMES:
         meta = ObjectMeta(
-            description="d",
-            headers={"A": ["1"]},
-            options=ObjectMetaOptions(max_chunk_size=100_000),
+            description="d", headers={"A": ["1"]}, options=ObjectMetaOptions(max_chunk_size=100_000)
         )
         await theirs.put(name, CONTENT, meta)
         found = await store.info(name)

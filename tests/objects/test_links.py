@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jetspark.errors import (
-    ConfigError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-)
+from jetspark.errors import ConfigError, ObjectExistsError, ObjectNotFoundError
 from jetspark.objects import ObjectLink
 
 if TYPE_CHECKING:

@@ -98,10 +98,7 @@ async def test_burst_of_requests_is_answered_by_every_kind_of_handler(
             else:
                 assert result.data == b"%d" % number
     stats = {one.name: (one.num_requests, one.num_errors) for one in service.stats().endpoints}
-    assert stats == {
-        **dict.fromkeys(("plain", "quick", "waits"), (2000, 0)),
-        "breaks": (2000, 200),
-    }
+    assert stats == {**dict.fromkeys(("plain", "quick", "waits"), (2000, 0)), "breaks": (2000, 200)}
 
 
 async def test_handler_that_hangs_leaves_the_rest_of_the_service_alive(

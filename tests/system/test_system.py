@@ -177,8 +177,7 @@ async def test_all_servers_of_a_cluster_answer(
 
 
 @pytest.mark.parametrize(
-    "data",
-    [b"", b"[]", b"{}", b"\xff", b'{"server": 5}', b'{"server": {"name": "a", "id": "b"}}'],
+    "data", [b"", b"[]", b"{}", b"\xff", b'{"server": 5}', b'{"server": {"name": "a", "id": "b"}}']
 )
 def test_what_is_no_answer_is_an_error(data: bytes) -> None:
     with pytest.raises(JetStreamError):

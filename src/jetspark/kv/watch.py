@@ -238,11 +238,7 @@ class LiveBucket(Mapping[str, bytes]):
     """What `Bucket.live` returns: once entered, it is read like a dict of keys and values."""
 
     def __init__(
-        self,
-        stored: BucketStream,
-        wanted: Wanted,
-        on_change: ChangeCallback | None,
-        resync: float,
+        self, stored: BucketStream, wanted: Wanted, on_change: ChangeCallback | None, resync: float
     ) -> None:
         self._stored = stored
         self._client = client = stored.js.client

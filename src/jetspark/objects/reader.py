@@ -568,11 +568,7 @@ class ObjectWatcher(StreamWatcher[ObjectInfo]):
 
     def __init__(self, meta: MetaStore, *, ignore_deletes: bool, updates_only: bool) -> None:
         super().__init__(
-            meta.js,
-            meta.store,
-            meta.stream,
-            [all_infos(meta.store)],
-            updates_only=updates_only,
+            meta.js, meta.store, meta.stream, [all_infos(meta.store)], updates_only=updates_only
         )
         self._ignore_deletes = ignore_deletes
 

@@ -18,13 +18,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from jetspark.documents.document import Document, Moment, Span, from_wire, to_wire
-from jetspark.errors import (
-    BadNameError,
-    ConfigError,
-    DocumentError,
-    ServiceError,
-    shown,
-)
+from jetspark.errors import BadNameError, ConfigError, DocumentError, ServiceError, shown
 from jetspark.subjects import check_subscribe_subject
 from jetspark.validation import check_whole
 from jetspark.wire.documents import decode_document, encode_document

@@ -17,12 +17,7 @@ from jetspark.client.client import Client
 from jetspark.client.listing import Listing
 from jetspark.documents.document import Document, from_wire
 from jetspark.documents.streams import ErrorDocument
-from jetspark.errors import (
-    ConfigError,
-    DocumentError,
-    RequestTimeoutError,
-    SystemRequestError,
-)
+from jetspark.errors import ConfigError, DocumentError, RequestTimeoutError, SystemRequestError
 from jetspark.subjects import check_name, check_publish_subject
 from jetspark.system.documents import (
     AccountInfo,
@@ -297,39 +292,25 @@ class System:
         )
 
     def accountz(
-        self,
-        *,
-        account: str | None = None,
-        **which: Unpack[Which],
+        self, *, account: str | None = None, **which: Unpack[Which]
     ) -> Listing[Answer[Accountz]]:
         """Which accounts servers know. `account`: this one in detail."""
         return self._servers(Accountz, "ACCOUNTZ", which, account=account)
 
     def routez(
-        self,
-        *,
-        subscriptions: bool = False,
-        **which: Unpack[Which],
+        self, *, subscriptions: bool = False, **which: Unpack[Which]
     ) -> Listing[Answer[Routez]]:
         """Routes within clusters. `subscriptions`: with their subjects."""
         return self._servers(Routez, "ROUTEZ", which, subscriptions=subscriptions)
 
     def gatewayz(
-        self,
-        *,
-        name: str | None = None,
-        accounts: bool = False,
-        **which: Unpack[Which],
+        self, *, name: str | None = None, accounts: bool = False, **which: Unpack[Which]
     ) -> Listing[Answer[Gatewayz]]:
         """Gateways between clusters. `name`: only to this cluster. `accounts`: with accounts."""
         return self._servers(Gatewayz, "GATEWAYZ", which, name=name, accounts=accounts)
 
     def leafz(
-        self,
-        *,
-        account: str | None = None,
-        subscriptions: bool = False,
-        **which: Unpack[Which],
+        self, *, account: str | None = None, subscriptions: bool = False, **which: Unpack[Which]
     ) -> Listing[Answer[Leafz]]:
         """Leaf nodes. `account`: only of this one. `subscriptions`: with their subjects."""
         return self._servers(Leafz, "LEAFZ", which, account=account, subscriptions=subscriptions)
