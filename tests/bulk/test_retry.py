@@ -23,6 +23,7 @@ from jetspark.errors import (
     StreamNotFoundError,
     WrongLastSequenceError,
 )
+from jetspark.retries import Backoff
 
 
 class Clock:
@@ -86,7 +87,7 @@ def test_progress_restarts_the_time_of_a_retry(clock: Clock) -> None:
 
 
 def test_pauses_double_until_an_attempt_gets_somewhere(clock: Clock) -> None:
-    policy = Retry(60, pause=0.5, longest_pause=1.5)
+    policy = Retry(60, Backoff(0.5, 1.5))
     for _ in range(4):
         policy.again(BROKEN)
     policy.again(BROKEN, first_pause=True)

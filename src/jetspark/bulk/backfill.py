@@ -41,7 +41,7 @@ from jetspark.retries import TryAnotherLinkError
 from jetspark.timestamps import parse_isotime
 from jetspark.wire import frames, js_api
 from jetspark.wire.documents import encode_document
-from jetspark.wire.kernel import Deliveries, MessageFrame, require_archives
+from jetspark.wire.kernel import Deliveries, MessageFrame
 from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, status_of
 
 # -------------------------------------------------------------------------------------------------
@@ -87,8 +87,6 @@ class SnapshotTransfer:
         self._news = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
-        self.received = 0
-        """Bytes of the archive."""
 
     def begin(self) -> dict[str, Any]:
         """Request the snapshot; the stream's state when the server began.
@@ -198,7 +196,6 @@ class SnapshotTransfer:
             )
 
     def _chunk(self, piece: bytes, reply: bytes | None) -> None:
-        self.received += len(piece)
         with self._news:
             self._pieces.append(piece)
             self._waiting += len(piece)
@@ -250,10 +247,8 @@ def snapshot_steps(
     before the snapshot was proven to be of the stream that the leader has.
 
     Raises TryAnotherLinkError when the server refuses the snapshot, or it breaks off or is
-    damaged: another consumer may continue. ConfigError without the C kernel;
-    UnsupportedByServerError; and as `SnapshotTransfer`.
+    damaged: another consumer may continue. UnsupportedByServerError; and as `SnapshotTransfer`.
     """
-    require_archives()
     if not wanted.blocking:
         require_list(link)
     silence = min(_SILENCE_SECONDS, _SILENCE_PART * timeout)

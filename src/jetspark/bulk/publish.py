@@ -31,7 +31,7 @@ from jetspark.errors import (
     NoStreamResponseError,
     RequestTimeoutError,
 )
-from jetspark.retries import is_transient
+from jetspark.retries import Backoff, is_transient
 from jetspark.wire import frames, js_api
 from jetspark.wire.documents import decode_document, decode_msgpack
 from jetspark.wire.headers import encode_headers, forwarded
@@ -122,7 +122,7 @@ class StreamPublisher:
         self._refused: list[int] = []
         self._retry_at = 0.0
         self._refusal: JetsparkError | None = None
-        self._retry = Retry(timeout, pause=_RETRY_SECONDS)
+        self._retry = Retry(timeout, Backoff(_RETRY_SECONDS, _RETRY_SECONDS))
         self._linked = self._retry.since
         self._plain_ack = b'{"stream":"%b",' % stream.encode()
         self.acked = 0

@@ -48,7 +48,7 @@ from jetspark.errors import (
     RequestTimeoutError,
     StreamNotFoundError,
 )
-from jetspark.retries import TryAnotherLinkError
+from jetspark.retries import Backoff, TryAnotherLinkError
 from jetspark.timestamps import NANOSECONDS
 from jetspark.wire import frames, js_api
 from jetspark.wire.kernel import Deliveries, DeliveryDecoder, MessageFrame
@@ -322,7 +322,7 @@ class OverlappingPull:
 
 INACTIVE_SECONDS = 30.0
 """Without a pull for so long, the server removes the consumer."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0
+_PAUSES = Backoff(0.02, 2.0)
 _SNAPSHOTS = 3  # each sends the stream from its start; what is left then comes by a consumer
 _LOG_EVERY = 10.0
 
@@ -372,7 +372,7 @@ class _RangeReader:
         self._last_stored = wanted.end - 1
         self._inactive = INACTIVE_SECONDS
         self._snapshots = _SNAPSHOTS if wanted.snapshot else 0
-        self._retry = Retry(limits.timeout, pause=_FIRST_PAUSE, longest_pause=_LONGEST_PAUSE)
+        self._retry = Retry(limits.timeout, _PAUSES)
 
     def run(self) -> Generator[pa.RecordBatch, None, None]:
         self._retry.since = time.monotonic()

@@ -11,8 +11,8 @@
 | `BatchCopier` | a chunk, once its marker was read | refusals that leave it open | no progress |
 
 "No progress" means: for `timeout` seconds of the reader or writer. Each call of a question has its
-own timeout, a part of the question's. `jetspark.retries` has the transient errors. `proof` does
-not retry errors; it repeats its question until the answers are a proof.
+own timeout, a part of the question's. `jetspark.retries` has the transient errors and the pauses. A
+proof (`leaders`) does not retry errors; it repeats its question until the answers are a proof.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from jetspark.errors import (
     NoRespondersError,
     StreamNotFoundError,
 )
-from jetspark.retries import NO_JETSTREAM, is_transient
+from jetspark.retries import NO_JETSTREAM, Backoff, is_transient
 
 logger = logging.getLogger("jetspark.bulk")
 
@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 PAUSE_SECONDS: Final = 0.1
 """Seconds between two attempts, by default."""
+_PAUSES: Final = Backoff(PAUSE_SECONDS, PAUSE_SECONDS)
 NO_RESPONDERS_SECONDS: Final = 1.0
 """Seconds without responders on its API after which JetStream is considered absent."""
 NOT_FOUND_SECONDS: Final = 1.5
@@ -49,21 +50,15 @@ _NOT_FOUND: Final = (StreamNotFoundError, ConsumerNotFoundError)
 
 
 class Retry:
-    """How long to retry, and the pauses between attempts. In seconds."""
+    """How long to retry, and the pauses between attempts."""
 
-    def __init__(
-        self,
-        within: float,
-        *,
-        pause: float = PAUSE_SECONDS,
-        longest_pause: float | None = None,
-    ) -> None:
-        """`within`: since the last progress. Pauses double up to `longest_pause`, if given."""
+    def __init__(self, within: float, pauses: Backoff = _PAUSES) -> None:
+        """`within`: seconds since the last progress."""
         self.since = time.monotonic()
         """`time.monotonic()` of the start, or of the last progress, which the caller sets."""
         self.within = within
-        self._first_pause = self._pause = pause
-        self._longest_pause = longest_pause or pause
+        self._pauses = pauses
+        self._attempts = 0
 
     @property
     def idle(self) -> float:
@@ -85,14 +80,14 @@ class Retry:
         `first_pause`: restart with the first pause, since the attempt made progress.
         """
         if first_pause:
-            self._pause = self._first_pause
+            self._attempts = 0
         if not self.is_worth(error):
             return False
         left = self.deadline - time.monotonic()
-        if left < self._first_pause:
+        if left < self._pauses.first:
             return False
-        time.sleep(min(self._pause, left))
-        self._pause = min(2 * self._pause, self._longest_pause)
+        self._attempts += 1
+        time.sleep(min(self._pauses.pause(self._attempts), left))
         return True
 
 
