@@ -17,7 +17,7 @@ import pytest
 from tests.support.processes import end, finish, first_line, python
 
 from jetspark.cli import app, console
-from jetspark.cli.app import COMMANDS, Command
+from jetspark.cli.app import COMMANDS
 from jetspark.cli.main import main
 from jetspark.cli.options import Connection
 from jetspark.errors import ConfigError
@@ -33,10 +33,10 @@ def add_command(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], objec
     """Makes a function the command `jetspark probe`."""
 
     def add(function: Callable[[], object]) -> None:
-        module = ModuleType("probe_module")
+        module = ModuleType("jetspark.cli.probe")
         module.probe = function  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "probe_module", module)
-        monkeypatch.setitem(COMMANDS, "probe", Command("probe_module:probe", "A probe."))
+        monkeypatch.setitem(sys.modules, "jetspark.cli.probe", module)
+        monkeypatch.setitem(COMMANDS, "probe", ("A probe.",))
 
     return add
 
@@ -281,7 +281,7 @@ def test_result_of_a_command_is_the_exit_code(
 
 
 def test_command_is_imported_when_it_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(COMMANDS, "probe", Command("no_such_module:probe", "A probe."))
+    monkeypatch.setitem(COMMANDS, "no-module", ("A probe.",))
     assert app.run(["--help"]) == app.DONE
 
 

@@ -15,10 +15,9 @@ import pytest
 from tests.support.streams import numbered
 
 from jetspark.cli import app, demo, spark_runs
-from jetspark.cli.app import options_as_flags
-from jetspark.cli.options import starting
+from jetspark.cli.options import options_as_flags, starting
 from jetspark.cli.signals import StopRequested
-from jetspark.cli.spark_runs import spark_settings
+from jetspark.cli.spark_runs import SparkFlags
 from jetspark.errors import ConfigError, SparkUnavailableError
 from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
@@ -67,9 +66,9 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*INGEST, "--max-offsets-per-trigger", "0"], "--max-offsets-per-trigger must be a whole"),
         ([*INGEST, "--subjects", ""], "--subjects is empty; leave it out"),
         ([*INGEST, "--option", "keys="], "Option 'keys' is empty; leave it out"),
-        ([*INGEST, "--option", "stream=E"], "Give the argument STREAM in place of --option str"),
-        ([*INGEST, "--option", "Streams=E"], "Give the argument STREAM in place of --option Str"),
-        ([*INGEST, "--option", "bucket=E"], "Give the argument STREAM and --bucket in place of"),
+        ([*INGEST, "--option", "stream=E"], "Give STREAM in place of --option str"),
+        ([*INGEST, "--option", "Streams=E"], "Give STREAM in place of --option Str"),
+        ([*INGEST, "--option", "bucket=E"], "Give STREAM and --bucket in place of"),
         ([*INGEST, "--option", "SERVERS=x"], "Give --server in place of --option SERVERS."),
         ([*INGEST, "--option", "context=x"], "Give --context in place of --option context."),
         ([*INGEST, "--option", "subjects=x"], "Give --subjects in place of --option subjects."),
@@ -85,7 +84,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*REPLAY, "--option", "stream=E"], "Give --to in place of --option stream."),
         ([*REPLAY, "--option", "Guarantee=x"], "Give --guarantee in place of --option Guarantee."),
         ([*REPLAY, "--option", "transactionId=x"], "Give --transaction-id in place of --option"),
-        ([*REPLAY, "--table-option", "path=x"], "Give the argument TABLE in place of --table-op"),
+        ([*REPLAY, "--table-option", "path=x"], "Give TABLE in place of --table-op"),
         ([*REPLAY, "--subject", "a", "--option", "Subject=b"], "Give either --subject or --option"),
         ([*INGEST, "--master", "lokal"], "--master 'lokal': write local[*] for this machine"),
         ([*INGEST, "--master", "local[0]"], "--master 'local[0]': write local[*] for this"),
@@ -429,7 +428,7 @@ def test_an_option_given_by_its_own_name_keeps_it() -> None:
     ["local", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "yarn", "k8s://https://h:6443"],
 )
 def test_masters_that_spark_knows(master: str) -> None:
-    assert spark_settings(master, ["spark.a=b=c"]) == {"spark.a": "b=c"}
+    assert SparkFlags(master=master, conf=["spark.a=b=c"]).settings() == {"spark.a": "b=c"}
 
 
 def test_master_url_with_several_hosts_needs_one_reachable() -> None:
@@ -437,9 +436,9 @@ def test_master_url_with_several_hosts_needs_one_reachable() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-        spark_settings(f"spark://127.0.0.1:1,127.0.0.1:{port}", None)
+        SparkFlags(master=f"spark://127.0.0.1:1,127.0.0.1:{port}").settings()
     with pytest.raises(SparkUnavailableError, match=re.escape("spark://127.0.0.1:1,127.0.0.1:2")):
-        spark_settings("spark://127.0.0.1:1,127.0.0.1:2", None)
+        SparkFlags(master="spark://127.0.0.1:1,127.0.0.1:2").settings()
 
 
 def test_a_table_of_a_catalog_is_in_iceberg() -> None:

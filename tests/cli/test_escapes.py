@@ -47,7 +47,6 @@ def test_nothing_is_printed_by_another_way() -> None:
 def test_every_way_to_print_escapes(capsys: Capture) -> None:
     console.say(EVIL, Text(EVIL))
     console.fail(EVIL)
-    console.out.print(console.field("a", EVIL, EVIL))
     console.err.print(EVIL, markup=False)
     console.say_json({EVIL: EVIL})
     console.say_json({EVIL: EVIL}, indent=True)

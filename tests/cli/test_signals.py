@@ -26,7 +26,7 @@ from jetspark.cli.signals import (
     signals_held,
     stop_on_signals,
 )
-from jetspark.cli.spark_runs import quiet_spark
+from jetspark.cli.spark_runs import SparkFlags, quiet_spark
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_signals_do_what_they_did_when_none_came() -> None:
 
 
 def _quiet_spark() -> None:
-    with stop_on_signals(), quiet_spark("test", "local[1]", quiet=True):
+    with stop_on_signals(), quiet_spark("test", SparkFlags(master="local[1]", quiet=True)):
         pytest.fail("went on")
 
 

@@ -11,7 +11,7 @@ from tests.support.ports import free_port as held_port
 
 from jetspark.errors import DocumentError, EmbeddedServerError
 from jetspark.server import free_port
-from jetspark.server.nats_server import best_url, failure_reason, read_info, read_ports_file
+from jetspark.server.nats_server import client_url, failure_reason, read_info
 
 STAMP = "[42] 2026/01/02 03:04:05.678901"
 
@@ -50,29 +50,19 @@ def test_reason_without_a_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "urls"),
+    ("text", "url"),
     [
-        ('{"nats":["nats://127.0.0.1:4222"]}', ["nats://127.0.0.1:4222"]),
+        ('{"nats":["nats://192.0.2.7:4222"]}', "nats://192.0.2.7:4222"),
+        ('{"nats":["nats://192.0.2.7:4222","nats://[::1]:4222"]}', "nats://[::1]:4222"),
         ('{"nats":["nats://127.', None),
         ("", None),
         ("{}", None),
     ],
 )
-def test_ports_file_counts_when_it_is_complete(
-    tmp_path: Path, text: str, urls: list[str] | None
-) -> None:
+def test_ports_file_counts_when_it_is_complete(tmp_path: Path, text: str, url: str | None) -> None:
+    assert client_url(tmp_path) is None
     (tmp_path / "nats-server_42.ports").write_text(text)
-    assert read_ports_file(tmp_path) == urls
-
-
-def test_ports_file_that_is_not_there_yet(tmp_path: Path) -> None:
-    assert read_ports_file(tmp_path) is None
-
-
-def test_loopback_is_the_best_of_all_interfaces() -> None:
-    urls = ["nats://192.0.2.7:4222", "nats://[::1]:4222", "nats://127.0.0.1:4222"]
-    assert best_url(urls) == "nats://[::1]:4222"
-    assert best_url(urls[:1]) == "nats://192.0.2.7:4222"
+    assert client_url(tmp_path) == url
 
 
 def test_free_port_is_not_one_of_outgoing_connections() -> None:

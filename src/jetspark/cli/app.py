@@ -1,20 +1,18 @@
 """The application: dispatches commands, and turns errors into sentences and exit codes.
 
-A command is a function in a file of its own. `COMMANDS` lists it with its summary; it is imported
-when it is called, so that `jetspark --help` is fast and loads neither Spark nor Arrow. It returns
-None or an exit code, prints through `jetspark.cli.console`, and raises a JetsparkError on failure.
+A command is the function of its name in the module of its name. It is imported when it is called,
+so that `jetspark --help` is fast and loads neither Spark nor Arrow. It returns None or an exit
+code, prints through `jetspark.cli.console`, and raises a JetsparkError on failure.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from cyclopts import (
     App,
@@ -28,10 +26,7 @@ from cyclopts import (
 
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested
-from jetspark.errors import ConfigError, JetsparkError, PipelineError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from jetspark.errors import JetsparkError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -61,11 +56,12 @@ def make_app(called: str = "") -> App:
         suppress_keyboard_interrupt=False,
         result_action="return_value",
     )
-    for place, (name, command) in enumerate(COMMANDS.items()):
-        more = {} if name == called else {"help": command.line}
-        if command.examples:
-            more["help_epilogue"] = examples(*command.examples)
-        app.command(command.function, name=name, sort_key=place, **more)
+    for place, (name, (summary, *lines)) in enumerate(COMMANDS.items()):
+        more = {} if name == called else {"help": summary}
+        if lines:
+            more["help_epilogue"] = _examples(lines)
+        function = name.replace("-", "_")
+        app.command(f"jetspark.cli.{function}:{function}", name=name, sort_key=place, **more)
     return app
 
 
@@ -78,6 +74,7 @@ def _converted(kind: Any, tokens: Sequence[Token]) -> Any:
     return convert(kind, tokens)
 
 
+@console.log_shown()
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return the exit code.
 
@@ -85,11 +82,6 @@ def run(arguments: Sequence[str]) -> int:
     128 plus the signal's number: stopped early; 130 by Ctrl-C, 143 by SIGTERM, 129 by a closed
     terminal.
     """
-    with console.log_shown():
-        return _run(arguments)
-
-
-def _run(arguments: Sequence[str]) -> int:
     try:
         code = make_app(next(iter(arguments), ""))(arguments, print_error=False)
         console.finish()
@@ -153,135 +145,87 @@ def _compiler() -> str | None:
 
 
 # -------------------------------------------------------------------------------------------------
-# All commands, in the order of their help, each with its summary and examples.
+# All commands, in the order of their help: summary and examples. A group has its examples itself.
 
 
-class Command(NamedTuple):
-    """`function`: "module:name", imported when it is called. A group's examples are in its
-    module."""
-
-    function: str
-    line: str
-    examples: tuple[str, ...] = ()
-
-
-COMMANDS = {
-    "demo": Command(
-        "jetspark.cli.demo:demo",
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "demo": (
         "Run the whole path on real data, with a server of its own.",
-        ("jetspark demo", "jetspark demo --to flights"),
+        "jetspark demo",
+        "jetspark demo --to flights",
     ),
-    "ingest": Command(
-        "jetspark.cli.ingest:ingest",
+    "ingest": (
         "Turn a stream into a table.",
-        (
-            "jetspark ingest ORDERS --to lake/orders --server nats://host:4222",
-            'jetspark ingest ORDERS --to lake/eu --subjects "orders.eu.>" --start -7d',
-            'jetspark ingest ORDERS --to lake/orders --json "id STRING, amount DOUBLE"',
-            "jetspark ingest ORDERS --to days --partition-by day --format iceberg --follow",
-        ),
+        "jetspark ingest ORDERS --to lake/orders --server nats://host:4222",
+        'jetspark ingest ORDERS --to lake/eu --subjects "orders.eu.>" --start -7d',
+        'jetspark ingest ORDERS --to lake/orders --json "id STRING, amount DOUBLE"',
+        "jetspark ingest ORDERS --to days --partition-by day --format iceberg --follow",
     ),
-    "run": Command(
-        "jetspark.cli.run:run",
+    "run": (
         "Run a pipeline from a file.",
-        (
-            "jetspark run orders.toml --check",
-            "jetspark run orders.toml --follow",
-            "jetspark run orders.toml --master spark://host:7077 --quiet",
-        ),
+        "jetspark run orders.toml --check",
+        "jetspark run orders.toml --follow",
+        "jetspark run orders.toml --master spark://host:7077 --quiet",
     ),
-    "replay": Command(
-        "jetspark.cli.replay:replay",
+    "replay": (
         "Turn a table into messages of a stream.",
-        (
-            "jetspark replay lake/orders --to COPY --subject \"concat('copy.', region)\"",
-            'jetspark replay lake/orders --to COPY --rows "seq >= 1000" --order-by seq',
-            "jetspark replay lake --to COPY --guarantee exactly-once --transaction-id 7",
-        ),
+        "jetspark replay lake/orders --to COPY --subject \"concat('copy.', region)\"",
+        'jetspark replay lake/orders --to COPY --rows "seq >= 1000" --order-by seq',
+        "jetspark replay lake --to COPY --guarantee exactly-once --transaction-id 7",
     ),
-    "table": Command(
-        "jetspark.cli.table:table",
-        "Show Delta and Iceberg tables, compact them, remove old files.",
-    ),
-    "server": Command(
-        "jetspark.cli.server:server",
+    "table": ("Show Delta and Iceberg tables, compact them, remove old files.",),
+    "server": (
         "Run a nats-server with JetStream on this machine.",
-        ("jetspark server", "jetspark server --store data --port 4333 --log"),
+        "jetspark server",
+        "jetspark server --store data --port 4333 --log",
     ),
-    "stream": Command(
-        "jetspark.cli.stream:stream",
-        "Show, create, purge and remove streams; back them up and restore them.",
-    ),
-    "backup": Command(
-        "jetspark.cli.backup:backup",
-        "Show what a stream's backup holds, and extract messages, without a server.",
-    ),
-    "consumer": Command(
-        "jetspark.cli.consumer:consumer",
-        "Show a stream's consumers.",
-    ),
-    "group": Command(
-        "jetspark.cli.group:group",
-        "Show the consumer groups of a stream, their members and partitions.",
-    ),
-    "dead-letters": Command(
-        "jetspark.cli.dead_letters:dead_letters",
-        "Keep the messages that consumers give up, and replay them.",
-    ),
-    "service": Command(
-        "jetspark.cli.service:service",
-        "Find services, look at them, and call them.",
-    ),
-    "pub": Command(
-        "jetspark.cli.pub:pub",
+    "stream": ("Show, create, purge and remove streams; back them up and restore them.",),
+    "backup": ("Show what a stream's backup holds, and extract messages, without a server.",),
+    "consumer": ("Show a stream's consumers.",),
+    "group": ("Show the consumer groups of a stream, their members and partitions.",),
+    "dead-letters": ("Keep the messages that consumers give up, and replay them.",),
+    "service": ("Find services, look at them, and call them.",),
+    "pub": (
         "Publish a message.",
-        (
-            "jetspark pub orders.eu '{\"id\": 1}' -H trace:abc",
-            "jetspark pub orders.eu --stdin < order.json",
-        ),
+        "jetspark pub orders.eu '{\"id\": 1}' -H trace:abc",
+        "jetspark pub orders.eu --stdin < order.json",
     ),
-    "sub": Command(
-        "jetspark.cli.sub:sub",
+    "sub": (
         "Show messages as they arrive.",
-        ('jetspark sub "orders.>"', 'jetspark sub "orders.>" --count 10 --json'),
+        'jetspark sub "orders.>"',
+        'jetspark sub "orders.>" --count 10 --json',
     ),
-    "request": Command(
-        "jetspark.cli.request:request",
+    "request": (
         "Send a request and show the reply.",
-        ("jetspark request price.eu 42 --timeout 0.5", "jetspark request ping --count 0"),
+        "jetspark request price.eu 42 --timeout 0.5",
+        "jetspark request ping --count 0",
     ),
-    "trace": Command(
-        "jetspark.cli.trace:trace",
+    "trace": (
         "Show the path of a message through servers, accounts and streams.",
-        ("jetspark trace orders.eu", "jetspark trace orders.eu '{\"id\": 1}' --deliver --json"),
+        "jetspark trace orders.eu",
+        "jetspark trace orders.eu '{\"id\": 1}' --deliver --json",
     ),
-    "events": Command(
-        "jetspark.cli.events:events",
+    "events": (
         "Show JetStream's advisories, metrics and API audits.",
-        ("jetspark events", "jetspark events --stream ORDERS --kind max_deliver --json"),
+        "jetspark events",
+        "jetspark events --stream ORDERS --kind max_deliver --json",
     ),
-    "acl": Command(
-        "jetspark.cli.acl:acl",
+    "acl": (
         "Print the permissions that a role needs.",
-        (
-            "jetspark acl",
-            'jetspark acl publisher --subject "orders.>"',
-            "jetspark acl spark-source=ORDERS,RETURNS spark-sink=SUMS --subject sums",
-        ),
+        "jetspark acl",
+        'jetspark acl publisher --subject "orders.>"',
+        "jetspark acl spark-source=ORDERS,RETURNS spark-sink=SUMS --subject sums",
     ),
-    "warm-up": Command(
-        "jetspark.cli.warm_up:warm_up",
+    "warm-up": (
         "Make Spark start faster on this machine, or in an image.",
-        ("jetspark warm-up", "jetspark warm-up --remove"),
+        "jetspark warm-up",
+        "jetspark warm-up --remove",
     ),
-    "completion": Command(
-        "jetspark.cli.completion:completion",
+    "completion": (
         "Print a script that completes commands and options in a shell.",
-        (
-            "source <(jetspark completion bash)",
-            "jetspark completion zsh > ~/.zfunc/_jetspark",
-            "jetspark completion fish > ~/.config/fish/completions/jetspark.fish",
-        ),
+        "source <(jetspark completion bash)",
+        "jetspark completion zsh > ~/.zfunc/_jetspark",
+        "jetspark completion fish > ~/.config/fish/completions/jetspark.fish",
     ),
 }
 
@@ -291,72 +235,13 @@ _places = count()
 
 def group(name: str, *lines: str) -> App:
     """A group of commands, with examples below its help."""
-    return App(name=name, help=COMMANDS[name].line, help_epilogue=examples(*lines))
+    return App(name=name, help=COMMANDS[name][0], help_epilogue=_examples(lines))
 
 
 def command(of: App, *lines: str) -> Callable[[F], F]:
     """Add a command to a group, with examples; the help has the order of the source."""
-    return of.command(sort_key=next(_places), help_epilogue=examples(*lines))
+    return of.command(sort_key=next(_places), help_epilogue=_examples(lines))
 
 
-def examples(*lines: str) -> str:
-    """The examples below a command's options in its help."""
+def _examples(lines: Sequence[str]) -> str:
     return "\n".join(["Examples:", "```", *lines, "```"])
-
-
-# -------------------------------------------------------------------------------------------------
-# Flags for Spark options: in errors, and for options that a command sets from a flag.
-
-
-_SWITCHED_ON = re.compile(r"\b([Ss])et (?:the )?option '(\w+)' to true")
-_SET = re.compile(r"\b([Ss])et ([a-z]+[A-Z]\w*) to (\w+)")
-_NAMED = re.compile(r"\b(?:the )?option '(\w+)'", re.IGNORECASE)
-_QUOTED = re.compile(r"'([a-z]+[A-Z]\w*)'")  # values do not look like this
-
-
-def refuse_own(option: str, given: Mapping[str, str], flags: Mapping[str, str]) -> None:
-    """Raise ConfigError for an option that the command sets from a flag. Spark ignores case.
-
-    `option`: the flag that takes options by name.
-    """
-    folded = {name.casefold(): flag for name, flag in flags.items()}
-    for name in given:
-        if flag := folded.get(name.casefold()):
-            raise ConfigError(f"Give {flag} in place of {option} {name}.")
-
-
-@contextmanager
-def options_as_flags(flags: Mapping[str, str], given: Mapping[str, str]) -> Iterator[None]:
-    """In the block, errors name flags in place of options.
-
-    `flags`: the flag of each option; `given`: options that were given by name.
-    """
-    known = {name: flag for name, flag in flags.items() if name not in given}
-    try:
-        yield
-    except (ConfigError, PipelineError) as error:
-        if error.args:
-            error.args = (_renamed(str(error), known), *error.args[1:])
-        raise
-
-
-def _renamed(sentence: str, flags: Mapping[str, str]) -> str:
-    def switched_on(match: re.Match[str]) -> str:
-        verb = "Give" if match[1] == "S" else "give"
-        return f"{verb} {flags[match[2]]}" if match[2] in flags else match[0]
-
-    def flag(match: re.Match[str]) -> str:
-        return flags.get(match[1], match[0])
-
-    def set_to(match: re.Match[str]) -> str:
-        verb = "Give" if match[1] == "S" else "give"
-        return f"{verb} {flags.get(match[2], f'--option {match[2]}={match[3]}')}"
-
-    for pattern, replace in (
-        (_SET, set_to),
-        (_SWITCHED_ON, switched_on),
-        (_NAMED, flag),
-        (_QUOTED, flag),
-    ):
-        sentence = pattern.sub(replace, sentence)
-    return sentence

@@ -8,16 +8,23 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import TextColumn
 
 from jetspark.backup.folder import shown_folder
 from jetspark.cli import console
 from jetspark.cli.app import command, group
-from jetspark.cli.console import counted, moment, size
+from jetspark.cli.console import (
+    counted,
+    moment,
+    progress_bar,
+    show_info,
+    show_result,
+    show_table,
+    size,
+)
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.options import JsonOption
 from jetspark.errors import BackupError, ConfigError
@@ -61,53 +68,42 @@ def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = Fals
 
     opened = open_backup(folder)
     counts: Counter[str] = Counter()
-    ends: list[tuple[int, datetime]] = []
-    for batch in _shown(opened, _subjects(subjects), ("subject", "seq", "timestamp"), "reading"):
+    ends: dict[str, tuple[int, datetime]] = {}
+    columns = ("subject", "seq", "timestamp")
+    for batch in _read(opened, _subjects(subjects), columns, "reading"):
         for pair in batch.column("subject").value_counts().to_pylist():
             counts[pair["values"]] += pair["counts"]
-        for row in (0, batch.num_rows - 1):
-            ends.append((batch.column("seq")[row].as_py(), batch.column("timestamp")[row].as_py()))
-        del ends[1:-1]
-    if json:
-        document = {
-            "stream": opened.stream,
-            "folder": opened.folder,
-            "archive_bytes": opened.size,
-            "messages": counts.total(),
-            "removed": opened.removed,
-            "first": _document(ends[:1]),
-            "last": _document(ends[-1:]),
-            "subjects": dict(counts.most_common()),
-        }
-        console.say_json(document, indent=True)
-        return
-    blocks = "a list of messages" if opened.blocks is None else "message blocks"
+        seqs, times = batch.column("seq"), batch.column("timestamp")
+        ends.setdefault("first", (seqs[0].as_py(), times[0].as_py()))
+        ends["last"] = (seqs[-1].as_py(), times[-1].as_py())
     removed = f"{opened.removed:,} of {opened.facts.messages:,}, while it was backed up"
-    console.show_facts(
-        {
-            "stream": opened.stream,
-            "folder": opened.folder,
-            "archive": f"{size(opened.size)}, {blocks}",
-            "messages": f"{counts.total():,}",
-            "removed": removed if opened.removed else "",
-            "first": _message(ends[0]) if ends else "",
-            "last": _message(ends[-1]) if ends else "",
-            "subjects": f"{len(counts):,}",
-        }
-    )
-    if counts:
+    facts: dict[str, object] = {
+        "stream": opened.stream,
+        "folder": opened.folder,
+        "archive": f"{size(opened.size)}, "
+        + ("a list of messages" if opened.blocks is None else "message blocks"),
+        "messages": f"{counts.total():,}",
+        "removed": removed if opened.removed else "",
+        **{name: f"sequence {seq:,} at {moment(time)}" for name, (seq, time) in ends.items()},
+        "subjects": f"{len(counts):,}",
+    }
+    document = {
+        "stream": opened.stream,
+        "folder": opened.folder,
+        "archive_bytes": opened.size,
+        "messages": counts.total(),
+        "removed": opened.removed,
+        "first": None,
+        "last": None,
+        **{name: {"seq": seq, "time": time.isoformat()} for name, (seq, time) in ends.items()},
+        "subjects": dict(counts.most_common()),
+    }
+    show_info(document, facts, as_json=json)
+    if counts and not json:
         rows = [(name, f"{count:,}") for name, count in counts.most_common(_SHOWN)]
-        console.show_table("subject", "messages", rows=rows)
+        show_table("subject", "messages", rows=rows)
         if len(counts) > _SHOWN:
             console.say(f"and {len(counts) - _SHOWN:,} more subjects (all of them with --json)")
-
-
-def _document(ends: list[tuple[int, datetime]]) -> dict[str, object] | None:
-    return {"seq": ends[0][0], "time": ends[0][1].isoformat()} if ends else None
-
-
-def _message(end: tuple[int, datetime]) -> str:
-    return f"sequence {end[0]:,} at {moment(end[1])}"
 
 
 @command(
@@ -153,27 +149,24 @@ def extract(
     opened = open_backup(folder)
     schema, wanted = schema_of(COLUMNS), _subjects(subjects)
     rows = 0
-    # A folder, since the next command can see whether its process still lives.
-    with _disk(target), temporary_folder(f".{beginning(target.name)}.", target.parent) as hidden:
-        with (hidden / "part").open("xb") as file, pq.ParquetWriter(file, schema) as writer:
-            for batch in _shown(opened, wanted, COLUMNS, f"writing {target}", start, end):
-                writer.write_batch(batch)
-                rows += batch.num_rows
-        (hidden / "part").replace(target)
-        written = target.stat().st_size
-    if json:
-        document = {
-            "stream": opened.stream,
-            "file": str(target),
-            "messages": rows,
-            "bytes": written,
-        }
-        console.say_json(document, indent=True)
-    else:
-        console.say(
-            f"Extracted {counted(rows, 'message')} of stream {opened.stream} to {target} "
-            f"({size(written)})."
-        )
+    try:
+        # A folder, since the next command can see whether its process still lives.
+        with temporary_folder(f".{beginning(target.name)}.", target.parent) as hidden:
+            part = hidden / "part"
+            with part.open("xb") as file, pq.ParquetWriter(file, schema) as writer:
+                for batch in _read(opened, wanted, COLUMNS, f"writing {target}", start, end):
+                    writer.write_batch(batch)
+                    rows += batch.num_rows
+            part.replace(target)
+            written = target.stat().st_size
+    except OSError as error:
+        raise BackupError(f"Cannot write {target}: {error.strerror or error}.") from error
+    show_result(
+        f"Extracted {counted(rows, 'message')} of stream {opened.stream} to {target} "
+        f"({size(written)}).",
+        {"stream": opened.stream, "file": str(target), "messages": rows, "bytes": written},
+        as_json=json,
+    )
 
 
 def _new_file(to: str) -> Path:
@@ -199,15 +192,7 @@ def _subjects(text: str | None) -> tuple[str, ...]:
     return found
 
 
-@contextmanager
-def _disk(to: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise BackupError(f"Cannot write {to}: {error.strerror or error}.") from error
-
-
-def _shown(
+def _read(
     opened: Backup,
     subjects: tuple[str, ...],
     columns: tuple[str, ...],
@@ -216,21 +201,13 @@ def _shown(
     end: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The batches; meanwhile a bar on the terminal counts the messages."""
-    facts = opened.facts
     opened.check_subjects("--subjects", subjects)
     batches = opened.read(start, end, subjects=subjects, columns=columns, fail_on_data_loss=False)
-    with Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f} of {task.total:,.0f} messages, {task.fields[read]}"),
-        TimeRemainingColumn(),
-        console=console.err,
-        transient=True,
-        disable=not console.is_live(),
-    ) as display:
-        task = display.add_task(what, total=facts.messages, read="0 B")
-        done = nbytes = 0
+    text = "{task.completed:,.0f} of {task.total:,.0f} messages, {task.fields[read]}"
+    total = opened.facts.messages
+    with progress_bar(what, TextColumn(text), total=total, read="0 B") as update:
+        rows = nbytes = 0
         for batch in batches:
-            done, nbytes = done + batch.num_rows, nbytes + batch.nbytes
-            display.update(task, completed=done, read=size(nbytes))
+            rows, nbytes = rows + batch.num_rows, nbytes + batch.nbytes
+            update(completed=rows, read=size(nbytes))
             yield batch

@@ -14,9 +14,10 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -25,16 +26,18 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from jetspark.documents.document import Document, to_wire
+from jetspark.documents.document import to_wire
 from jetspark.errors import JetsparkError, PermissionsError
 
 if TYPE_CHECKING:
+    from rich.progress import ProgressColumn
+
     from jetspark.client.messages import Message
 
-D = TypeVar("D", bound=Document)
+P = TypeVar("P")
+T = TypeVar("T")
 
 _BROKEN_PIPE = 128 + 13  # SIGPIPE's number, which Windows lacks
-_SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 class OutputError(JetsparkError):
@@ -206,25 +209,73 @@ class Outcome:
 
 
 def show_list(
-    infos: Sequence[D],
-    headings: Sequence[str],
-    row: Callable[[D], Iterable[object]],
+    items: Sequence[T],
+    columns: Mapping[str, Callable[[T], object]],
     *,
     as_json: bool,
+    document: Callable[[Any], object] = to_wire,
 ) -> None:
-    """Documents of the server as a table of their rows, or as one JSON array."""
+    """A table with a row for each, or one JSON array of their documents."""
     if as_json:
-        say_json([to_wire(info) for info in infos], indent=True)
+        say_json([document(item) for item in items], indent=True)
     else:
-        show_table(*headings, rows=map(row, infos))
+        rows = ([cell(item) for cell in columns.values()] for item in items)
+        show_table(*columns, rows=rows)
 
 
-def show_info(info: D, facts: Callable[[D], dict[str, object]], *, as_json: bool) -> None:
-    """A document of the server as facts, or as JSON."""
+def show_infos(
+    items: Sequence[T],
+    facts: Callable[[T], dict[str, object]],
+    parts: Callable[[T], Sequence[P]],
+    columns: Mapping[str, Callable[[P], object]],
+    *,
+    as_json: bool,
+    document: Callable[[Any], object] = to_wire,
+) -> None:
+    """Facts of each and a table of its parts, or one JSON array of their documents."""
     if as_json:
-        say_json(to_wire(info), indent=True)
+        say_json([document(item) for item in items], indent=True)
+        return
+    for place, item in enumerate(items):
+        if place:
+            say("")
+        show_facts(facts(item))
+        if found := parts(item):
+            say("")
+            show_list(found, columns, as_json=False)
+
+
+def show_info(document: object, facts: dict[str, object], *, as_json: bool) -> None:
+    """Facts for people, or a JSON document."""
+    if as_json:
+        say_json(document, indent=True)
     else:
-        show_facts(facts(info))
+        show_facts(facts)
+
+
+def show_result(sentence: str, document: object, *, as_json: bool) -> None:
+    """A sentence for people, or a JSON document."""
+    if as_json:
+        say_json(document, indent=True)
+    else:
+        say(sentence)
+
+
+@contextlib.contextmanager
+def progress_bar(what: str, *columns: ProgressColumn, **task: Any) -> Iterator[Callable[..., None]]:
+    """A bar on the terminal; call what it yields with the fields of rich's task that change."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        *columns,
+        TimeRemainingColumn(),
+        console=err,
+        transient=True,
+        disable=not is_live(),
+    ) as display:
+        yield partial(display.update, display.add_task(what, **task))
 
 
 def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
@@ -241,11 +292,12 @@ def _padded(row: Iterable[str], widths: list[int]) -> Iterator[str]:
         yield space + cell if index else cell + space
 
 
-def show_facts(facts: dict[str, object]) -> None:
-    """Names and values in lines, without empty values."""
+def show_facts(facts: dict[str, object], *, title: Text | None = None) -> None:
+    """Names and values in lines, without empty values; below a title, if any."""
     texts = {name: str(value) for name, value in facts.items() if value not in (None, "")}
     width = max(map(len, texts))
-    say(*(Text.assemble((f"{name:<{width}}  ", "dim"), text) for name, text in texts.items()))
+    lines = [Text.assemble((f"{name:<{width}}  ", "dim"), text) for name, text in texts.items()]
+    say(*([title] if title else []), *lines)
 
 
 def show_message(message: Message, *, as_json: bool, raw: bool = False) -> None:
@@ -277,12 +329,6 @@ def _document_of(message: Message) -> dict[str, object]:
     return document
 
 
-def field(label: str, value: str, remark: str = "") -> Text:
-    """A line `label  value  (remark)` of a list of facts."""
-    line = Text.assemble((f"  {label:<7}", "dim"), value)
-    return line.append(f"  ({remark})", style="dim") if remark else line
-
-
 # -- values for people -----------------------------------------------------------------------------
 
 
@@ -293,11 +339,11 @@ def counted(count: int, thing: str) -> str:
 
 def size(count: int) -> str:
     """Bytes in a suitable unit, such as 1.5 MiB."""
-    amount = float(count)
-    for unit in _SIZE_UNITS:
-        if amount < 1024 or unit == _SIZE_UNITS[-1]:
+    amount, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024:
             break
-        amount /= 1024
+        amount, unit = amount / 1024, larger
     return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
 
 

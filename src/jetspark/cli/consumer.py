@@ -7,15 +7,25 @@ from typing import TYPE_CHECKING
 from jetspark.cli.app import command, group
 from jetspark.cli.console import limit, moment, show_info, show_list, span
 from jetspark.cli.options import DEFAULT, Connection, JsonOption
+from jetspark.documents.document import to_wire
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jetspark.documents.consumers import ConsumerConfig, ConsumerInfo
-    from jetspark.full_client import JetStream
 
 consumer = group(
     "consumer", "jetspark consumer ls ORDERS", "jetspark consumer info ORDERS worker --json"
 )
-_HEADINGS = ("consumer", "kind", "delivered", "acknowledged", "unacked", "pending", "waiting")
+_COLUMNS: dict[str, Callable[[ConsumerInfo], object]] = {
+    "consumer": lambda info: info.name,
+    "kind": lambda info: _kind(info.config),
+    "delivered": lambda info: f"{info.delivered.stream_seq:,}",
+    "acknowledged": lambda info: f"{info.ack_floor.stream_seq:,}",
+    "unacked": lambda info: f"{info.num_ack_pending:,}",
+    "pending": lambda info: f"{info.num_pending:,}",
+    "waiting": lambda info: info.num_waiting,
+}
 
 
 @command(consumer, "jetspark consumer ls ORDERS")
@@ -27,22 +37,8 @@ def ls(stream: str, /, *, connection: Connection = DEFAULT, json: JsonOption = F
         json: Print one JSON array with the server's document of each consumer.
     """
 
-    async def ask(js: JetStream) -> list[ConsumerInfo]:
-        return sorted(await js.consumers(stream).all(), key=lambda info: info.name)
-
-    show_list(connection.jetstream(ask, stream=stream), _HEADINGS, _row, as_json=json)
-
-
-def _row(info: ConsumerInfo) -> tuple[object, ...]:
-    return (
-        info.name,
-        _kind(info.config),
-        f"{info.delivered.stream_seq:,}",
-        f"{info.ack_floor.stream_seq:,}",
-        f"{info.num_ack_pending:,}",
-        f"{info.num_pending:,}",
-        info.num_waiting,
-    )
+    infos = connection.jetstream(lambda js: js.consumers(stream).all(), stream=stream)
+    show_list(sorted(infos, key=lambda info: info.name), _COLUMNS, as_json=json)
 
 
 def _kind(config: ConsumerConfig) -> str:
@@ -64,7 +60,7 @@ def info(
     found = connection.jetstream(
         lambda js: js.consumer_info(stream, name), stream=stream, consumer=name
     )
-    show_info(found, _facts, as_json=json)
+    show_info(to_wire(found), _facts(found), as_json=json)
 
 
 def _facts(found: ConsumerInfo) -> dict[str, object]:

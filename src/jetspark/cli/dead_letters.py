@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-import jetspark
 from jetspark.cli import console
 from jetspark.cli.app import command, group
+from jetspark.cli.console import counted, moment, show_list
 from jetspark.cli.options import (
     DEFAULT,
     Connection,
@@ -19,11 +19,9 @@ from jetspark.cli.options import (
     Switch,
     check_replicas,
 )
-from jetspark.cli.signals import run_until_signal
 from jetspark.dead_letters.letter import ADVISORIES, as_json, letters_subject, watched_streams
 from jetspark.errors import (
     ConfigError,
-    ConsumerNotFoundError,
     JetsparkError,
     NotStoredError,
     StreamNotFoundError,
@@ -31,8 +29,10 @@ from jetspark.errors import (
 from jetspark.subjects import check_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jetspark.dead_letters import DeadLetter, DeadLetters, Replayed
-    from jetspark.full_client import JetStream
+    from jetspark.full_client import Client, JetStream
 
 dead_letters = group(
     "dead-letters",
@@ -41,7 +41,17 @@ dead_letters = group(
     "jetspark dead-letters ls ORDERS_DEAD",
     "jetspark dead-letters replay ORDERS_DEAD --consumer billing",
 )
-_HEADINGS = ("letter", "reason", "stream", "sequence", "consumer", "deliveries", "time")
+_COLUMNS: dict[str, Callable[[DeadLetter], object]] = {
+    "letter": lambda letter: letter.seq,
+    "reason": lambda letter: f"{letter.reason}: {letter.text}" if letter.text else letter.reason,
+    "stream": lambda letter: letter.stream,
+    "sequence": lambda letter: letter.stream_seq,
+    "consumer": lambda letter: letter.consumer,
+    "deliveries": lambda letter: letter.deliveries,
+    "time": lambda letter: moment(letter.time),
+    "subject": lambda letter: letter.subject or "–",
+    "bytes": lambda letter: letter.missing or f"{len(letter.data):,}",
+}
 
 
 @Parameter(name="*")
@@ -142,16 +152,11 @@ def run(
     """
     if once:
 
-        async def move(js: JetStream) -> tuple[int, int]:
-            dead = await _existing(js, name)
-            try:
-                moved = await dead.move(remove_originals=remove_originals)
-            except (StreamNotFoundError, ConsumerNotFoundError) as error:
-                # One of its parts is missing, not the name that was typed.
-                raise ConfigError(str(error)) from None
-            return moved, await dead.waiting()
+        async def move(nc: Client) -> tuple[int, int]:
+            dead = await _existing(nc.jetstream(), name)
+            return await dead.move(remove_originals=remove_originals), await dead.waiting()
 
-        moved, left = connection.jetstream(move, stream=name)
+        moved, left = connection.run(move)
         console.say(f"{moved:,} moved")
         if left:
             console.say(
@@ -159,20 +164,15 @@ def run(
                 "free after 30 s), or they failed and are tried again later."
             )
         return
-    options = connection.options()
-    working = False
 
-    async def work() -> None:
-        nonlocal working
-        async with jetspark.connect(**options) as nc:
-            dead = await _existing(nc.jetstream(), name)
-            async with dead.worker(remove_originals=remove_originals) as worker:
-                console.err.print("Moving dead letters; Ctrl-C ends.", markup=False)
-                working = True
-                console.show_refusals(at_once=True)
-                await worker.wait()
+    async def work(nc: Client, begin: Callable[[str], None]) -> None:
+        dead = await _existing(nc.jetstream(), name)
+        async with dead.worker(remove_originals=remove_originals) as worker:
+            begin("Moving dead letters")
+            console.show_refusals(at_once=True)
+            await worker.wait()
 
-    run_until_signal(work, endless=lambda: working)
+    connection.follow(work)
 
 
 @command(dead_letters, "jetspark dead-letters ls ORDERS_DEAD --json")
@@ -191,26 +191,15 @@ def ls(
         json: One line of JSON for each letter, with headers and payload.
     """
 
-    async def read(js: JetStream) -> list[DeadLetter]:
-        dead = await _existing(js, name)
-        return await dead.letters(**asdict(selection)).all()
+    async def read(nc: Client) -> list[DeadLetter]:
+        return await (await _existing(nc.jetstream(), name)).letters(**asdict(selection)).all()
 
-    found = connection.jetstream(read, stream=name)
+    found = connection.run(read)
     if not json:
-        console.show_table(*_HEADINGS, "subject", "bytes", rows=map(_row, found))
+        show_list(found, _COLUMNS, as_json=False)
         return
     for letter in found:
         console.say_json(as_json(letter))
-
-
-def _row(letter: DeadLetter) -> tuple[object, ...]:
-    why = f"{letter.reason}: {letter.text}" if letter.text else letter.reason
-    return (
-        *(letter.seq, why, letter.stream, letter.stream_seq, letter.consumer, letter.deliveries),
-        console.moment(letter.time),
-        letter.subject or "–",
-        letter.missing or f"{len(letter.data):,}",
-    )
 
 
 @command(
@@ -235,16 +224,16 @@ def replay(
         keep: Do not delete the letters.
     """
 
-    async def publish(js: JetStream) -> Replayed:
-        dead = await _existing(js, name)
+    async def publish(nc: Client) -> Replayed:
+        dead = await _existing(nc.jetstream(), name)
         return await dead.replay(**asdict(selection), to=to, keep=keep)
 
-    replayed, skipped, unproven, duplicates = connection.jetstream(publish, stream=name)
+    replayed, skipped, unproven, duplicates = connection.run(publish)
     console.say(f"{replayed:,} replayed · {skipped:,} without payload")
     if duplicates:
         console.say(
-            f"The stream has {console.counted(duplicates, 'message')} already, from a replay "
+            f"The stream has {counted(duplicates, 'message')} already, from a replay "
             "within its duplicate window: it stored none again."
         )
     if unproven:
-        raise NotStoredError(f"{console.counted(unproven, 'letter')} stay; see above.")
+        raise NotStoredError(f"{counted(unproven, 'letter')} stay; see above.")

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import math
 import shutil
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,9 +25,8 @@ import jetspark
 from jetspark.cli import console
 from jetspark.cli.console import Outcome
 from jetspark.cli.folders import temporary_folder
-from jetspark.cli.options import MasterOption
 from jetspark.cli.signals import Stop, StopRequested, signals_held, stop_on_signals
-from jetspark.cli.spark_runs import Watch, quiet_spark, spark_settings
+from jetspark.cli.spark_runs import SparkFlags, Watch, quiet_spark
 from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
 
@@ -42,37 +42,11 @@ _SCHEMA = (
     "hour INT, minute INT, time_hour STRING"
 )
 _WINDOW = 4000
-_ACK_SECONDS = 60.0
+_ACK_SECONDS = 60.0  # a busy machine may acknowledge slowly
 _HEADINGS = ("flights, Spark", "flights, pandas", "delay, Spark", "delay, pandas")
-_SAME = 1e-9  # relative, since the two add in different orders
 
 
-@dataclass(frozen=True)
-class Count:
-    """Numbers of messages or rows at each stage."""
-
-    published: int
-    in_stream: int
-    in_table: int
-    distinct: int
-
-    @property
-    def missing(self) -> int:
-        return self.published - self.distinct
-
-    @property
-    def repeated(self) -> int:
-        return self.in_table - self.distinct
-
-    def __str__(self) -> str:
-        return (
-            f"{self.published:,} published · {self.in_stream:,} in the stream · "
-            f"{self.in_table:,} in the table · {self.missing:,} missing · "
-            f"{self.repeated:,} repeated"
-        )
-
-
-def demo(*, to: str | None = None, format: str = "delta", master: MasterOption = "local[*]") -> int:
+def demo(*, to: str | None = None, format: str = "delta", master: str = "local[*]") -> int:
     """Publish 336,776 real flights, turn them into a table with Spark, and check every one.
 
     Runs its own nats-server in a temporary folder and removes it at the end. Only the class archive
@@ -81,20 +55,19 @@ def demo(*, to: str | None = None, format: str = "delta", master: MasterOption =
     Args:
         to: Keep the table in this folder, which must not exist yet.
         format: delta or iceberg.
+        master: Spark's master.
     """
     if to is not None and not to.strip():
         raise ConfigError("--to is empty: name a folder.")
     kept = None if to is None else Path(to)
     if kept is not None and kept.exists():
         raise ConfigError(f"--to: {kept} exists already; name a new folder.")
-    spark_settings(master, None)  # refuses an unknown master at once
+    flags = SparkFlags(master=master)
+    flags.settings()  # refuses an unknown master at once
     source = _find_flights()
     try:
-        with (
-            stop_on_signals() as stop,
-            temporary_folder("jetspark-demo-") as folder,
-        ):
-            return _run(source, folder, kept or folder / "flights", format, master, stop)
+        with stop_on_signals() as stop, temporary_folder("jetspark-demo-") as folder:
+            return _run(source, folder, kept or folder / "flights", format, flags, stop)
     except StopRequested:
         if kept is not None:
             shutil.rmtree(kept, ignore_errors=True)  # the part of the table that this run wrote
@@ -102,13 +75,17 @@ def demo(*, to: str | None = None, format: str = "delta", master: MasterOption =
         raise
 
 
-def _run(source: Path, folder: Path, table: Path, format_: str, master: str, stop: Stop) -> int:
+def _run(
+    source: Path, folder: Path, table: Path, format_: str, flags: SparkFlags, stop: Stop
+) -> int:
     with signals_held():
         from jetspark.spark.ingest import Ingest
         from jetspark.spark.java import find_java
 
+    options = {"stream": STREAM, "startingOffsets": "earliest"}
+    options |= {"maxOffsetsPerTrigger": "200000", "minPartitions": "2"}
     job = Ingest(
-        options={"stream": STREAM, "startingOffsets": "earliest"},
+        options=options,
         to=str(table),
         format=format_,
         json_schema=_SCHEMA,
@@ -119,36 +96,34 @@ def _run(source: Path, folder: Path, table: Path, format_: str, master: str, sto
     find_java()  # before the long part
     console.say("1. Read the flights out of New York in 2013")
     flights = _read_flights(source)
+    published = len(flights)
     with NatsServer(store_dir=folder / "store", name="demo") as server:
         console.say(
             f"2. Publish them to stream {STREAM} on {server.url} (nats-server, JetStream); "
             "meanwhile Spark starts"
         )
-        job = replace(
-            job,
-            options={
-                **job.options,
-                "servers": server.url,
-                "maxOffsetsPerTrigger": "200000",
-                "minPartitions": "2",
-            },
-        )
+        job = replace(job, options=options | {"servers": server.url})
         few = {"spark.sql.shuffle.partitions": "2"}
         with (
-            _publishing(server.url, flights) as in_stream,
-            quiet_spark("jetspark demo", master, few, messages=len(flights)) as spark,
+            _publishing(server.url, flights) as publishing,
+            quiet_spark("jetspark demo", flags, few, messages=published) as spark,
         ):
-            in_stream.result()
+            in_stream = publishing.result()
             console.say(f"3. Spark Structured Streaming: stream {STREAM} → {format_} in {table}")
             Watch(Outcome()).run({STREAM: job.start(spark)}, stop)
             console.say("4. Spark reads the table, pandas the package", "")
             figures = _from_spark(spark, table, format_)
             right = _compare(figures.carriers, flights)
             console.say("", f"Rows by origin: {', '.join(figures.by_origin)}")
-            count = Count(len(flights), in_stream.result(), figures.rows, figures.distinct)
-        right = _read_without_spark(table, format_, len(flights)) and right
-    console.say("", str(count), "")
-    if not right or count.missing or count.repeated or count.in_stream != count.published:
+        right = _read_without_spark(table, format_, published) and right
+    missing, repeated = published - figures.distinct, figures.rows - figures.distinct
+    console.say(
+        "",
+        f"{published:,} published · {in_stream:,} in the stream · {figures.rows:,} in the table · "
+        f"{missing:,} missing · {repeated:,} repeated",
+        "",
+    )
+    if not right or missing or repeated or in_stream != published:
         console.fail("The table differs from what was published: please report this.")
         return 1
     console.say(
@@ -179,13 +154,6 @@ def _read_flights(source: Path) -> DataFrame:
     return pd.read_csv(source, dtype_backend="numpy_nullable")
 
 
-def _messages(flights: DataFrame) -> Iterable[tuple[str, bytes]]:
-    """(subject, payload) of each flight; the payload is its row as JSON."""
-    lines = flights.to_json(orient="records", lines=True).encode().splitlines()
-    for origin, carrier, line in zip(flights["origin"], flights["carrier"], lines, strict=True):
-        yield f"flights.{origin}.{carrier}", line
-
-
 @contextmanager
 def _publishing(url: str, flights: DataFrame) -> Iterator[Future[int]]:
     """Publish all flights in another thread, until the end of the block.
@@ -201,15 +169,18 @@ def _publishing(url: str, flights: DataFrame) -> Iterator[Future[int]]:
 
 
 async def _publish(url: str, flights: DataFrame, over: threading.Event) -> int:
+    """Publish each flight as JSON to flights.<origin>.<carrier>."""
+    rows = flights.to_json(orient="records", lines=True).encode().splitlines()
     async with jetspark.connect(url, name="jetspark demo") as nc:
         js = nc.jetstream()
         await js.create_stream(name=STREAM, subjects=["flights.>"])
-        # A busy machine may acknowledge slowly.
         async with js.publisher(window=_WINDOW, timeout=_ACK_SECONDS) as publisher:
-            for subject, payload in _messages(flights):
+            for origin, carrier, row in zip(
+                flights["origin"], flights["carrier"], rows, strict=True
+            ):
                 if over.is_set():
                     break
-                await publisher.send(subject, payload)
+                await publisher.send(f"flights.{origin}.{carrier}", row)
         return (await js.stream_info(STREAM)).state.messages
 
 
@@ -268,33 +239,18 @@ def _read_without_spark(table: Path, format_: str, published: int) -> bool:
 
 def _compare(from_spark: dict[str, tuple[int, float]], flights: DataFrame) -> bool:
     """Show both computations side by side; returns whether they agree."""
-    grouped = flights.groupby("carrier")
-    from_pandas = {
-        str(carrier): (int(size), float(mean))
-        for (carrier, size), mean in zip(
-            grouped.size().items(), grouped["dep_delay"].mean(), strict=True
-        )
-    }
+    from_pandas = flights.groupby("carrier")["dep_delay"].agg(["size", "mean"])
     shown = Table("carrier", *_HEADINGS, "", title="Flights and mean departure delay in minutes")
     for column in shown.columns[1:]:
         column.justify = "right"
-    right = from_spark.keys() == from_pandas.keys()
-    for carrier in sorted(from_pandas, key=lambda name: -from_pandas[name][0]):
-        same = _same(from_spark.get(carrier), from_pandas[carrier])
+    right = from_spark.keys() == set(from_pandas.index)
+    largest_first = from_pandas.sort_values("size", ascending=False)
+    for carrier, size, mean in largest_first.itertuples():
+        rows, delay = from_spark.get(carrier, (0, math.nan))
+        # The two add in different orders.
+        same = rows == size and math.isclose(delay, mean, rel_tol=1e-9, abs_tol=1e-9)
         right = right and same
-        cells = zip(_cells(from_spark.get(carrier)), _cells(from_pandas[carrier]), strict=True)
-        shown.add_row(carrier, *(one for pair in cells for one in pair), "=≠"[not same])
+        figures = f"{rows:,}", f"{size:,}", f"{delay:.3f}", f"{mean:.3f}"
+        shown.add_row(carrier, *figures, "=" if same else "≠")
     console.out.print(shown)
     return right
-
-
-def _same(one: tuple[int, float] | None, other: tuple[int, float]) -> bool:
-    return (
-        one is not None
-        and one[0] == other[0]
-        and abs(one[1] - other[1]) <= _SAME * max(1.0, abs(other[1]))
-    )
-
-
-def _cells(figures: tuple[int, float] | None) -> tuple[str, str]:
-    return ("–", "–") if figures is None else (f"{figures[0]:,}", f"{figures[1]:.3f}")

@@ -6,15 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 from jetspark.cli import app
 from jetspark.cli.app import command
-from jetspark.cli.console import say_json, show_facts, show_table
+from jetspark.cli.console import show_infos, show_list
 from jetspark.cli.options import DEFAULT, Connection, JsonOption, not_found
 from jetspark.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jetspark.full_client import JetStream
     from jetspark.groups import ElasticGroup, StaticGroup
 
 group = app.group("group", "jetspark group ls ORDERS", "jetspark group info ORDERS workers")
+_COLUMNS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "group": lambda one: one["group"],
+    "kind": lambda one: one["kind"],
+    "partitions": lambda one: one["partitions"],
+    "members": lambda one: len(one["members"]),
+    "active": lambda one: sum(member["active"] for member in one["members"]),
+}
+_MEMBERS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "member": lambda one: one["member"],
+    "active": lambda one: "yes" if one["active"] else "no",
+    "partitions": lambda one: ", ".join(map(str, one["partitions"])) or "none",
+}
 
 
 @command(group, "jetspark group ls ORDERS")
@@ -29,15 +43,7 @@ def ls(stream: str, /, *, connection: Connection = DEFAULT, json: JsonOption = F
     async def ask(js: JetStream) -> list[dict[str, Any]]:
         return [await _document(one) for one in await _groups(js, stream)]
 
-    found = connection.jetstream(ask, stream=stream)
-    if json:
-        say_json(found, indent=True)
-        return
-    rows = [
-        (one["group"], one["kind"], one["partitions"], len(one["members"]), _active(one))
-        for one in found
-    ]
-    show_table("group", "kind", "partitions", "members", "active", rows=rows)
+    show_list(connection.jetstream(ask, stream=stream), _COLUMNS, as_json=json, document=dict)
 
 
 @command(group, "jetspark group info ORDERS workers")
@@ -61,28 +67,12 @@ def info(
         return [await _document(one) for one in chosen]
 
     found = connection.jetstream(ask, stream=stream)
-    if json:
-        say_json(found, indent=True)
-        return
-    for one in found:
-        show_facts(
-            {
-                "group": one["group"],
-                "kind": one["kind"],
-                "stream": one["stream"],
-                "subjects": ", ".join(one["subjects"]),
-                "partitions": one["partitions"],
-            }
-        )
-        rows = [
-            (
-                member["member"],
-                "yes" if member["active"] else "no",
-                ", ".join(map(str, member["partitions"])) or "none",
-            )
-            for member in one["members"]
-        ]
-        show_table("member", "active", "partitions", rows=rows)
+    show_infos(found, _facts, lambda one: one["members"], _MEMBERS, as_json=json, document=dict)
+
+
+def _facts(document: dict[str, Any]) -> dict[str, object]:
+    facts = {name: document[name] for name in ("group", "kind", "stream", "partitions")}
+    return facts | {"subjects": ", ".join(document["subjects"])}
 
 
 async def _groups(js: JetStream, stream: str) -> list[StaticGroup | ElasticGroup]:
@@ -111,7 +101,3 @@ async def _document(group: StaticGroup | ElasticGroup) -> dict[str, Any]:
             for one in members_of(config)
         ],
     }
-
-
-def _active(document: dict[str, Any]) -> int:
-    return sum(one["active"] for one in document["members"])

@@ -7,45 +7,28 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from jetspark.cli.app import options_as_flags, refuse_own
 from jetspark.cli.console import Outcome, counted
 from jetspark.cli.options import (
     DEFAULT,
-    ConfOption,
     Connection,
     JsonOutputFlag,
-    MasterOption,
-    QuietOption,
     Repeated,
     Switch,
-    pairs,
+    named_options,
+    options_as_flags,
     starting,
 )
 from jetspark.cli.signals import signals_held
-from jetspark.cli.spark_runs import Watch, quiet_spark, spark_settings
+from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
 from jetspark.errors import ConfigError
 
 DEFAULT_OFFSETS_PER_TRIGGER = 500_000
 _INTERVAL = 5.0
-_STARTS = {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
-_FLAGS = {
-    "stream": "STREAM",
-    "bucket": "STREAM",
-    "servers": "--server",
-    "context": "--context",
-    "subjects": "--subjects",
-    "startingOffsets": "--start",
-    "startingTimestamp": "--start",
-    "maxOffsetsPerTrigger": "--max-offsets-per-trigger",
-    "path": "--to",
-    "partitionBy": "--partition-by",
-    "mergeSchema": "--merge-schema",
-}
+_STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+# The flags of options.
 _OF_SOURCE = {
-    "stream": "the argument STREAM",
-    "streams": "the argument STREAM",
-    "streamPattern": "the argument STREAM",
-    "bucket": "the argument STREAM and --bucket",
+    **dict.fromkeys(("stream", "streams", "streamPattern"), "STREAM"),
+    "bucket": "STREAM and --bucket",
     "presentValues": "--bucket",
     "servers": "--server",
     "context": "--context",
@@ -60,6 +43,7 @@ _OF_TABLE = {
     "mergeSchema": "--merge-schema",
     "adoptTable": "--adopt",
 }
+_FLAGS = _OF_SOURCE | _OF_TABLE | dict.fromkeys(_STARTS, "--start")
 
 
 def ingest(
@@ -82,9 +66,7 @@ def ingest(
     table_option: Repeated = None,
     max_offsets_per_trigger: int = DEFAULT_OFFSETS_PER_TRIGGER,
     option: Repeated = None,
-    master: MasterOption = "local[*]",
-    conf: ConfOption = None,
-    quiet: QuietOption = False,
+    flags: SparkFlags = LOCAL,
     json_output: JsonOutputFlag = False,
 ) -> int | None:
     """Turn a stream into a table, and continue where the last run ended.
@@ -115,12 +97,11 @@ def ingest(
         max_offsets_per_trigger: Maximum number of sequences in one batch.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
     """
-    outcome = Outcome(quiet, json_output)
-    further = pairs("--option", option)
-    table_options = pairs("--table-option", table_option)
-    refuse_own("--option", further, _OF_SOURCE)
-    refuse_own("--table-option", table_options, _OF_TABLE)
-    own_start = next((name for name in further if name.casefold() in _STARTS), None)
+    outcome = Outcome(flags.quiet, json_output)
+    further = named_options("--option", option, _OF_SOURCE)
+    table_options = named_options("--table-option", table_option, _OF_TABLE)
+    starts = {name.casefold() for name in _STARTS}
+    own_start = next((name for name in further if name.casefold() in starts), None)
     if start is not None and own_start is not None:
         raise ConfigError(f"Give either --start or --option {own_start}.")
     if interval is not None and not follow:
@@ -135,7 +116,7 @@ def ingest(
         if subjects is not None:
             source["subjects"] = subjects
         source |= further
-        settings = spark_settings(master, conf)
+        settings = flags.settings()
 
         with signals_held():
             from jetspark.spark.ingest import Ingest
@@ -168,10 +149,9 @@ def ingest(
             watch.until_stopped() as stop,
             quiet_spark(
                 f"jetspark ingest {to}",
-                master,
+                flags,
                 settings,
                 messages=None if follow else messages,
-                quiet=quiet,
             ) as spark,
             locked(spark, job.checkpoint_location),
         ):

@@ -1,6 +1,7 @@
 """The entry point of the `jetspark` script.
 
-It imports almost nothing outside its `try`, so that Ctrl-C during the other imports is caught.
+It imports nothing of the extra `cli` before it can report that the extra is missing, and almost
+nothing outside its `try`, so that Ctrl-C during the imports is caught.
 """
 
 import sys
@@ -9,8 +10,73 @@ import sys
 def main() -> None:
     """Run the command of `sys.argv` and exit with its code (see `jetspark.cli.app.run`)."""
     try:
-        from jetspark.cli.start import start
-
-        start()
+        _handle_signals()
+        _escape_what_the_encoding_lacks()
+        _read_arguments_as_utf8()
+        try:
+            from jetspark.cli.app import run
+        except ModuleNotFoundError as missing:
+            if missing.name not in ("cyclopts", "rich"):
+                raise
+            sys.exit(f"The command line needs {missing.name}: pip install 'jetspark[cli]'.")
+        code = run(sys.argv[1:])
+        _ignore_interrupts()
     except KeyboardInterrupt:  # during the imports
-        sys.exit(130)
+        code = 130
+    sys.exit(code)
+
+
+def _handle_signals() -> None:
+    """End the command in order at SIGTERM, which by default does not end the first process of a
+    container, and at SIGHUP of a closed terminal. Under nohup that stays ignored."""
+    import signal
+
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+
+
+def _ignore_interrupts() -> None:
+    """A Ctrl-C would now only interrupt Python's own shutdown, and print tracebacks."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _read_arguments_as_utf8() -> None:
+    """Start again in Python's UTF-8 mode if the locale did not decode the arguments as UTF-8.
+
+    Names on the server are UTF-8; in that mode names of files are, too.
+    """
+    import os
+    import re
+
+    texts = [text for text in sys.argv[1:] if re.search("[\udc80-\udcff]", text)]
+    try:
+        for text in texts:
+            os.fsencode(text).decode()
+    except UnicodeDecodeError:
+        return  # other bytes stay as they are
+    if texts and not sys.flags.utf8_mode:
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
+
+
+def _escape_what_the_encoding_lacks() -> None:
+    """Write characters that the output's encoding lacks as JSON escapes (\\u20ac).
+
+    Otherwise such a character in a message would end the command; and JSON stays JSON.
+    """
+    import codecs
+    import io
+    import json
+
+    def escaped(error: UnicodeError) -> tuple[str, int]:
+        assert isinstance(error, UnicodeEncodeError)  # noqa: S101
+        return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+    codecs.register_error("jetspark.escape", escaped)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # None, if the parent process closed it
+            stream.reconfigure(errors="jetspark.escape")

@@ -9,8 +9,8 @@ import select
 import stat
 import sys
 import time
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
@@ -26,6 +26,7 @@ from jetspark.errors import (
     ConfigError,
     ConsumerNotFoundError,
     JetsparkError,
+    PipelineError,
     StreamNotFoundError,
 )
 from jetspark.subjects import nearest_name
@@ -44,14 +45,6 @@ Switch: TypeAlias = Annotated[bool, Parameter(negative=())]
 Repeated: TypeAlias = Annotated[list[str] | None, Parameter(negative="")]
 JsonOption: TypeAlias = Annotated[bool, Parameter(name=("--json",), negative=())]
 RawOption: TypeAlias = Annotated[bool, Parameter(name=("--raw",), negative=())]
-MasterOption: TypeAlias = Annotated[str, Parameter(help="Spark's master.")]
-ConfOption: TypeAlias = Annotated[
-    list[str] | None,
-    Parameter(negative="", help="Setting of Spark, as name=value; may be given again."),
-]
-QuietOption: TypeAlias = Annotated[
-    bool, Parameter(name=("--quiet", "-q"), negative=(), help="Print errors only.")
-]
 _RESULT = Parameter(negative=(), help="Print the result as one JSON document.")
 JsonOutputOption: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json-output", "--json"))]
 JsonOutputFlag: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json-output",))]
@@ -150,6 +143,31 @@ class Connection:
 
         return self.run(ask)
 
+    def follow(
+        self,
+        work: Callable[[Client, Callable[[str], None]], Awaitable[None]],
+        *,
+        endless: bool = True,
+    ) -> None:
+        """Connect, and do the work until a signal.
+
+        The work says what it does through its second argument, once it does it: if it is `endless`,
+        a signal is its normal end from then on; otherwise it raises StopRequested.
+        """
+        options = self.options()
+        begun = False
+
+        def begin(what: str) -> None:
+            nonlocal begun
+            console.err.print(f"{what}; Ctrl-C ends.", markup=False)
+            begun = True
+
+        async def main() -> None:
+            async with jetspark.connect(**options) as nc:
+                await work(nc, begin)
+
+        run_until_signal(main, endless=lambda: begun and endless)
+
     def listen(
         self,
         source: Callable[[Client], AbstractAsyncContextManager[AsyncIterable[T]]],
@@ -158,21 +176,17 @@ class Connection:
         to: str,
         count: int | None,
     ) -> None:
-        """Show what arrives until Ctrl-C, or until `count` items have come.
+        """Show what arrives, until Ctrl-C or until `count` items have come.
 
-        `to`: what the command listens to. Once it listens, a signal is the normal end without
-        `count`; otherwise it raises StopRequested.
+        `to`: what the command listens to.
         """
-        options = self.options()
-        check_count(count)
-        listening = False
+        if count is not None and count < 1:
+            raise ConfigError("--count must be at least 1; without it the command ends at Ctrl-C.")
 
-        async def work() -> None:
-            nonlocal listening
-            async with jetspark.connect(**options) as nc, source(nc) as items:
+        async def show_all(nc: Client, begin: Callable[[str], None]) -> None:
+            async with source(nc) as items:
                 await nc.flush()
-                console.err.print(f"Listening {to}; Ctrl-C ends.", markup=False)
-                listening = True
+                begin(f"Listening {to}")
                 left = count or 0
                 async for item in items:
                     show(item)
@@ -180,7 +194,7 @@ class Connection:
                     if left == 0:
                         return
 
-        run_until_signal(work, endless=lambda: listening and not count)
+        self.follow(show_all, endless=not count)
 
 
 DEFAULT = Connection()
@@ -317,12 +331,6 @@ def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
     return found
 
 
-def check_count(count: int | None) -> None:
-    """Raises ConfigError for a --count below 1 of messages to end after."""
-    if count is not None and count < 1:
-        raise ConfigError("--count must be at least 1; without it the command ends at Ctrl-C.")
-
-
 def check_replicas(replicas: int | None) -> None:
     """Raises ConfigError below 1; servers take 0 for 1."""
     if replicas is not None:
@@ -333,3 +341,53 @@ def check_form(*, as_json: bool, raw: bool) -> None:
     """Raises ConfigError for both --json and --raw."""
     if as_json and raw:
         raise ConfigError("Give --json or --raw, not both.")
+
+
+# -- options of Spark's format, by their names and as flags ----------------------------------------
+
+
+_CAMEL = r"[a-z]+[A-Z]\w*"  # values do not look like this
+_SET = re.compile(
+    r"\b(?P<s>[Ss])et (?:(?:the )?option '(?P<name>\w+)' to true|"
+    rf"(?P<camel>{_CAMEL}) to (?P<to>\w+))"
+)
+_NAMED = re.compile(rf"\b(?:[Tt]he )?[Oo]ption '(?P<name>\w+)'|'(?P<camel>{_CAMEL})'")
+
+
+def named_options(option: str, texts: list[str] | None, flags: Mapping[str, str]) -> dict[str, str]:
+    """The name=value of the flag `option`.
+
+    Raises ConfigError for options that have one of the `flags`. Spark ignores case.
+    """
+    found = pairs(option, texts)
+    folded = {name.casefold(): flag for name, flag in flags.items()}
+    for name in found:
+        if flag := folded.get(name.casefold()):
+            raise ConfigError(f"Give {flag} in place of {option} {name}.")
+    return found
+
+
+@contextmanager
+def options_as_flags(flags: Mapping[str, str], given: Mapping[str, str]) -> Iterator[None]:
+    """In the block, errors name flags in place of options.
+
+    `flags`: the flag of each option; `given`: options that were given by name.
+    """
+    known = {name: flag for name, flag in flags.items() if name not in given}
+
+    def flag(match: re.Match[str]) -> str:
+        return known.get(match["name"] or match["camel"], match[0])
+
+    def give(match: re.Match[str]) -> str:
+        name, verb = match["name"] or match["camel"], "Give" if match["s"] == "S" else "give"
+        if name in known:
+            return f"{verb} {known[name]}"
+        return f"{verb} --option {name}={match['to']}" if match["to"] else match[0]
+
+    try:
+        yield
+    except (ConfigError, PipelineError) as error:
+        if error.args:
+            sentence = _NAMED.sub(flag, _SET.sub(give, str(error)))
+            error.args = (sentence, *error.args[1:])
+        raise

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from jetspark.cli.app import options_as_flags, refuse_own
 from jetspark.cli.console import Outcome, counted
 from jetspark.cli.options import (
     DEFAULT,
-    ConfOption,
     Connection,
     JsonOutputOption,
-    MasterOption,
-    QuietOption,
     Repeated,
     Switch,
-    pairs,
+    named_options,
+    options_as_flags,
 )
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
-from jetspark.cli.spark_runs import quiet_spark, spark_settings, spinner
+from jetspark.cli.spark_runs import LOCAL, SparkFlags, quiet_spark, spinner
 from jetspark.errors import ConfigError
 
-_FLAGS = {
+# The flags of options.
+_OF_SINK = {
     "stream": "--to",
     "servers": "--server",
     "context": "--context",
-    "subject": "--subject",
     "guarantee": "--guarantee",
     "transactionId": "--transaction-id",
     "prepareStream": "--prepare-stream",
 }
-_OF_SINK = {name: flag for name, flag in _FLAGS.items() if name != "subject"}
-_OF_TABLE = dict.fromkeys(("path", "catalog", "table"), "the argument TABLE")
+_OF_TABLE = dict.fromkeys(("path", "catalog", "table"), "TABLE")
 
 
 def replay(
@@ -49,9 +45,7 @@ def replay(
     prepare_stream: Switch = False,
     table_option: Repeated = None,
     option: Repeated = None,
-    master: MasterOption = "local[*]",
-    conf: ConfOption = None,
-    quiet: QuietOption = False,
+    flags: SparkFlags = LOCAL,
     json_output: JsonOutputOption = False,
 ) -> int | None:
     """Turn a table into messages of a stream.
@@ -77,23 +71,21 @@ def replay(
             versionAsOf=7).
         option: Further option of the sink, as name=value (user=…, publishTimeout=…).
     """
-    outcome = Outcome(quiet, json_output)
-    further = pairs("--option", option)
-    table_options = pairs("--table-option", table_option)
+    outcome = Outcome(flags.quiet, json_output)
+    further = named_options("--option", option, _OF_SINK)
+    table_options = named_options("--table-option", table_option, _OF_TABLE)
     own_subject = next((name for name in further if name.casefold() == "subject"), None)
     if subject is not None and own_subject is not None:
         raise ConfigError(f"Give either --subject or --option {own_subject}.")
-    refuse_own("--option", further, _OF_SINK)
-    refuse_own("--table-option", table_options, _OF_TABLE)
     facts = {"table": table, "stream": to, "transaction": transaction_id}
-    with options_as_flags(_FLAGS, further):
+    with options_as_flags(_OF_SINK | {"subject": "--subject"}, further):
         sink = connection.spark_options(further) | {"stream": to, "guarantee": guarantee}
         if transaction_id is not None:
             sink["transactionId"] = transaction_id
         if prepare_stream:
             sink["prepareStream"] = "true"
         sink |= further
-        settings = spark_settings(master, conf)
+        settings = flags.settings()
 
         with signals_held():
             from jetspark.spark.replay import Replay
@@ -121,8 +113,8 @@ def replay(
         try:
             with (
                 stop_on_signals(),
-                quiet_spark(f"jetspark replay {to}", master, settings, quiet=quiet) as spark,
-                spinner(f"publishing to {to} …", quiet=quiet),
+                quiet_spark(f"jetspark replay {to}", flags, settings) as spark,
+                spinner(f"publishing to {to} …", quiet=flags.quiet),
             ):
                 count = job.run(spark)
         except StopRequested as stop:

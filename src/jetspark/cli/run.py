@@ -9,9 +9,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from jetspark.cli.console import Outcome, counted
-from jetspark.cli.options import ConfOption, JsonOutputOption, MasterOption, QuietOption, Switch
+from jetspark.cli.options import JsonOutputOption, Switch
 from jetspark.cli.signals import signals_held
-from jetspark.cli.spark_runs import Watch, quiet_spark, spark_settings
+from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
 
 _NOT_CHECKED = (
     "Not checked: the rows themselves, and whether folders of other machines are writable."
@@ -25,14 +25,7 @@ def run(
     follow: Annotated[bool | None, Parameter(negative="--available-now")] = None,
     check: Switch = False,
     adopt: Switch = False,
-    master: MasterOption = "local[*]",
-    conf: Annotated[
-        ConfOption,
-        Parameter(
-            help="Setting of Spark, as name=value, in addition to the file's; may be given again."
-        ),
-    ] = None,
-    quiet: QuietOption = False,
+    flags: SparkFlags = LOCAL,
     json_output: JsonOutputOption = False,
 ) -> int | None:
     """Run a pipeline: streams and tables in, Spark SQL, tables, streams and buckets out.
@@ -62,11 +55,11 @@ def run(
         from jetspark.spark.pipeline_file import read_pipeline
         from jetspark.spark.queries import locked
 
-    outcome = Outcome(quiet, json_output)
+    outcome = Outcome(flags.quiet, json_output)
     pipeline = read_pipeline(file)
     if follow is not None:
         pipeline = replace(pipeline, follow=follow)
-    given = spark_settings(master, conf)
+    given = flags.settings()
     settings = {**pipeline.spark, **given}
 
     def place_of(setting: str) -> str:
@@ -82,10 +75,9 @@ def run(
         watch.until_stopped() as stop,
         quiet_spark(
             f"jetspark {pipeline.name}",
-            master,
+            flags,
             settings,
             messages=None if pipeline.follow else servers.messages,
-            quiet=quiet,
             look_only=check,
             place_of=place_of,
         ) as spark,
@@ -102,23 +94,25 @@ def run(
             watch.run(queries, stop)
     stopped = watch.stopped
     if check and stopped is None:
-        sentences = [
+        outcome.report(
             f"{file} is valid: {', '.join(pipeline.sources)} → {', '.join(pipeline.sinks)}.",
             *(f"A run would {one}." for one in servers.missing),
             _NOT_CHECKED,
-        ]
-        names = {"sources": [*pipeline.sources], "sinks": [*pipeline.sinks]}
-        outcome.report(*sentences, file=str(file), **names, would=servers.missing)
+            file=str(file),
+            sources=[*pipeline.sources],
+            sinks=[*pipeline.sinks],
+            would=servers.missing,
+        )
         return None
-    if stopped is not None and check:
-        sentences = ["Stopped before everything was checked; nothing was changed."]
-    elif stopped is not None:
-        sentences = ["Stopped; the same command goes on from here."]
-    else:
+    if stopped is None:
         sentences = [
             f"{name}: {counted(count, 'row')} read." if count else f"{name}: nothing new."
             for name, count in watch.rows.items()
         ]
+    elif check:
+        sentences = ["Stopped before everything was checked; nothing was changed."]
+    else:
+        sentences = ["Stopped; the same command goes on from here."]
     watch.report(*sentences, file=str(file), rows=watch.rows)
     is_normal_end = pipeline.follow and not check
     return stopped.exit_code if stopped is not None and not is_normal_end else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path  # at run time: cyclopts reads the annotations
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from rich.text import Text
 
@@ -13,11 +13,7 @@ from jetspark.cli.signals import StopRequested, stop_on_signals
 from jetspark.errors import EmbeddedServerError
 from jetspark.server import NatsServer, server_version
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 DEFAULT_PORT = 4222
-_TEMPORARY = "removed at the end; --store DIR keeps data"
 _LOG_EVERY = 0.1  # seconds between two reads of the log, with --log
 
 
@@ -47,47 +43,40 @@ def server(
     nats = NatsServer(
         port, host=host, store_dir=store, config=config, name=name, jetstream=jetstream
     )
-    version = server_version()
+    facts: dict[str, object] = {
+        "server": f"nats-server {server_version()}",
+        "config": config and str(config),
+    }
     try:
         with stop_on_signals(), nats:
-            facts = [console.field("server", f"nats-server {version}")]
-            if config is not None:
-                facts.append(console.field("config", str(config)))
             if jetstream is False:
-                facts.append(console.field("store", "none", "JetStream is off"))
+                facts["store"] = "none (JetStream is off)"
             elif store is not None:
-                facts.append(console.field("store", str(nats.store_dir)))
+                facts["store"] = str(nats.store_dir)
             elif config is None or jetstream:
-                facts.append(console.field("store", str(nats.store_dir), _TEMPORARY))
-            _run(nats, facts, _log_printer(nats) if log else None)
+                facts["store"] = f"{nats.store_dir} (removed at the end; --store DIR keeps data)"
+            _run(nats, facts | {"stop": "Ctrl-C"}, show_log=log)
     except StopRequested:
         console.say("Stopped.")
 
 
-def _run(nats: NatsServer, facts: list[Text], show_log: Callable[[], None] | None) -> NoReturn:
+def _run(nats: NatsServer, facts: dict[str, object], *, show_log: bool) -> NoReturn:
     """Wait until the server ends, which is an error; a signal raises StopRequested."""
-    try:
-        console.say(Text(nats.url, style="bold green"), *facts, console.field("stop", "Ctrl-C"))
-        while (code := nats.wait(_LOG_EVERY if show_log else None)) is None:
-            if show_log:
-                show_log()
-    finally:
-        nats.stop()
-        if show_log:
-            show_log()
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    raise EmbeddedServerError(f"nats-server {how}; its log ends with: {nats.last_words}.")
-
-
-def _log_printer(nats: NatsServer) -> Callable[[], None]:
     shown = 0
 
-    def show_new() -> None:
+    def show_new_lines() -> None:
         nonlocal shown
-        text = nats.log
-        complete = text.rfind("\n") + 1
-        if complete > shown:
+        text = nats.log if show_log else ""
+        if (complete := text.rfind("\n") + 1) > shown:
             console.say(text[shown : complete - 1])
             shown = complete
 
-    return show_new
+    try:
+        console.show_facts(facts, title=Text(nats.url, style="bold green"))
+        while (code := nats.wait(_LOG_EVERY if show_log else None)) is None:
+            show_new_lines()
+    finally:
+        nats.stop()
+        show_new_lines()
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    raise EmbeddedServerError(f"nats-server {how}; its log ends with: {nats.last_words}.")

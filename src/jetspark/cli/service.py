@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
 
 from cyclopts import Parameter
 
-from jetspark.cli import console
 from jetspark.cli.app import command, group
-from jetspark.cli.console import moment, show_facts, show_list, show_message, show_table
+from jetspark.cli.console import (
+    moment,
+    say_json,
+    show_infos,
+    show_list,
+    show_message,
+    show_table,
+)
 from jetspark.cli.options import (
     DEFAULT,
     NO_CONTENT,
@@ -22,18 +28,35 @@ from jetspark.cli.options import (
     not_found,
 )
 from jetspark.documents.document import to_wire
-from jetspark.errors import ConfigError, JetsparkError
+from jetspark.errors import JetsparkError
 from jetspark.services.discovery import TIMEOUT
+from jetspark.validation import check_whole
 
 if TYPE_CHECKING:
     from jetspark.client.messages import Message
     from jetspark.full_client import Client
-    from jetspark.services import EndpointStats, ServiceInfo, ServiceStats
+    from jetspark.services import EndpointInfo, ServiceInfo, ServiceStats
 
 WaitOption: TypeAlias = Annotated[
     float,
     Parameter(help="Seconds to wait for answers at most; it ends when no more come."),
 ]
+_COLUMNS: dict[str, Callable[[ServiceInfo], object]] = {
+    "service": lambda info: info.name,
+    "version": lambda info: info.version,
+    "instance": lambda info: info.id,
+    "endpoints": lambda info: len(info.endpoints),
+}
+_ENDPOINTS: dict[str, Callable[[EndpointInfo], object]] = {
+    "endpoint": lambda info: info.name,
+    "subject": lambda info: info.subject,
+    "queue group": lambda info: info.queue_group or "none",
+    "metadata": lambda info: _pairs(info.metadata),
+}
+_STATS = (
+    *("service", "instance", "started", "endpoint"),
+    *("requests", "errors", "average", "total", "last error"),
+)
 
 service = group(
     "service",
@@ -58,15 +81,13 @@ def ls(
         count: End after this many answers; 0: all.
         json: One JSON array with the answer of each instance.
     """
-    if count < 0:
-        raise ConfigError("--count cannot be negative.")
+    check_whole("--count", count, 0)
 
     async def ask(nc: Client) -> list[ServiceInfo]:
         return await nc.services().info(timeout=timeout, max_msgs=count).all()
 
     infos = sorted(connection.run(ask), key=lambda info: (info.name, info.id))
-    headings = ("service", "version", "instance", "endpoints")
-    show_list(infos, headings, lambda i: (i.name, i.version, i.id, len(i.endpoints)), as_json=json)
+    show_list(infos, _COLUMNS, as_json=json)
 
 
 @command(service, "jetspark service info orders")
@@ -94,20 +115,7 @@ def info(
         return found
 
     infos = sorted(connection.run(ask), key=lambda info: info.id)
-    if json:
-        console.say_json([to_wire(info) for info in infos], indent=True)
-        return
-    for place, found in enumerate(infos):
-        if place:
-            console.say("")
-        show_facts(_facts(found))
-        if found.endpoints:
-            console.say("")
-            rows = (
-                (one.name, one.subject, one.queue_group or "none", _pairs(one.metadata))
-                for one in found.endpoints
-            )
-            show_table("endpoint", "subject", "queue group", "metadata", rows=rows)
+    show_infos(infos, _facts, lambda info: info.endpoints, _ENDPOINTS, as_json=json)
 
 
 def _facts(found: ServiceInfo) -> dict[str, object]:
@@ -150,12 +158,9 @@ def stats(
 
     found = sorted(connection.run(ask), key=lambda one: (one.name, one.id))
     if json:
-        console.say_json([to_wire(one) for one in found], indent=True)
-        return
-    headings = ("service", "instance", "started", "endpoint")
-    counts = ("requests", "errors", "average", "total", "last error")
-    rows = (row for one in found for row in _rows(one))
-    show_table(*headings, *counts, rows=rows)
+        say_json([to_wire(one) for one in found], indent=True)
+    else:
+        show_table(*_STATS, rows=(row for one in found for row in _rows(one)))
 
 
 def _rows(found: ServiceStats) -> Iterator[tuple[object, ...]]:
@@ -163,17 +168,12 @@ def _rows(found: ServiceStats) -> Iterator[tuple[object, ...]]:
     if not found.endpoints:
         yield (*head, *("–",) * 6)
     for endpoint in found.endpoints:
-        yield (*head, endpoint.name, *_counts(endpoint))
-
-
-def _counts(endpoint: EndpointStats) -> tuple[object, ...]:
-    return (
-        f"{endpoint.num_requests:,}",
-        f"{endpoint.num_errors:,}",
-        _duration(endpoint.average_processing_time),
-        _duration(endpoint.processing_time),
-        endpoint.last_error or "–",
-    )
+        yield (
+            *(*head, endpoint.name, f"{endpoint.num_requests:,}", f"{endpoint.num_errors:,}"),
+            _duration(endpoint.average_processing_time),
+            _duration(endpoint.processing_time),
+            endpoint.last_error or "–",
+        )
 
 
 def _duration(span: timedelta | None) -> str:

@@ -68,19 +68,9 @@ def run_until_signal(
     work changes nothing. StopRequested takes over the notes of the work's CancelledError, which say
     what could not be cleaned up. While the work is `endless`, a signal is its normal end.
     """
-    try:
-        return _run_until_signal(work)
-    except StopRequested:
-        if not endless():
-            raise
-        return None
-
-
-def _run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     import asyncio  # not for commands that do without it
 
     stop = Stop()
-    before = _handlers()
     cancel: Callable[[], object] | None = None
 
     async def main() -> T:
@@ -107,23 +97,16 @@ def _run_until_signal(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
                 with suppress(RuntimeError):  # the loop has ended
                     cancel()
 
-    for number in before:
-        signal.signal(number, request_stop)
-    try:
-        return run_async(main())
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run`, without a warning when a signal's exception prevents the work's start."""
-    import asyncio
-
-    try:
-        return asyncio.run(work)
-    finally:
-        work.close()
+    coroutine = main()
+    with _handled_by(request_stop):
+        try:
+            return asyncio.run(coroutine)
+        except StopRequested:
+            if not endless():
+                raise
+            return None
+        finally:
+            coroutine.close()  # not started, if a signal's exception came first
 
 
 @contextmanager
@@ -137,27 +120,31 @@ def signals_held() -> Iterator[None]:
         yield
         return
     came: list[int] = []
-    before = _handlers()
-    for number in before:
-        signal.signal(number, lambda asked, _frame: came.append(asked))
-    try:
+    with _handled_by(lambda number, _frame: came.append(number)):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for number in came[:1]:
-            signal.raise_signal(number)
+    for number in came[:1]:
+        signal.raise_signal(number)
 
 
 def _handlers() -> dict[int, Any]:
     """The signals that are not ignored."""
     numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
     found = {number: signal.getsignal(number) for number in numbers}
-    return {
-        number: handler
-        for number, handler in found.items()
-        if handler is not signal.SIG_IGN and handler is not None
-    }
+    return {n: handler for n, handler in found.items() if handler not in (signal.SIG_IGN, None)}
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, Any], object]) -> Iterator[None]:
+    """In the block, all signals that are not ignored go to the handler, unless it sets another."""
+    before = _handlers()
+    for number in before:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            if signal.getsignal(number) is handler:
+                signal.signal(number, previous)
 
 
 @contextmanager
@@ -173,28 +160,22 @@ def stop_on_signals() -> Iterator[Stop]:
     Signals that were ignored before, as under nohup, stay ignored. For the main thread only.
     """
     stop = Stop()
-    before = _handlers()
     process = os.getpid()
 
     def request_stop(asked: int, _frame: object) -> None:
         if os.getpid() != process:
             return  # a fork that will become another program (the JVM), which this process ends
-        for number in before:
+        for number in _handlers():
             signal.signal(number, signal.SIG_IGN)
         stop.requested = asked
         if not stop.held:
             raise StopRequested(asked)
 
-    for number in before:
-        signal.signal(number, request_stop)
-    try:
-        yield stop
-        stop.check()
-    except Exception as failure:
-        if stop.requested is None:
-            raise
-        raise StopRequested(stop.requested) from failure
-    finally:
-        if stop.requested is None:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    with _handled_by(request_stop):
+        try:
+            yield stop
+            stop.check()
+        except Exception as failure:
+            if stop.requested is None:
+                raise
+            raise StopRequested(stop.requested) from failure

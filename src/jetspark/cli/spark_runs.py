@@ -9,16 +9,18 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from cyclopts import Parameter
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from jetspark.bulk.ranges import VARIABLE, Loss
 from jetspark.cli import console
 from jetspark.cli.folders import temporary_folder
-from jetspark.cli.options import pairs
+from jetspark.cli.options import Repeated, pairs
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.errors import ConfigError, PipelineError, SparkUnavailableError
 from jetspark.wire.documents import decode_json
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from jetspark.spark.lag import RowsUnderWay
 
 # -------------------------------------------------------------------------------------------------
-# Checks --master and --conf before Spark starts, since Spark takes long to refuse them.
+# Flags. --master and --conf are checked before Spark starts, which takes long to refuse them.
 
 
 _LOCAL = re.compile(r"local(?:\[(?:\*|[1-9]\d*)(?:,\s*[1-9]\d*)?\])?")
@@ -41,20 +43,34 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[.+\]")
 _STANDALONE = re.compile(r"spark://(.+)")
 _HOST = re.compile(r"(\[[^\]]+\]|[^:/\[\]]+):(\d{1,5})")
 _KNOCK_SECONDS = 5.0
-_PREFIX = "spark."
 
 
-def spark_settings(master: str, conf: list[str] | None) -> dict[str, str]:
-    """The settings of --conf. Raises ConfigError, and SparkUnavailableError for the master."""
-    settings = pairs("--conf", conf)
-    for name in settings:
-        if not name.startswith(_PREFIX):
-            raise ConfigError(
-                f"--conf {name}: Spark ignores settings that do not begin with {_PREFIX!r}; "
-                "write spark.hadoop.NAME for one of Hadoop's."
-            )
-    _check_master(master)
-    return settings
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SparkFlags:
+    """The flags --master, --conf and --quiet."""
+
+    master: str = "local[*]"
+    """Spark's master."""
+    conf: Repeated = None
+    """Setting of Spark, as name=value; may be given again."""
+    quiet: Annotated[bool, Parameter(name=("--quiet", "-q"), negative=())] = False
+    """Print errors only."""
+
+    def settings(self) -> dict[str, str]:
+        """The settings of --conf. Raises ConfigError, and SparkUnavailableError for the master."""
+        settings = pairs("--conf", self.conf)
+        for name in settings:
+            if not name.startswith("spark."):
+                raise ConfigError(
+                    f"--conf {name}: Spark ignores settings that do not begin with 'spark.'; "
+                    "write spark.hadoop.NAME for one of Hadoop's."
+                )
+        _check_master(self.master)
+        return settings
+
+
+LOCAL = SparkFlags()
 
 
 def _check_master(master: str) -> None:
@@ -196,11 +212,10 @@ _SHORT_JOB_MESSAGES = 2_000_000
 @contextmanager
 def quiet_spark(
     name: str,
-    master: str,
+    flags: SparkFlags,
     settings: Mapping[str, str] | None = None,
     *,
     messages: int | None = None,
-    quiet: bool = False,
     look_only: bool = False,
     place_of: Callable[[str], str] = "--conf {}".format,
 ) -> Iterator[SparkSession]:
@@ -224,9 +239,15 @@ def quiet_spark(
             warm_up,
         )
 
+    master, quiet = flags.master, flags.quiet
     with temporary_folder("jetspark-spark-") as folder:
         log = folder / "spark.log"
-        conf = _temporary(folder) | dict(settings or {})
+        # Temporary files of Spark and its libraries stay in one folder.
+        conf = {
+            "spark.local.dir": str(folder),
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}",
+            **(settings or {}),
+        }
         short = messages is not None and messages <= _SHORT_JOB_MESSAGES
         options = short_job(conf) if short else []
         try:
@@ -235,12 +256,9 @@ def quiet_spark(
                     spark = local_session(
                         name, master=master, log_file=log, conf=conf, jvm_options=options
                     )
-                log_failures(spark.sparkContext._accumulatorServer)
-                if (
-                    short
-                    and master.startswith("local")
-                    and spark.sparkContext.defaultParallelism > 1
-                ):
+                context = spark.sparkContext
+                log_failures(context._accumulatorServer)
+                if short and master.startswith("local") and context.defaultParallelism > 1:
                     warm_up(spark)
                 try:
                     yield spark
@@ -257,7 +275,10 @@ def quiet_spark(
             raise SparkUnavailableError(f"{place_of(error.setting)}: {error.reason}") from error
         except (PipelineError, SparkUnavailableError) as error:
             if not isinstance(error.__cause__, AnalysisException | ConfigError):
-                _keep(log, error)
+                kept = folder.with_suffix(".log")
+                with suppress(OSError):
+                    log.rename(kept)
+                    error.add_note(f"Spark's log: {kept}")
             raise
 
 
@@ -266,22 +287,11 @@ def _make_class_archive(*, quiet: bool) -> None:
 
     archive = class_archive()
     if archive is not None and archive.make_later() and not quiet:
-        console.err.print(
-            Text(
-                "In the background, once: Spark's classes are prepared for faster starts"
-                f" ({VARIABLE}=off: never).",
-                style="dim",
-            ),
-            soft_wrap=True,
+        sentence = (
+            "In the background, once: Spark's classes are prepared for faster starts"
+            f" ({VARIABLE}=off: never)."
         )
-
-
-def _keep(log: Path, error: PipelineError | SparkUnavailableError) -> None:
-    """Keep Spark's log when its folder is removed."""
-    kept = log.parent.with_suffix(".log")
-    with suppress(OSError):
-        log.rename(kept)
-        error.add_note(f"Spark's log: {kept}")
+        console.err.print(Text(sentence, style="dim"), soft_wrap=True)
 
 
 def log_failures(server: Any) -> None:
@@ -321,14 +331,6 @@ def _logs_in(file: Path) -> Iterator[None]:
         for logger, (handlers, propagate) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate
         handler.close()
-
-
-def _temporary(folder: Path) -> dict[str, str]:
-    """Settings that keep the temporary files of Spark and its libraries in one folder."""
-    return {
-        "spark.local.dir": str(folder),
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}",
-    }
 
 
 class Watch:
@@ -403,6 +405,8 @@ class Watch:
         stop: Stop,
         meanwhile: Callable[[], None] | None,
     ) -> None:
+        from pyspark.errors import StreamingQueryException
+
         from jetspark.spark.failures import explain
         from jetspark.spark.lag import Progress as QueryProgress
 
@@ -432,7 +436,8 @@ class Watch:
                         meanwhile()
                         took = time.monotonic() - before
                         due = before + max(_MEANWHILE_SECONDS, _MEANWHILE_SHARE * took)
-                    _wait(active[0])
+                    with suppress(StreamingQueryException):
+                        active[0].awaitTermination(_LOOK_SECONDS)  # type: ignore[arg-type]
         finally:
             for name, query in queries.items():
                 query.stop()
@@ -473,14 +478,6 @@ class Watch:
         if query not in self._under_way:
             self._under_way[query] = RowsUnderWay(query)
         return self._under_way[query].count()
-
-
-def _wait(query: StreamingQuery) -> None:
-    """Until the next look at the queries, or the end of this one."""
-    from pyspark.errors import StreamingQueryException
-
-    with suppress(StreamingQueryException):
-        query.awaitTermination(_LOOK_SECONDS)  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -7,19 +7,28 @@ administrator's tool `nats` has the rest.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import DownloadColumn
 
 from jetspark.backup import verify_backup
 from jetspark.backup.folder import local_folder
 from jetspark.cli import console
 from jetspark.cli.app import command, group
-from jetspark.cli.console import counted, limit, moment, show_info, show_list, size, span
+from jetspark.cli.console import (
+    counted,
+    limit,
+    moment,
+    progress_bar,
+    show_info,
+    show_list,
+    show_result,
+    size,
+    span,
+)
 from jetspark.cli.options import (
     DEFAULT,
     Connection,
@@ -34,7 +43,9 @@ from jetspark.documents.streams import StreamConfig
 from jetspark.errors import ConfigError, NameInUseError
 
 if TYPE_CHECKING:
-    from jetspark.backup import BackupProgress, StreamBackup
+    from collections.abc import Callable, Iterator
+
+    from jetspark.backup import StreamBackup
     from jetspark.backup.save import ProgressCallback
     from jetspark.documents.streams import StreamInfo
     from jetspark.full_client import JetStream
@@ -42,7 +53,15 @@ if TYPE_CHECKING:
 ForceOption = Annotated[
     bool, Parameter(name=("--force", "-f"), negative=(), help="Do not ask for confirmation.")
 ]
-_HEADINGS = ("stream", "messages", "size", "first", "last", "consumers", "last message")
+_COLUMNS: dict[str, Callable[[StreamInfo], object]] = {
+    "stream": lambda info: info.name,
+    "messages": lambda info: f"{info.state.messages:,}",
+    "size": lambda info: size(info.state.bytes),
+    "first": lambda info: f"{info.state.first_seq:,}",
+    "last": lambda info: f"{info.state.last_seq:,}",
+    "consumers": lambda info: info.state.consumer_count,
+    "last message": lambda info: moment(info.state.last_ts),
+}
 
 stream = group(
     "stream",
@@ -60,23 +79,8 @@ def ls(*, connection: Connection = DEFAULT, json: JsonOption = False) -> None:
         json: Print one JSON array with the server's document of each stream.
     """
 
-    async def ask(js: JetStream) -> list[StreamInfo]:
-        return sorted(await js.streams().all(), key=lambda info: info.name)
-
-    show_list(connection.jetstream(ask), _HEADINGS, _row, as_json=json)
-
-
-def _row(info: StreamInfo) -> tuple[object, ...]:
-    state = info.state
-    return (
-        info.name,
-        f"{state.messages:,}",
-        size(state.bytes),
-        f"{state.first_seq:,}",
-        f"{state.last_seq:,}",
-        state.consumer_count,
-        moment(state.last_ts),
-    )
+    infos = connection.jetstream(lambda js: js.streams().all())
+    show_list(sorted(infos, key=lambda info: info.name), _COLUMNS, as_json=json)
 
 
 @command(stream, "jetspark stream info ORDERS")
@@ -87,7 +91,8 @@ def info(name: str, /, *, connection: Connection = DEFAULT, json: JsonOption = F
         name: Name of the stream.
         json: Print the server's JSON document.
     """
-    show_info(_info(connection, name), _facts, as_json=json)
+    found = _info(connection, name)
+    show_info(to_wire(found), _facts(found), as_json=json)
 
 
 def _info(connection: Connection, name: str) -> StreamInfo:
@@ -160,12 +165,8 @@ def add(
         )
 
     created = connection.jetstream(create, stream=name)
-    if json:
-        console.say_json(to_wire(created), indent=True)
-    else:
-        console.say(
-            f"Stream {name} takes in {', '.join(created.config.subjects or ()) or 'nothing'}."
-        )
+    takes = ", ".join(created.config.subjects or ()) or "nothing"
+    show_result(f"Stream {name} takes in {takes}.", to_wire(created), as_json=json)
 
 
 @command(
@@ -206,10 +207,11 @@ def purge(
     purged = connection.jetstream(
         lambda js: js.purge_stream(name, filter=subject, keep=keep, seq=before), stream=name
     )
-    if json:
-        console.say_json({"purged": purged}, indent=True)
-    else:
-        console.say(f"Deleted {counted(purged, 'message')} of stream {name}.")
+    show_result(
+        f"Deleted {counted(purged, 'message')} of stream {name}.",
+        {"purged": purged},
+        as_json=json,
+    )
 
 
 @command(stream, "jetspark stream rm ORDERS", "jetspark stream rm ORDERS --force")
@@ -312,14 +314,11 @@ def restore(
 
     restored, there_already = connection.jetstream(bring_back)
     state = restored.state
-    if json:
-        console.say_json(to_wire(restored), indent=True)
-    else:
-        console.say(
-            there_already
-            or f"Restored stream {restored.name}: {counted(state.messages, 'message')} "
-            f"({size(state.bytes)}), sequences {state.first_seq:,} to {state.last_seq:,}."
-        )
+    sentence = there_already or (
+        f"Restored stream {restored.name}: {counted(state.messages, 'message')} "
+        f"({size(state.bytes)}), sequences {state.first_seq:,} to {state.last_seq:,}."
+    )
+    show_result(sentence, to_wire(restored), as_json=json)
 
 
 @command(stream, "jetspark stream verify backups/orders")
@@ -338,18 +337,6 @@ def verify(folder: str, /, *, json: JsonOption = False) -> None:
 
 def _show_backup(made: StreamBackup, what: str, as_json: bool) -> None:
     state = made.state
-    if as_json:
-        document = {
-            "stream": made.stream,
-            "folder": str(made.folder),
-            "archive_bytes": made.size,
-            "messages": made.messages,
-            "removed": made.removed,
-            "config": made.document["config"],
-            "state": made.document["state"],
-        }
-        console.say_json(document, indent=True)
-        return
     figures = f"{counted(made.messages, 'message')} ({size(state.bytes)})"
     if made.removed:
         what += ", without what was removed meanwhile"
@@ -357,27 +344,24 @@ def _show_backup(made: StreamBackup, what: str, as_json: bool) -> None:
             f"{made.messages:,} of {counted(state.messages, 'message')} "
             f"({made.removed:,} were removed from the stream while it was backed up)"
         )
-    console.say(
+    sentence = (
         f"{what}: stream {made.stream}, {figures}, "
         f"sequences {state.first_seq:,} to {state.last_seq:,}; "
         f"{size(made.size)} in {made.folder}."
     )
+    document = {
+        "stream": made.stream,
+        "folder": str(made.folder),
+        "archive_bytes": made.size,
+        "messages": made.messages,
+        "removed": made.removed,
+        "config": made.document["config"],
+        "state": made.document["state"],
+    }
+    show_result(sentence, document, as_json=as_json)
 
 
 @contextmanager
 def _bar(what: str) -> Iterator[ProgressCallback]:
-    with Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TimeRemainingColumn(),
-        console=console.err,
-        transient=True,
-        disable=not console.is_live(),
-    ) as display:
-        task = display.add_task(what, total=None)
-
-        def show(step: BackupProgress) -> None:
-            display.update(task, completed=step.done, total=step.total)
-
-        yield show
+    with progress_bar(what, DownloadColumn(binary_units=True)) as update:
+        yield lambda step: update(completed=step.done, total=step.total)

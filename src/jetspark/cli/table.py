@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from cyclopts import Parameter
 
-from jetspark.cli import console
 from jetspark.cli.app import command, group
-from jetspark.cli.console import counted, say_json, show_facts, size
+from jetspark.cli.console import counted, show_info, show_result, size
 from jetspark.cli.options import JsonOption, Repeated, Switch, pairs
 
 if TYPE_CHECKING:
@@ -54,13 +53,7 @@ _DEFAULT = TableOptions()
 
 
 @command(table, "jetspark table info lake/orders --json")
-def info(
-    place: str,
-    /,
-    *,
-    options: TableOptions = _DEFAULT,
-    json: JsonOption = False,
-) -> None:
+def info(place: str, /, *, options: TableOptions = _DEFAULT, json: JsonOption = False) -> None:
     """Show a table: its rows, files and columns.
 
     Args:
@@ -69,21 +62,17 @@ def info(
     """
     with options.opened(place) as opened:
         found = opened.facts()
-    if json:
-        say_json(msgspec.to_builtins(found), indent=True)
-        return
-    show_facts(
-        {
-            "format": found.format,
-            "location": found.location,
-            "version" if found.format == "delta" else "snapshots": f"{found.version:,}",
-            "rows": "unknown" if found.rows is None else f"{found.rows:,}",
-            "files": f"{found.files:,}",
-            "size": size(found.bytes),
-            "partitions": ", ".join(found.partition_by) or "–",
-            "columns": ", ".join(f"{name} {kind}" for name, kind in found.columns),
-        }
-    )
+    facts: dict[str, object] = {
+        "format": found.format,
+        "location": found.location,
+        "version" if found.format == "delta" else "snapshots": f"{found.version:,}",
+        "rows": "unknown" if found.rows is None else f"{found.rows:,}",
+        "files": f"{found.files:,}",
+        "size": size(found.bytes),
+        "partitions": ", ".join(found.partition_by) or "–",
+        "columns": ", ".join(f"{name} {kind}" for name, kind in found.columns),
+    }
+    show_info(msgspec.to_builtins(found), facts, as_json=json)
 
 
 @command(table, "jetspark table compact lake/orders")
@@ -109,12 +98,10 @@ def compact(
     target = file_size("--target-size", target_size)
     with options.opened(place) as opened:
         done = opened.compact(target)
-    if json:
-        say_json({"removed": done.removed, "added": done.added}, indent=True)
-    elif done.removed:
-        console.say(f"{counted(done.removed, 'file')} replaced by {done.added:,}.")
-    else:
-        console.say("There are no small files to merge.")
+    sentence = "There are no small files to merge."
+    if done.removed:
+        sentence = f"{counted(done.removed, 'file')} replaced by {done.added:,}."
+    show_result(sentence, {"removed": done.removed, "added": done.added}, as_json=json)
 
 
 @command(table, "jetspark table vacuum lake/orders --keep 2d")
@@ -144,18 +131,13 @@ def vacuum(
     retention = span("--keep", keep)
     with options.opened(place) as opened:
         done = opened.vacuum(retention, dry_run=dry_run)
-    if json:
-        document = {"files": list(done.removed), "kept": list(done.kept), "removed": not dry_run}
-        say_json(document, indent=True)
-        return
     count = counted(len(done.removed), "file")
-    if dry_run:
-        console.say(*done.removed, f"{count} would be removed.")
-    else:
-        console.say(f"{count} removed.")
+    lines = [*done.removed, f"{count} would be removed."] if dry_run else [f"{count} removed."]
     if done.kept:
         more = len(done.kept) - _SHOWN
-        console.say(
+        lines.append(
             f"Kept, since nothing proves that it is this table's: {', '.join(done.kept[:_SHOWN])}"
             f"{f' and {more:,} more (all with --json)' if more > 0 else ''}"
         )
+    document = {"files": list(done.removed), "kept": list(done.kept), "removed": not dry_run}
+    show_result("\n".join(lines), document, as_json=json)

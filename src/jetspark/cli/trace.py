@@ -43,11 +43,10 @@ def trace(
         return await nc.trace(subject, data, headers=headers, deliver=deliver, timeout=timeout)
 
     found = connection.run(ask)
-    if json:
-        console.say_json(_document(found), indent=True)
-    else:
-        tree = str(found)
-        console.say(tree.translate(_ASCII) if console.out.options.ascii_only else tree)
+    tree = str(found)
+    if console.out.options.ascii_only:
+        tree = tree.translate(_ASCII)
+    console.show_result(tree, _document(found), as_json=json)
     return 0 if found.complete else 1
 
 

@@ -1,9 +1,9 @@
 """Starts, monitors and stops a nats-server.
 
-Contract: a server belongs to the process that started it and never outlives it (see `process`).
-Port and store stay the same over `stop`, `kill` and `start`, so clients can reconnect; `close`, or
-the end of the `with` block, stops it and removes temporary files. Methods block, normally for
-milliseconds, and may be called from any thread, from one at a time.
+Contract: a server belongs to the process that started it and never outlives it. Port and store
+stay the same over `stop`, `kill` and `start`, so clients can reconnect; `close`, or the end of the
+`with` block, stops it and removes temporary files. Methods block, normally for milliseconds, and
+may be called from any thread, from one at a time.
 """
 
 from __future__ import annotations
@@ -34,12 +34,17 @@ from jetspark.errors import ConfigError, DocumentError, EmbeddedServerError
 from jetspark.server.binary import find_server
 from jetspark.wire.documents import decode_document, decode_json
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
 # -------------------------------------------------------------------------------------------------
-# Free ports, and the ports that a running server has opened.
+# Free ports
 
 
 # Below the ephemeral ports of outgoing connections (from 32768 on Linux, 49152 elsewhere). Any
@@ -78,40 +83,16 @@ def _is_free(host: str, port: int, family: int) -> bool:
     return True
 
 
-class _Ports(msgspec.Struct):
-    nats: list[str] = []
-
-
-def read_ports_file(folder: Path) -> list[str] | None:
-    """The client URLs in a server's ports file in `folder`; None while there is none."""
-    for file in folder.glob("*.ports"):
-        try:
-            urls = decode_json(file.read_bytes(), _Ports, "ports file").nats
-        except (OSError, DocumentError):
-            return None  # still being written
-        return urls or None
-    return None
-
-
-def best_url(urls: list[str]) -> str:
-    """The loopback URL if there is one, else the first."""
-    for url in urls:
-        if urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost"):
-            return url
-    return urls[0]
-
-
 # -------------------------------------------------------------------------------------------------
-# One child process that cannot outlive this one.
+# One child process that cannot outlive this one
 #
 # Each child has a daemon thread that forks it and then waits for its end. That makes Linux's
 # parent-death signal reliable: the kernel sends it when the *thread* that forked ends, and this
 # one ends with the child or with the whole process, never before.
 #
 # - Linux: the child requests SIGKILL at the death of its parent, so even a SIGKILL of this process
-#   leaves no child behind. Elsewhere only an orderly exit of this process ends the child
-#   (`atexit`,
-#   in `nats_server`).
+#   leaves no child behind. Elsewhere only an orderly exit of this process ends the child (`atexit`
+#   in `NatsServer`).
 # - The child has a session of its own: Ctrl-C in the terminal reaches this process only, which
 #   then stops the child itself.
 
@@ -131,16 +112,14 @@ if os.getppid() == int(sys.argv[1]):
 """
 
 
-class ChildProcess:
-    """A program whose standard output and error are appended to the file `output`.
+class _ChildProcess:
+    """A program whose output is appended to the file `output`. Any thread may use it; it runs once.
 
     `inherited`: a file descriptor that it shares, and keeps.
-
-    Any thread may use it; it runs once.
     """
 
     def __init__(
-        self, arguments: Sequence[str | Path], output: Path, inherited: int | None = None
+        self, arguments: Sequence[str | Path], output: Path, inherited: int | None
     ) -> None:
         self._arguments = [str(argument) for argument in arguments]
         self._output = output
@@ -152,14 +131,10 @@ class ChildProcess:
         self._exited = threading.Event()
 
     def start(self) -> None:
-        """Runs the program; returns when it has a process id.
-
-        Raises:
-            OSError: it could not be started.
-        """
-        threading.Thread(
-            target=self._keep, name=f"keeper of {self._arguments[0]}", daemon=True
-        ).start()
+        """Return when the program has a process id. Raises OSError if it could not be started."""
+        keeper = threading.Thread(target=self._keep, name=f"keeper of {self._arguments[0]}")
+        keeper.daemon = True
+        keeper.start()
         try:
             self._started.wait()
         except BaseException:  # Ctrl-C at this moment: the program must not be left behind
@@ -170,24 +145,26 @@ class ChildProcess:
             raise self._failure
 
     def _keep(self) -> None:
+        arguments = self._arguments
+        if sys.platform == "linux" and sys.executable:
+            tied = [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid())]
+            arguments = [*tied, *arguments]
         try:
             with self._output.open("ab") as output:
                 self._process = subprocess.Popen(  # noqa: S603 - the binary the user chose
-                    _tied_to_parent(self._arguments),
+                    arguments,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                     pass_fds=self._inherited,
                 )
-        except BaseException as error:  # raised by the thread that waits in __init__
-            self._failure = error
-            self._exited.set()
-        finally:
             self._started.set()
-        if self._process is not None:
             self._process.wait()
-            self._exited.set()
+        except BaseException as error:  # raised by the thread that waits in `start`
+            self._failure = error
+        self._exited.set()
+        self._started.set()
 
     @property
     def pid(self) -> int:
@@ -207,52 +184,47 @@ class ChildProcess:
         return self._process.returncode
 
     def signal(self, number: int) -> None:
-        """Sends a signal; does nothing when the process has ended."""
+        """Send a signal; does nothing when the process has ended."""
         if self._process is not None and self.running:
             self._process.send_signal(number)
 
     def pause(self) -> None:
-        """Suspends the process (SIGSTOP); returns when all its threads are stopped."""
+        """Suspend the process (SIGSTOP); returns when all its threads are stopped."""
         self.signal(signal.SIGSTOP)
         if hasattr(os, "waitid") and self.running:
-            try:
+            with contextlib.suppress(ChildProcessError):  # it has just ended
                 # WNOWAIT leaves the state to be seen again, so pausing twice does not hang.
                 os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
-            except ChildProcessError:
-                pass  # it has just ended
 
     def kill(self) -> None:
-        """Ends the process at once (SIGKILL) and waits until it is gone."""
+        """End the process at once (SIGKILL) and wait until it is gone."""
         if self._process is not None and self.running:
             self._process.kill()
             self._exited.wait()
 
 
-def _tied_to_parent(arguments: list[str]) -> list[str]:
-    if sys.platform != "linux" or not sys.executable:
-        return arguments
-    return [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *arguments]
-
-
 # -------------------------------------------------------------------------------------------------
-# Waits until a starting nats-server is ready, or finds out why it did not start.
+# Waiting until a starting nats-server is ready, or finding out why it did not start
 
 
-_LOOK_EVERY = (
-    0.003  # seconds between two checks of the ports file; the exit of the child ends the wait
-)
+_LOOK_EVERY = 0.003  # seconds between two looks at the ports file; the child's end ends the wait
 _INFO_TIMEOUT = 0.5  # seconds
 _MAX_INFO = 1 << 20  # bytes
+_LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
 
-ADDRESS_IN_USE = "address already in use"
+_ADDRESS_IN_USE = "address already in use"
 _LISTEN_ERROR = re.compile(r"listen tcp (?P<address>\S+): bind: (?P<why>[^\"\n]+)")
 _LOG_PREFIX = re.compile(r"^\[\d+\] \S+ \S+ \[(?P<level>\w+)\] ")
+# Fatal errors are log lines; errors in the configuration or the arguments are plain text.
+_COMPLAINT = re.compile(
+    r"^(?:\[\d+\] \S+ \S+ \[FTL\] |nats-server: |(?=flag provided|invalid value))(.*)", re.MULTILINE
+)
 
 
-def wait_until_ready(
-    child: ChildProcess, ports_folder: Path, log: Path, *, jetstream: bool, timeout: float
+def _wait_until_ready(
+    child: _ChildProcess, ports_folder: Path, log: Path, *, jetstream: bool, timeout: float
 ) -> str:
-    """Returns the client URL when the server accepts clients (and JetStream is ready, if wanted).
+    """The client URL, when the server accepts clients (and JetStream is ready, if wanted).
 
     The server writes its ports file after it has opened its listeners; its INFO line then shows
     that it answers, and whether JetStream is enabled.
@@ -264,20 +236,32 @@ def wait_until_ready(
     while time.monotonic() < deadline:
         if child.wait(_LOOK_EVERY) is not None:
             raise EmbeddedServerError(f"nats-server did not start: {failure_reason(log)}.")
-        urls = read_ports_file(ports_folder)
-        if urls and _answers(best_url(urls), log, jetstream=jetstream):
-            return best_url(urls)
+        url = client_url(ports_folder)
+        if url is not None and _answers(url, log, jetstream=jetstream):
+            return url
     raise EmbeddedServerError(
         f"nats-server was not ready after {timeout:g} s; its log ends with: {failure_reason(log)}."
     )
 
 
+class _Ports(msgspec.Struct):
+    nats: list[str] = []
+
+
+def client_url(folder: Path) -> str | None:
+    """The loopback URL of the ports file in the folder, else the first one; None without any."""
+    for file in folder.glob("*.ports"):
+        with contextlib.suppress(OSError, DocumentError):  # still being written
+            urls = decode_json(file.read_bytes(), _Ports, "ports file").nats
+            local = [url for url in urls if urlsplit(url).hostname in _LOCAL_HOSTS]
+            return next(iter([*local, *urls]), None)
+    return None
+
+
 def _answers(url: str, log: Path, *, jetstream: bool) -> bool:
     parts = urlsplit(url)
-    assert parts.hostname is not None  # noqa: S101 - the server writes host and port
-    assert parts.port is not None  # noqa: S101
     try:
-        info = read_info(parts.hostname, parts.port)
+        info = read_info(parts.hostname or "", parts.port or 0)
     except TimeoutError:
         # A server with `handshake_first` sends nothing before the TLS client hello.
         return parts.scheme == "tls" and "Server is ready" in read_log(log)
@@ -293,13 +277,11 @@ def read_info(host: str, port: int) -> dict[str, object]:
         OSError: no connection, or no INFO within half a second (TimeoutError).
         DocumentError: the peer is not a NATS server.
     """
-    received = b""
-    with socket.create_connection((host, port), timeout=_INFO_TIMEOUT) as link:
-        while b"\r\n" not in received and len(received) < _MAX_INFO:
-            if not (chunk := link.recv(65536)):
-                break
-            received += chunk
-    verb, _, document = received.partition(b"\r\n")[0].partition(b" ")
+    with (
+        socket.create_connection((host, port), timeout=_INFO_TIMEOUT) as link,
+        link.makefile("rb") as file,
+    ):
+        verb, _, document = file.readline(_MAX_INFO).partition(b" ")
     if verb != b"INFO":
         raise DocumentError("INFO", "it is not of a NATS server")
     return decode_document(document, "INFO")
@@ -315,27 +297,19 @@ def read_log(log: Path) -> str:
 
 def failure_reason(log: Path) -> str:
     """The server's reason for its end, without time stamps and without a full stop."""
-    lines = [line for line in read_log(log).splitlines() if line.strip()]
-    line = next((found for found in map(_complaint, lines) if found), None)
-    if line is None:
+    text = read_log(log)
+    lines = [line for line in text.splitlines() if line.strip()]
+    if complaint := _COMPLAINT.search(text):
+        line = complaint[1]
+    else:
         line = _LOG_PREFIX.sub("", lines[-1]) if lines else "it said nothing"
     if listen := _LISTEN_ERROR.search(line):
         line = f"{listen['address']}: {listen['why']}"
     return " ".join(line.split()).rstrip(".")
 
 
-def _complaint(line: str) -> str | None:
-    # Fatal errors are log lines; errors in the configuration or the arguments are plain text.
-    if prefix := _LOG_PREFIX.match(line):
-        return line[prefix.end() :] if prefix["level"] == "FTL" else None
-    for start in ("nats-server: ", "flag provided", "invalid value"):
-        if line.startswith(start):
-            return line.removeprefix("nats-server: ")
-    return None
-
-
 # -------------------------------------------------------------------------------------------------
-# One nats-server for one store.
+# One nats-server for one store
 #
 # A nats-server does not notice that another one uses its store, and both then lose messages that
 # they have acknowledged. Contract: the lock is on a file in the folder, and held by the
@@ -347,62 +321,40 @@ def _complaint(line: str) -> str | None:
 # not noticed.
 
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-
 LOCK_FILE: Final = "jetspark-server.lock"
 
 _WAIT: Final = 1.0  # seconds for a server that is just ending
 _LOCK_EVERY: Final = 0.02
 
 
-class StoreLock:
-    """The lock of a store while its server starts."""
-
-    def __init__(self, descriptor: int | None) -> None:
-        self.descriptor = descriptor
-        """For the child process to inherit; None where there are no locks."""
-
-    def note(self, pid: int, url: str) -> None:
-        """Write who has it."""
-        if self.descriptor is not None:
-            with contextlib.suppress(OSError):  # as on a full disk
-                os.ftruncate(self.descriptor, 0)
-                os.pwrite(self.descriptor, f"pid {pid}, {url}\n".encode(), 0)
-
-
 @contextlib.contextmanager
-def store_lock(store: Path | None) -> Iterator[StoreLock]:
-    """Take the lock of a store; None: of no store. A child that inherits it keeps it.
+def _store_lock(store: Path | None) -> Iterator[int | None]:
+    """The descriptor of a store's lock, for the child to inherit; None without store or locks.
 
     Raises EmbeddedServerError when a server has it.
     """
-    descriptor = None if store is None or fcntl is None else _opened(store)
+    descriptor = None
+    if store is not None and fcntl is not None:
+        with contextlib.suppress(OSError):  # the server says what is wrong with the folder
+            store.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(store / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
+    if store is None or descriptor is None:
+        yield None
+        return
     try:
-        if store is not None and descriptor is not None:
-            _take(store, descriptor)
-        yield StoreLock(descriptor)
+        with contextlib.suppress(OSError):  # a file system without locks
+            _take(descriptor, store)
+            os.ftruncate(descriptor, 0)
+        yield descriptor
     finally:
-        if descriptor is not None:
-            os.close(descriptor)
+        os.close(descriptor)
 
 
-def _opened(store: Path) -> int | None:
-    try:
-        store.mkdir(parents=True, exist_ok=True)
-        return os.open(store / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError:
-        return None  # the server says what is wrong with the folder
-
-
-def _take(store: Path, descriptor: int) -> None:
+def _take(descriptor: int, store: Path) -> None:
     deadline = time.monotonic() + _WAIT
     while True:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
                 holder = os.pread(descriptor, 1024, 0).decode("utf-8", "replace").strip()
@@ -411,11 +363,18 @@ def _take(store: Path, descriptor: int) -> None:
                     "stop that one, or choose another folder."
                 ) from None
             time.sleep(_LOCK_EVERY)
-        except OSError:
-            return  # a file system without locks
-        else:
+
+
+def _note(descriptor: int | None, holder: str) -> None:
+    """Write who has the lock."""
+    if descriptor is not None:
+        with contextlib.suppress(OSError):  # as on a full disk
             os.ftruncate(descriptor, 0)
-            return
+            os.pwrite(descriptor, holder.encode(), 0)
+
+
+# -------------------------------------------------------------------------------------------------
+# The server
 
 
 LOOPBACK = "127.0.0.1"
@@ -475,7 +434,7 @@ class NatsServer:
         self._picks_port = port == 0 or (port is None and without_config)
         self._port = port or None
         self._url: str | None = None
-        self._child: ChildProcess | None = None
+        self._child: _ChildProcess | None = None
         self._home: Path | None = None
         self._remove_home: weakref.finalize[[Path, int], NatsServer] | None = None
 
@@ -501,17 +460,17 @@ class NatsServer:
                 return self
             except EmbeddedServerError as error:
                 # Another process took the free port before the server did.
-                if attempt == attempts or ADDRESS_IN_USE not in str(error):
+                if attempt == attempts or _ADDRESS_IN_USE not in str(error):
                     raise
         raise AssertionError("unreachable")
 
     def _launch(self, binary: Path, port: int | None) -> None:
         home = self._prepare_home()
-        with store_lock(self._store) as lock:
-            child = ChildProcess(self._arguments(binary, port), self.log_file, lock.descriptor)
+        with _store_lock(self._store) as lock:
+            child = _ChildProcess(self._arguments(binary, port), self.log_file, lock)
             try:
                 child.start()
-                self._url = wait_until_ready(
+                self._url = _wait_until_ready(
                     child,
                     home / "ports",
                     self.log_file,
@@ -523,7 +482,7 @@ class NatsServer:
             except BaseException:
                 child.kill()
                 raise
-            lock.note(child.pid, self._url)
+            _note(lock, f"pid {child.pid}, {self._url}\n")
         self._child = child
         self._port = urlsplit(self._url).port
         atexit.register(self.stop)
@@ -640,9 +599,7 @@ class NatsServer:
     @property
     def port(self) -> int:
         """The port for clients. Raises as `url` does."""
-        port = urlsplit(self.url).port
-        assert port is not None  # noqa: S101
-        return port
+        return urlsplit(self.url).port or 0
 
     @property
     def pid(self) -> int:
@@ -675,7 +632,7 @@ class NatsServer:
         """Why the server ended: the fatal line of its log, or the last one."""
         return failure_reason(self.log_file)
 
-    def _running_child(self) -> ChildProcess:
+    def _running_child(self) -> _ChildProcess:
         if self._child is None or not self._child.running:
             raise EmbeddedServerError("The nats-server is not running.")
         return self._child
