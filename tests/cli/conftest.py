@@ -1,20 +1,53 @@
-"""Commands of these tests are found again by a mark in their environment."""
+"""Commands of these tests, in this process or in one of their own, and what they leave running."""
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
+
+from jetspark.cli import app
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from jetspark.server import NatsServer
+
 _MARK = "JETSPARK_TEST_MARK"
 _WITHIN = 60.0  # seconds
+
+
+class Run(Protocol):
+    def __call__(self, *arguments: str, server: str | None = None) -> tuple[int, str, str]: ...
+
+
+@pytest.fixture
+def run(url: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`run("stream", "ls")` is a command on the shared server, in this process.
+
+    Returns the exit code, standard output and standard error, with the log. `server`: the URL of
+    another one; "" for none.
+    """
+
+    def run(*arguments: str, server: str | None = None) -> tuple[int, str, str]:
+        place = [] if server == "" else ["--server", server or url]
+        with monkeypatch.context() as patch:
+            patch.setattr(logging.root, "handlers", [])  # pytest's own would take the log
+            code = app.run([*arguments, *place])
+        return code, *capfd.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def url(shared_server: NatsServer) -> str:
+    """That of the shared server."""
+    return shared_server.url
 
 
 def _marked(value: str) -> list[int]:

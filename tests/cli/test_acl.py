@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,6 +23,7 @@ from jetspark.spark.sink_options import look_at, parse_sink_options, prepare
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.cli.conftest import Run
     from tests.conftest import MakeServer
 
 ROLES = [
@@ -64,12 +65,19 @@ ALL = {
 }
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert app.run(["acl", *arguments]) == app.DONE
-    return capsys.readouterr().out
+@pytest.fixture
+def acl_of(run: Run) -> Callable[..., str]:
+    """What the command prints."""
+
+    def printed(*arguments: str) -> str:
+        code, out, err = run("acl", *arguments, server="")
+        assert code == app.DONE, err
+        return out
+
+    return printed
 
 
-def test_every_role_and_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_role_and_every_option(acl_of: Callable[..., str]) -> None:
     assert list(ALL) == ROLES
     used = {word for options in ALL.values() for word in options if word.startswith("--")}
     known = {f"--{name.replace('_', '-')}" for name in inspect.signature(acl).parameters}
@@ -77,38 +85,49 @@ def test_every_role_and_every_option(capsys: pytest.CaptureFixture[str]) -> None
     used |= {"--interest-consumer", "--progress-consumer"}
     assert known - used == {"--roles", "--inbox-prefix", "--domain", "--api-prefix", "--json"}
     for role, options in ALL.items():
-        document = json.loads(printed(capsys, role, *options, "--json"))
+        document = json.loads(acl_of(role, *options, "--json"))
         assert document["subscribe"]["allow"]
-    names = [line.split()[0] for line in printed(capsys).splitlines()]
-    assert names == ROLES
+    lines = acl_of().splitlines()
+    assert [line.split()[0] for line in lines] == ROLES
+    assert [line for line in lines if not line.endswith(".")] == []
 
 
-def test_options_are_those_of_the_roles(capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(printed(capsys, "kv-writer", *ALL["kv-writer"], "--json"))
-    expected = Roles().kv_writer("b", ["x", "y.>"], origin="o")
-    assert found == expected.to_dict()
-    found = json.loads(printed(capsys, "events", *ALL["events"], "--json"))
+def test_options_are_those_of_the_roles(acl_of: Callable[..., str]) -> None:
+    common = ["--inbox-prefix", "_mine", "--domain", "hub"]
+    source, roles = ["spark-source", "--stream", "S"], Roles()
+    for arguments, expected in (
+        (
+            ["kv-writer", *ALL["kv-writer"]],
+            roles.kv_writer("b", ["x", "y.>"], origin="o"),
+        ),
+        (
+            ["monitor", "--stream", "S", *common],
+            Roles(inbox_prefix="_mine", domain="hub").monitor("S"),
+        ),
+        (
+            [*source, "--interest-consumer", "c"],
+            roles.spark_source(["S"], interest_consumer="c"),
+        ),
+        (
+            [*source, "--progress-consumer", "c"],
+            roles.spark_source(["S"], progress_consumer="c"),
+        ),
+        (["backup", "--stream", "S", "--stream", "T"], roles.backup("S") | roles.backup("T")),
+        (
+            ["backup", "kv-reader=b,c", "monitor=T", "--stream", "S"],
+            roles.backup("S") | roles.kv_reader("b") | roles.kv_reader("c") | roles.monitor("T"),
+        ),
+    ):
+        assert json.loads(acl_of(*arguments, "--json")) == expected.to_dict()
+    found = json.loads(acl_of("events", *ALL["events"], "--json"))
     assert found["subscribe"]["allow"][0].startswith("from.A.ADVISORY.")
-    common = ["--inbox-prefix", "_mine", "--domain", "hub", "--json"]
-    found = json.loads(printed(capsys, "monitor", "--stream", "S", *common))
-    assert found == Roles(inbox_prefix="_mine", domain="hub").monitor("S").to_dict()
-
-
-def test_acl_options_add_the_interest_and_progress_consumer(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    source = ["spark-source", "--stream", "S", "--json"]
-    for option in ("interest_consumer", "progress_consumer"):
-        found = json.loads(printed(capsys, *source, f"--{option.replace('_', '-')}", "c"))
-        expected: Any = {option: "c"}
-        assert found == Roles().spark_source(["S"], **expected).to_dict()
 
 
 def test_a_server_takes_the_printed_block(
-    make_server: MakeServer, capsys: pytest.CaptureFixture[str]
+    make_server: MakeServer, acl_of: Callable[..., str]
 ) -> None:
-    block = printed(
-        capsys, "publisher", "pull-reader", *ALL["publisher"], *("--stream", "S", "--consumer", "c")
+    block = acl_of(
+        "publisher", "pull-reader", *ALL["publisher"], *("--stream", "S", "--consumer", "c")
     )
     server = make_server(f"authorization: {{ users: [ {{ user: u, password: u, {block} }} ] }}")
     with connect(server.url, user="u", password="u") as nc:
@@ -121,25 +140,13 @@ def test_a_server_takes_the_printed_block(
         assert isinstance(nc.last_error, PermissionsError)
 
 
-def test_several_streams_are_one_block(capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(printed(capsys, "backup", "--stream", "S", "--stream", "T", "--json"))
-    assert found == (Roles().backup("S") | Roles().backup("T")).to_dict()
-    found = json.loads(
-        printed(capsys, "backup", "kv-reader=b,c", "monitor=T", "--stream", "S", "--json")
-    )
-    expected = Roles().backup("S") | Roles().kv_reader("b") | Roles().kv_reader("c")
-    assert found == (expected | Roles().monitor("T")).to_dict()
-
-
 def test_a_pipeline_of_three_streams_runs_with_one_printed_block(
-    make_server: MakeServer,
-    capsys: pytest.CaptureFixture[str],
-    needs_server: Callable[[str], None],
+    make_server: MakeServer, acl_of: Callable[..., str], needs_server: Callable[[str], None]
 ) -> None:
     """All that the driver and the tasks ask, by a user who may nothing else."""
     needs_server("2.12")
-    block = printed(
-        capsys, "spark-source=ORDERS,RETURNS", "spark-sink=TOTALS", "--subject", "totals.>",
+    block = acl_of(
+        "spark-source=ORDERS,RETURNS", "spark-sink=TOTALS", "--subject", "totals.>",
         *("--exactly-once", "--prepare-stream"),
     )  # fmt: skip
     users = f"{{ user: u, password: u, {block} }}, {{ user: admin, password: a }}"
@@ -189,15 +196,6 @@ def test_a_pipeline_of_three_streams_runs_with_one_printed_block(
         (["monitor", "--domain", "a", "--api-prefix", "b"], "either domain or api_prefix"),
     ],
 )
-def test_wrong_arguments_print_one_sentence(
-    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert app.run(["acl", *arguments]) == app.FAILED
-    assert sentence in capsys.readouterr().err.replace("\n", " ")
-
-
-def test_what_a_role_is_for_is_said_in_whole_sentences(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run(["acl"]) == app.DONE
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(ROLES)
-    assert [line for line in lines if not line.endswith(".")] == []
+def test_wrong_arguments_print_one_sentence(arguments: list[str], sentence: str, run: Run) -> None:
+    code, _, err = run("acl", *arguments, server="")
+    assert (code, sentence in err) == (app.FAILED, True)

@@ -11,69 +11,65 @@ from tests.support.processes import first_document, python
 from tests.support.streams import Admin
 
 from jetspark import blocking
-from jetspark.cli import app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from jetspark.server import NatsServer
+    from tests.cli.conftest import Run
 
 
 @pytest.fixture
-def folder(
-    admin: Admin, shared_server: NatsServer, unique: Callable[[str], str], tmp_path: Path
-) -> Path:
+def folder(admin: Admin, url: str, unique: Callable[[str], str], tmp_path: Path) -> Path:
     name = unique("SAVED")
     admin.create(name, "saved.>")
     admin.fill([(f"saved.{number % 30}", b"x" * number) for number in range(1, 1001)])
-    with blocking.connect(shared_server.url) as nc:
+    with blocking.connect(url) as nc:
         nc.jetstream().backup_stream(name, tmp_path / "b")
     admin.call(f"STREAM.DELETE.{name}")
     return tmp_path / "b"
 
 
-def test_info_counts_by_subject(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run(["backup", "info", str(folder)]) == 0
-    said = capsys.readouterr().out
+def test_info_counts_by_subject(folder: Path, run: Run) -> None:
+    def info(*more: str) -> tuple[int, str, str]:
+        return run("backup", "info", str(folder), *more, server="")
+
+    code, said, _ = info()
+    assert code == 0
     assert "messages  1,000" in said
     assert "sequence 1 at 20" in said
     assert "sequence 1,000 at 20" in said
     assert "saved.1         34" in said
     assert "and 10 more subjects" in said
-    assert app.run(["backup", "info", str(folder), "--subjects", "saved.1,saved.2", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(info("--subjects", "saved.1,saved.2", "--json")[1])
     assert document["subjects"] == {"saved.1": 34, "saved.2": 34}
     assert (document["first"]["seq"], document["last"]["seq"]) == (1, 992)
-    assert app.run(["backup", "info", str(folder), "--subjects", "saved.x", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["first"] is None
-    assert app.run(["backup", "info", str(folder), "--subjects", "save.a"]) == 1
-    said = capsys.readouterr().err
+    assert json.loads(info("--subjects", "saved.x", "--json")[1])["first"] is None
+    code, _, said = info("--subjects", "save.a")
+    assert code == 1
     assert "--subjects: no message under 'save.a' is in the backup" in said
     assert "did you mean 'saved.>'?" in said
 
 
-def test_a_range_is_extracted_to_parquet(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_range_is_extracted_to_parquet(folder: Path, tmp_path: Path, run: Run) -> None:
+    def extract(to: Path) -> tuple[int, str, str]:
+        part = ["--start", "10", "--end", "20", "--subjects", "saved.>"]
+        return run("backup", "extract", str(folder), "--to", str(to), *part, server="")
+
     file = tmp_path / "part.parquet"
-    arguments = ["backup", "extract", str(folder), "--to", str(file), "--start", "10"]
-    assert app.run([*arguments, "--end", "20", "--subjects", "saved.>"]) == 0
-    assert capsys.readouterr().out.startswith("Extracted 10 messages of stream SAVED_")
+    assert extract(file)[1].startswith("Extracted 10 messages of stream SAVED_")
     table = pq.read_table(file)
     assert table["seq"].to_pylist() == list(range(10, 20))
     assert table["data"].to_pylist() == [b"x" * number for number in range(10, 20)]
     link = tmp_path / "link.parquet"
     link.symlink_to("nowhere")
     for there in (file, link):
-        arguments[arguments.index("--to") + 1] = str(there)
-        assert app.run(arguments) == 1
-        assert f"{there} exists already: name a new file." in capsys.readouterr().err
+        assert extract(there) == (1, "", f"{there} exists already: name a new file.\n")
     assert link.is_symlink()
 
 
 def test_what_a_killed_extraction_has_left_is_removed_by_the_next(
-    folder: Path, tmp_path: Path
+    folder: Path, tmp_path: Path, run: Run
 ) -> None:
     """To a file whose name is as long as can be."""
     into = tmp_path / "new"
@@ -91,13 +87,13 @@ def test_what_a_killed_extraction_has_left_is_removed_by_the_next(
         killed.kill()
         killed.wait()
     assert len(list(into.iterdir())) == 1
-    assert app.run(["backup", "extract", *arguments]) == 0
+    assert run("backup", "extract", *arguments, server="")[0] == 0
     assert list(into.iterdir()) == [file]
     assert pq.read_table(file).num_rows == 1000
 
 
 def test_mistakes_are_one_sentence_and_leave_no_file(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path, tmp_path: Path, run: Run
 ) -> None:
     (folder / "stream.tar.s2").write_bytes((folder / "stream.tar.s2").read_bytes()[:-9] + bytes(9))
     file = tmp_path / "new" / "part.parquet"
@@ -118,8 +114,7 @@ def test_mistakes_are_one_sentence_and_leave_no_file(
         ("info", str(folder / "no")): "it does not exist",
         ("info", "hdfs://nowhere/b"): "Cannot read the backup hdfs://nowhere/b: ",
     }.items():
-        assert app.run(["backup", *arguments]) == 1
-        said = capsys.readouterr().err
+        code, _, said = run("backup", *arguments, server="")
         assert sentence in said
-        assert len(said.splitlines()) == 1
+        assert (code, said.count("\n")) == (1, 1)
     assert [one.name for one in tmp_path.iterdir()] == ["b"]

@@ -11,14 +11,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
-from tests.support.streams import numbered
 
 from jetspark.cli import app, demo, spark_runs
 from jetspark.cli.options import options_as_flags, starting
 from jetspark.cli.signals import StopRequested
 from jetspark.cli.spark_runs import SparkFlags
 from jetspark.errors import ConfigError, SparkUnavailableError
+from jetspark.lakehouse.formats import Format, make_table
+from jetspark.lakehouse.table import TableName
 from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
 from jetspark.spark.ingest import Ingest
@@ -27,9 +29,8 @@ from jetspark.timestamps import parse_isotime
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.cli.conftest import Run
     from tests.support.streams import Admin
-
-    from jetspark.server import NatsServer
 
 INGEST = ["ingest", "S", "--to", "nowhere", "--server", "nats://127.0.0.1:1"]
 OWN_START = ["--option", "startingTimestamp=1700000000"]
@@ -87,7 +88,6 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*REPLAY, "--table-option", "path=x"], "Give TABLE in place of --table-op"),
         ([*REPLAY, "--subject", "a", "--option", "Subject=b"], "Give either --subject or --option"),
         ([*INGEST, "--master", "lokal"], "--master 'lokal': write local[*] for this machine"),
-        ([*INGEST, "--master", "local[0]"], "--master 'local[0]': write local[*] for this"),
         ([*INGEST, "--master", "spark://a"], "--master 'spark://a': write spark://host:7077"),
         ([*INGEST, "--master", "spark://127.0.0.1:1"], "master spark://127.0.0.1:1 cannot be"),
         (["ingest", "S", "--to", "", *INGEST[4:]], "--to is empty: name a folder."),
@@ -96,6 +96,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         (["demo", "--master", "lokal"], "--master 'lokal': write local[*] for this machine"),
         ([*INGEST, "--conf", "executor.memory=1g"], "--conf executor.memory: Spark ignores "),
         ([*INGEST], "Cannot connect to nats://127.0.0.1:1: "),
+        ([*INGEST, "--start", "-1h"], "Cannot connect to nats://127.0.0.1:1: "),
         ([*REPLAY, "--guarantee", "once"], "--guarantee must be at-least-once, "),
         ([*REPLAY, "--guarantee", "exactly-once"], "give --transaction-id, a name of your own"),
         ([*REPLAY, "--prepare-stream"], "--prepare-stream is for guarantee exactly-once."),
@@ -108,27 +109,25 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_mistake_is_reported_in_one_sentence_that_names_the_flag(
-    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], sentence: str, run: Run
 ) -> None:
-    assert app.run(arguments) == app.FAILED
-    out, err = capsys.readouterr()
+    code, out, err = run(*arguments, server="")
     assert sentence in err
-    assert (out, err.count("\n")) == ("", 1)
+    assert (code, out, err.count("\n")) == (app.FAILED, "", 1)
 
 
 @pytest.mark.parametrize("flag", ["--to", "--checkpoint"])
-def test_ingest_refuses_a_file_as_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
-) -> None:
+def test_ingest_refuses_a_file_as_folder(tmp_path: Path, run: Run, flag: str) -> None:
     file = tmp_path / "file"
     file.touch()
-    arguments = ["ingest", "S", "--to", "nowhere", "--checkpoint", "nowhere"]
-    arguments[arguments.index(flag) + 1] = str(file)
-    assert app.run(arguments) == app.FAILED
-    assert capsys.readouterr().err == f"{flag} {file} is a file: name a folder.\n"
-    arguments[arguments.index(str(file))] = "x" * 256
-    assert app.run(arguments) == app.FAILED
-    assert capsys.readouterr().err.startswith(f"{flag} is too long: ")
+    places = {"--to": "nowhere", "--checkpoint": "nowhere"}
+
+    def ingest(place: str) -> str:
+        words = [word for pair in (places | {flag: place}).items() for word in pair]
+        return run("ingest", "S", *words, server="")[2]
+
+    assert ingest(str(file)) == f"{flag} {file} is a file: name a folder.\n"
+    assert ingest("x" * 256).startswith(f"{flag} is too long: ")
 
 
 @pytest.mark.parametrize(("to", "checkpoint"), [("shut/t", "chk"), ("t", "shut/c")])
@@ -151,34 +150,48 @@ def test_a_folder_that_takes_nothing_is_told_before_spark_starts(
 
 
 def test_a_demo_looks_at_its_folder_before_it_publishes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(demo, "_read_flights", lambda _: pytest.fail("looked too late"))
-    assert app.run(["demo", "--to", f"{tmp_path}/file/x"]) == app.FAILED
     said = f"{tmp_path}/file/x cannot be made: {tmp_path}/file is a file: name a folder"
-    assert capsys.readouterr().err.startswith(said)
+    assert run("demo", "--to", f"{tmp_path}/file/x", server="")[2].startswith(said)
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path, run: Run) -> Callable[..., str]:
+    """Runs a pipeline from a source of Spark's into a table, and returns what went wrong.
+
+    `at` stands for the file in it.
+    """
+    file = tmp_path / "p.toml"
+
+    def errors_of(
+        *more: str,
+        checkpoint: str = f"{tmp_path}/c",
+        path: str = f"{tmp_path}/p",
+        source: str = 'format = "rate"',
+        format_: str = "delta",
+    ) -> str:
+        file.write_text(
+            f'checkpoint = "{checkpoint}"\n[sources.a]\n{source}\n'
+            f'[sinks.b]\nformat = "jetspark-{format_}"\npath = "{path}"\n'
+        )
+        code, _, err = run("run", str(file), *more, server="")
+        assert code == app.FAILED
+        return err.replace(str(file), "at")
+
+    return errors_of
 
 
 def test_a_schema_in_a_pipeline_file_is_reported_with_its_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pipeline: Callable[..., str],
 ) -> None:
-    file = tmp_path / "p.toml"
-    file.write_text(
-        """checkpoint = "c"
-[sources.a]
-stream = "A"
-json = "id STRNG"
-[sinks.b]
-format = "jetspark-delta"
-path = "p"
-"""
-    )
-    assert app.run(["run", str(file)]) == app.FAILED
-    assert f"{file}:4: json 'id STRNG' is no schema: there is no type" in capsys.readouterr().err
-    file.write_text(file.read_text().replace("id STRNG", "Seq INT"))
-    assert app.run(["run", str(file)]) == app.FAILED
-    assert f"{file}:4: json: column Seq has a name that another" in capsys.readouterr().err
+    source = 'stream = "A"\njson = "{}"'
+    said = pipeline(source=source.format("id STRNG"))
+    assert "at:4: json 'id STRNG' is no schema: there is no type" in said
+    said = pipeline(source=source.format("Seq INT"))
+    assert "at:4: json: column Seq has a name that another" in said
 
 
 @pytest.mark.parametrize(
@@ -191,22 +204,12 @@ path = "p"
     ],
 )
 def test_run_names_the_file_in_the_place_of_a_folder_before_spark_starts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], checkpoint: str, path: str, says: str
+    tmp_path: Path, pipeline: Callable[..., str], checkpoint: str, path: str, says: str
 ) -> None:
     (tmp_path / "file").touch()
-    file = tmp_path / "p.toml"
-    file.write_text(
-        f"""checkpoint = "{tmp_path}/{checkpoint}"
-[sources.a]
-format = "rate"
-[sinks.b]
-format = "jetspark-delta"
-path = "{tmp_path}/{path}"
-"""
-    )
+    places = {"checkpoint": f"{tmp_path}/{checkpoint}", "path": f"{tmp_path}/{path}"}
     for check in ([], ["--check"]):
-        assert app.run(["run", str(file), *check]) == app.FAILED
-        assert f"{file}:{says.format(tmp_path)}" in capsys.readouterr().err
+        assert f"at:{says.format(tmp_path)}" in pipeline(*check, **places)
 
 
 _MARKS = {
@@ -229,7 +232,7 @@ _MARKS = {
 )
 def test_a_folder_of_others_is_refused_before_spark_starts_and_left_as_it_was(
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    pipeline: Callable[..., str],
     format_: str,
     there: list[str],
     to: str,
@@ -245,38 +248,18 @@ def test_a_folder_of_others_is_refused_before_spark_starts_and_left_as_it_was(
     with pytest.raises(ConfigError, match=says):
         like.look_ahead()
     assert sorted(tmp_path.rglob("*")) == before
-    file = tmp_path / "p.toml"
-    file.write_text(
-        f"""checkpoint = "{tmp_path}/c"
-[sources.a]
-format = "rate"
-[sinks.b]
-format = "jetspark-{format_}"
-path = "{tmp_path}/{to}"
-"""
-    )
-    assert app.run(["run", str(file)]) == app.FAILED
-    assert re.search(says, capsys.readouterr().err)
-    assert sorted(tmp_path.rglob("*")) == sorted([*before, file])
+    assert re.search(says, pipeline(path=f"{tmp_path}/{to}", format_=format_))
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / "p.toml"])
 
 
 @pytest.mark.parametrize("follow", ["true", "false"])
 def test_run_check_that_is_stopped_says_so(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    follow: str,
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, follow: str
 ) -> None:
     file = tmp_path / "p.toml"
     file.write_text(
-        f"""checkpoint = "{tmp_path}/c"
-[trigger]
-follow = {follow}
-[sources.a]
-format = "rate"
-[sinks.b]
-format = "noop"
-"""
+        f'checkpoint = "{tmp_path}/c"\n[trigger]\nfollow = {follow}\n'
+        '[sources.a]\nformat = "rate"\n[sinks.b]\nformat = "noop"\n'
     )
 
     @contextmanager
@@ -285,9 +268,10 @@ format = "noop"
         yield
 
     monkeypatch.setattr("jetspark.cli.run.quiet_spark", stopped)
-    assert app.run(["run", str(file), "--check"]) == 128 + signal.SIGTERM
-    assert capsys.readouterr().out == (
-        "Stopped before everything was checked; nothing was changed.\n"
+    assert run("run", str(file), "--check", server="") == (
+        128 + signal.SIGTERM,
+        "Stopped before everything was checked; nothing was changed.\n",
+        "",
     )
 
 
@@ -349,70 +333,105 @@ def test_start_accepts_a_position_a_time_or_an_age() -> None:
             starting(wrong)
 
 
-def test_a_start_behind_the_end_is_told_before_spark_is_started(
-    shared_server: NatsServer,
-    admin: Admin,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    name = unique("START")
-    admin.create(name, name)
-    admin.fill(numbered(name, 3))
-    command = ["ingest", name, "--to", str(tmp_path / "new"), "--server", shared_server.url]
+@pytest.fixture
+def ingest(run: Run, tmp_path: Path) -> Callable[..., str]:
+    """What is wrong with a run into a new table; "" if only Spark is missing."""
 
-    def told(*start: str) -> str:
-        assert app.run([*command, "--start", *start]) == app.FAILED
-        return capsys.readouterr().err
+    def errors_of(stream: str, *more: str) -> str:
+        code, out, err = run("ingest", stream, "--to", str(tmp_path / "new"), *more)
+        assert (code, out, err.count("\n")) == (app.FAILED, "", 1)
+        return "" if err.startswith("Spark needs Java 17 or newer: install it and put it") else err
+
+    return errors_of
+
+
+def test_a_start_behind_the_end_is_told_before_spark_is_started(
+    admin: Admin, ingest: Callable[..., str], tmp_path: Path
+) -> None:
+    name = admin.stream(3)
+
+    def told(start: str) -> str:
+        return ingest(name, "--start", start)
 
     assert told("5") == f"--start is 5, but stream {name!r} ends at sequence 3.\n"
     for number in ("1700000000", "1700000000000"):
         says = "ends at sequence 3; if you mean a time, give --start 2023-11-14T22:13:20Z.\n"
         assert told(number).endswith(says)
     assert not (tmp_path / "new").exists()
-    assert "ends at sequence" not in told("4")
+    assert told("4") == ""
     (tmp_path / "new").mkdir()  # something may have been read: the checkpoint decides
     assert "ends at sequence" not in told("5")
 
 
 @pytest.mark.parametrize("messages", [0, 3])
 def test_a_time_after_the_last_message_is_told_before_spark_is_started(
-    shared_server: NatsServer,
-    admin: Admin,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    messages: int,
+    admin: Admin, ingest: Callable[..., str], tmp_path: Path, messages: int
 ) -> None:
-    name = unique("START")
-    admin.create(name, name)
-    if messages:
-        admin.fill(numbered(name, messages))
-    command = ["ingest", name, "--to", str(tmp_path / "new"), "--server", shared_server.url]
-
-    def told(*more: str) -> str:
-        assert app.run([*command, *more]) == app.FAILED
-        assert not (tmp_path / "new").exists()
-        return capsys.readouterr().err
-
+    name = admin.stream(messages)
     future, past = "9026-01-31T12:00:00Z", "2020-01-01T00:00:00Z"
     says = (
         f"Stream {name!r} has no message at or after {future}; give --option "
         "startingOffsetsByTimestampStrategy=latest to begin behind its last one.\n"
     )
     latest = ["--option", "startingOffsetsByTimestampStrategy=latest"]
-    late = "has no message at or after"
     for way in (["--start", future], ["--option", f"startingTimestamp={future}"]):
-        assert told(*way) == says
-        assert late not in told(*way, *latest)
-    assert late not in told("--start", past)  # all that comes is later
-    own = told("--option", f"startingTimestamp={past}")
-    assert late not in own if messages else own == says.replace(future, past)
+        assert ingest(name, *way) == says
+        assert ingest(name, *way, *latest) == ""
+    assert ingest(name, "--start", past) == ""  # all that comes is later
+    own = ingest(name, "--option", f"startingTimestamp={past}")
+    assert own == ("" if messages else says.replace(future, past))
+    assert not (tmp_path / "new").exists()
 
 
-def test_a_start_with_a_hyphen_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run([*INGEST, "--start", "-1h"]) == app.FAILED
-    assert capsys.readouterr().err.startswith("Cannot connect to nats://127.0.0.1:1: ")
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["NO_SUCH"], 'Stream "NO_SUCH" not found on nats://127.0.0.1:'),
+        (["bad name"], "STREAM: Bad stream name 'bad name': "),
+        (["S", "--subjects", "a..b"], "--subjects: Bad subject 'a..b': an empty token"),
+        (["no_such", "--bucket"], "Bucket 'no_such' not found; "),
+        (["S", "--option", "user"], "--option 'user': write name=value."),
+        (["S", "--option", "usr=x"], "Unknown option 'usr' for format jetstream; did you mean"),
+        (["S", "--context", "there"], "Give either --server or --context."),
+    ],
+)
+def test_what_the_server_lacks_is_told_before_spark_is_started(
+    ingest: Callable[..., str], tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    assert ingest(*arguments).startswith(sentence)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_table_that_does_not_fit_is_refused_before_spark_is_started(
+    admin: Admin, run: Run, tmp_path: Path
+) -> None:
+    name, table = admin.stream(1), tmp_path / "table"
+    fields = pa.schema([("stream", pa.string()), ("subject", pa.string()), ("id", pa.string())])
+    make_table(Format.DELTA, TableName(path=str(table)), fields, ())
+
+    def ingest(*more: str) -> str:
+        return run("ingest", name, "--to", str(table), *more)[2]
+
+    said = ingest("--adopt", "--option", "columns=stream,subject")
+    assert said.startswith(f"{table} has the column id, which these rows lack: add it to them, or ")
+    assert "--merge-schema" in said
+    inside = f"{table}/chk is inside of the table, where chk would count as a part of"
+    assert ingest("--checkpoint", str(table / "chk")).startswith(inside)
+    assert not (table / "chk").exists()
+
+
+def test_the_server_may_be_named_by_a_context_or_the_environment(
+    url: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "nats" / "context"
+    folder.mkdir(parents=True)
+    (folder / "there.json").write_text(f'{{"url": "{url}"}}')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    ingest = ["ingest", "NO_SUCH", "--to", str(tmp_path / "table")]
+    expected = f'Stream "NO_SUCH" not found on {url}'
+    assert run(*ingest, "--context", "there", server="")[2].startswith(expected)
+    monkeypatch.setenv("NATS_URL", url)
+    assert run(*ingest, server="")[2].startswith(expected)
 
 
 def test_an_option_given_by_its_own_name_keeps_it() -> None:

@@ -13,14 +13,14 @@ from jetspark.cli import app
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.server import NatsServer
+    from tests.cli.conftest import Run
 
 
 @pytest.fixture
-def stream(shared_server: NatsServer, unique: Callable[[str], str]) -> str:
+def stream(url: str, unique: Callable[[str], str]) -> str:
     """Five messages; a pull consumer got two of them and a push consumer delivers to nobody."""
     name = unique("S")
-    with blocking.connect(shared_server.url) as nc:
+    with blocking.connect(url) as nc:
         js = nc.jetstream()
         js.create_stream(name=name, subjects=[name], storage="memory")
         for _ in range(5):
@@ -32,38 +32,25 @@ def stream(shared_server: NatsServer, unique: Callable[[str], str]) -> str:
     return name
 
 
-def test_ls_is_a_table_and_with_json_an_array(
-    shared_server: NatsServer, stream: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["consumer", "ls", stream, "--server", shared_server.url]
-    assert app.run(arguments) == app.DONE
-    head, pushed, worker = capsys.readouterr().out.splitlines()
+def test_ls_is_a_table_and_with_json_an_array(run: Run, stream: str) -> None:
+    head, pushed, worker = run("consumer", "ls", stream)[1].splitlines()
     assert head.split()[:3] == ["consumer", "kind", "delivered"]
     assert pushed.split()[:2] == ["pushed", "push"]
     assert worker.split() == ["worker", "pull", "2", "1", "1", "3", "0"]
-    assert app.run([*arguments, "--json"]) == app.DONE
-    documents = json.loads(capsys.readouterr().out)
+    documents = json.loads(run("consumer", "ls", stream, "--json")[1])
     assert [one["name"] for one in documents] == ["pushed", "worker"]
 
 
-def test_info_is_for_people_and_with_json_for_programs(
-    shared_server: NatsServer, stream: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["consumer", "info", stream, "worker", "--server", shared_server.url]
-    assert app.run(arguments) == app.DONE
-    shown = capsys.readouterr().out
+def test_info_is_for_people_and_with_json_for_programs(run: Run, stream: str) -> None:
+    _, shown, _ = run("consumer", "info", stream, "worker")
     assert "description      works\n" in shown
     assert "to be delivered  3\n" in shown
     assert "acknowledged     up to sequence 1\n" in shown
-    assert app.run([*arguments, "--json"]) == app.DONE
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(run("consumer", "info", stream, "worker", "--json")[1])
     assert (document["stream_name"], document["num_pending"]) == (stream, 3)
 
 
-def test_mistakes_are_one_sentence(
-    shared_server: NatsServer, stream: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    url = shared_server.url
+def test_mistakes_are_one_sentence(url: str, run: Run, stream: str) -> None:
     for arguments, sentence in {
         ("info", stream, "wroker"): (
             f'Consumer "wroker" of stream "{stream}" not found on {url} (did you mean "worker"?).'
@@ -75,6 +62,4 @@ def test_mistakes_are_one_sentence(
         ("info", stream, "a b"): "Bad consumer name 'a b': white space and the characters "
         ". * > / \\ are not allowed.",
     }.items():
-        assert app.run(["consumer", *arguments, "--server", url]) == app.FAILED
-        captured = capsys.readouterr()
-        assert (captured.out, captured.err) == ("", sentence + "\n")
+        assert run("consumer", *arguments) == (app.FAILED, "", sentence + "\n")

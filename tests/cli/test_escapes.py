@@ -19,6 +19,8 @@ from jetspark.cli.console import log_shown, show_facts, show_table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.cli.conftest import Run
+
     from jetspark.server import NatsServer
 
 Capture = pytest.CaptureFixture[str]
@@ -66,9 +68,7 @@ def test_json_says_the_same_characters(capsys: Capture) -> None:
     assert json.loads(capsys.readouterr().out) == {"a": f"{EVIL}\ud800 ü"}
 
 
-def test_no_command_passes_on_escapes(
-    nats_server: NatsServer, tmp_path: Path, capsys: Capture
-) -> None:
+def test_no_command_passes_on_escapes(nats_server: NatsServer, tmp_path: Path, run: Run) -> None:
     """Foreign fields of every listing and information, and errors of services and servers."""
     subject = f"a.{EVIL}"
     with blocking.connect(nats_server.url) as nc:
@@ -96,12 +96,11 @@ def test_no_command_passes_on_escapes(
                 *(["service", "request", "e.x"], ["request", "e.x"], ["backup", "info"]),
             ]
             for command in commands:
-                place = ["--server", nats_server.url]
+                place, server = [], nats_server.url
                 if command == ["backup", "info"]:
-                    place = [str(tmp_path / "b")]
+                    place, server = [str(tmp_path / "b")], ""
                 for form in ([], ["--json"]):
-                    app.run([*command, *place, *form])
-                    out, err = capsys.readouterr()
+                    _, out, err = run(*command, *place, *form, server=server)
                     assert harmless(out + err), (command, out, err)
                     assert out + err, command
                     if form and out:

@@ -13,17 +13,15 @@ from jetspark.cli import app
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.server import NatsServer
+    from tests.cli.conftest import Run
 
 
 @pytest.fixture
-def stream(
-    shared_server: NatsServer, unique: Callable[[str], str], needs_server: Callable[[str], None]
-) -> str:
+def stream(url: str, unique: Callable[[str], str], needs_server: Callable[[str], None]) -> str:
     """With an elastic group of two members and a static group of one."""
     needs_server("2.11")
     name = unique("S")
-    with blocking.connect(shared_server.url) as nc:
+    with blocking.connect(url) as nc:
         js = nc.jetstream()
         js.create_stream(name=name, subjects=[f"{name}.*"], storage="memory")
         workers = js.create_elastic_group(name, "workers", max_members=3)
@@ -32,30 +30,22 @@ def stream(
     return name
 
 
-def run(server: NatsServer, *arguments: str) -> int | None:
-    return app.run(["group", *arguments, "--server", server.url])
-
-
-def test_ls_and_info_show_members_and_partitions(
-    shared_server: NatsServer, stream: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(shared_server, "ls", stream) == app.DONE
-    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+def test_ls_and_info_show_members_and_partitions(url: str, run: Run, stream: str) -> None:
+    assert [line.split() for line in run("group", "ls", stream)[1].splitlines()] == [
         ["group", "kind", "partitions", "members", "active"],
         ["fixed", "static", "2", "1", "0"],
         ["workers", "elastic", "3", "2", "0"],
     ]
-    with blocking.connect(shared_server.url) as nc:
+    with blocking.connect(url) as nc:
         group = nc.jetstream().elastic_group(stream, "workers")
         with group.consume("ann"):
-            assert run(shared_server, "info", stream, "workers") == app.DONE
-    shown = capsys.readouterr().out
+            code, shown, _ = run("group", "info", stream, "workers")
     rows = [line.split(maxsplit=2) for line in shown.splitlines()]
+    assert code == app.DONE
     assert ["kind", "elastic"] in rows
     assert ["ann", "yes", "0, 2"] in rows
     assert ["bob", "no", "1"] in rows
-    assert run(shared_server, "info", stream, "fixed", "--json") == app.DONE
-    (document,) = json.loads(capsys.readouterr().out)
+    (document,) = json.loads(run("group", "info", stream, "fixed", "--json")[1])
     assert document == {
         "group": "fixed", "kind": "static", "stream": stream, "subjects": ["x.*"],
         "partitions": 2,
@@ -63,14 +53,11 @@ def test_ls_and_info_show_members_and_partitions(
     }  # fmt: skip
 
 
-def test_what_is_not_there_is_one_sentence(
-    shared_server: NatsServer, stream: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(shared_server, "info", stream, "worker") != app.DONE
-    said = capsys.readouterr().err
-    assert said == (
-        f'Consumer group "worker" of stream "{stream}" not found on {shared_server.url} '
-        '(did you mean "workers"?).\n'
+def test_what_is_not_there_is_one_sentence(url: str, run: Run, stream: str) -> None:
+    assert run("group", "info", stream, "worker") == (
+        app.FAILED,
+        "",
+        f'Consumer group "worker" of stream "{stream}" not found on {url} '
+        '(did you mean "workers"?).\n',
     )
-    assert run(shared_server, "ls", "NO_SUCH") != app.DONE
-    assert capsys.readouterr().err.startswith('Stream "NO_SUCH" not found on ')
+    assert run("group", "ls", "NO_SUCH")[2].startswith('Stream "NO_SUCH" not found on ')

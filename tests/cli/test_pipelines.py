@@ -9,12 +9,14 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.processes import finish, jetspark
-from tests.support.streams import Admin, numbered
+from tests.support.processes import end, finish, jetspark
+from tests.support.streams import Admin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.cli.conftest import Run
 
     from jetspark.server import NatsServer
 
@@ -53,19 +55,15 @@ def stored(admin: Admin, stream: str) -> int:
 
 
 @pytest.mark.spark
-def test_a_pipeline_runs_follows_and_stops(
-    shared_server: NatsServer,
+def test_a_pipeline_runs_follows_and_stops_and_a_lost_checkpoint_repeats_nothing(
     admin: Admin,
-    unique: Callable[[str], str],
+    shared_server: NatsServer,
     tmp_path: Path,
     nothing_left: Callable[[], None],
     needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.12")
-    source, target = unique("FROM"), unique("TO")
-    for name in (source, target):
-        admin.create(name, name)
-    admin.fill(numbered(source, 100))
+    source, target = admin.stream(100), admin.stream()
     file = pipeline(tmp_path, shared_server, source, target)
     before = admin.call("STREAM.INFO." + target, None)["config"]
     with jetspark("run", str(file), "--check") as command:
@@ -87,8 +85,7 @@ def test_a_pipeline_runs_follows_and_stops(
             assert command.poll() is None, command.communicate()[1].decode()
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        command.send_signal(signal.SIGINT)
-        code, out, err = finish(command, SECONDS)
+        code, out, err = end(command, signal.SIGTERM)
     assert (code, out) == (0, "Stopped; the same command goes on from here.\n"), err
     nothing_left()
     with jetspark("run", str(file), "--master", "local[1]") as command:
@@ -96,25 +93,6 @@ def test_a_pipeline_runs_follows_and_stops(
     # It may have been stopped before Spark noted the batch; then it came again, and is there once.
     assert code == 0, err
     assert stored(admin, target) == 100
-
-
-@pytest.mark.spark
-def test_a_lost_checkpoint_of_an_exactly_once_sink_repeats_nothing(
-    shared_server: NatsServer,
-    admin: Admin,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    needs_server: Callable[[str], None],
-) -> None:
-    needs_server("2.12")
-    source, target = unique("FROM"), unique("TO")
-    for name in (source, target):
-        admin.create(name, name)
-    admin.fill(numbered(source, 100))
-    file = pipeline(tmp_path, shared_server, source, target)
-    with jetspark("run", str(file), "--master", "local[1]") as command:
-        code, _, err = finish(command, SECONDS)
-    assert code == 0, err
     shutil.rmtree(tmp_path / "chk")
     elsewhere = tmp_path / "elsewhere" / file.name
     elsewhere.parent.mkdir()
@@ -132,28 +110,19 @@ def test_a_lost_checkpoint_of_an_exactly_once_sink_repeats_nothing(
 
 
 def test_mistakes_in_pipeline_files_are_one_sentence(
-    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
+    admin: Admin, run: Run, shared_server: NatsServer, tmp_path: Path
 ) -> None:
-    source, url, table = unique("FROM"), shared_server.url, str(tmp_path)
-    admin.create(source, source)
+    source = admin.stream()
     file = pipeline(tmp_path, shared_server, source, source + "X")
+    replay = ["replay", str(tmp_path), "--to", source, "--server", shared_server.url, "--guarantee"]
     for arguments, says in (
         (["run", str(tmp_path / "nope.toml")], "cannot be read"),
         (["run", str(file)], f'did you mean "{source}"'),
-        (
-            ["replay", table, "--to", source, "--server", url, "--guarantee", "x"],
-            "must",
-        ),
-        (
-            ["replay", table, "--to", source, "--server", url, "--guarantee", "exactly-once"],
-            "--transaction-id",
-        ),
+        ([*replay, "x"], "must"),
+        ([*replay, "exactly-once"], "--transaction-id"),
     ):
-        with jetspark(*arguments) as command:
-            code, _, err = finish(command, SECONDS)
-        assert code == 1
-        assert says in err
-        assert "Traceback" not in err
+        code, _, err = run(*arguments, server="")
+        assert (code, says in err) == (1, True)
 
 
 @pytest.mark.spark
@@ -178,53 +147,31 @@ def test_a_wrong_setting_of_spark_is_named_with_its_line(tmp_path: Path) -> None
 
 
 @pytest.mark.spark
-def test_a_transaction_is_published_once_and_the_second_time_says_so(
-    shared_server: NatsServer,
-    admin: Admin,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    needs_server: Callable[[str], None],
+def test_a_table_is_replayed_and_a_transaction_is_published_once(
+    admin: Admin, url: str, tmp_path: Path, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.12")
-    target = unique("TO")
-    admin.create(target, f"{target}.>")
-    table = tmp_path / "rows.json"
+    target, table = admin.stream(under=".>"), tmp_path / "rows.json"
     table.write_text('{"region": "eu", "n": 1}\n{"region": "us", "n": 2}\n', "utf-8")
-    arguments = [
-        *("replay", str(table), "--format", "json", "--to", target),
-        *("--server", shared_server.url, "--subject", f"concat('{target}.', region)"),
-        *("--guarantee", "exactly-once", "--transaction-id", "t", "--prepare-stream"),
-        *("--master", "local[1]", "--json"),
-    ]
-    said = []
-    for _ in range(2):
+
+    def replay(*more: str) -> tuple[int, str, str]:
+        arguments = [
+            *("replay", str(table), "--format", "json", "--to", target, "--server", url),
+            *("--subject", f"concat('{target}.', region)", "--order-by", "n"),
+            *("--master", "local[1]", *more),
+        ]
         with jetspark(*arguments) as command:
-            code, out, err = finish(command, SECONDS)
-        assert code == 0, err
-        said.append(json.loads(out))
-    assert [(one["rows"], one["rows_before"]) for one in said] == [(2, 0), (0, 2)]
-    with jetspark(*arguments[:-1]) as command:
-        assert finish(command, SECONDS)[:2] == (
-            0,
-            "Published before as t: 2 rows; nothing written.\n",
-        )
+            return finish(command, SECONDS)
 
-
-@pytest.mark.spark
-def test_a_table_is_replayed(
-    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str], tmp_path: Path
-) -> None:
-    target = unique("TO")
-    admin.create(target, f"{target}.>")
-    table = tmp_path / "rows.json"
-    table.write_text('{"region": "eu", "n": 1}\n{"region": "us", "n": 2}\n', "utf-8")
-    with jetspark(
-        *("replay", str(table), "--format", "json", "--to", target),
-        *("--server", shared_server.url, "--subject", f"concat('{target}.', region)"),
-        *("--order-by", "n", "--master", "local[1]"),
-    ) as command:
-        code, out, err = finish(command, SECONDS)
-    assert (code, out) == (0, f"2 rows of {table} published to {target}.\n"), err
+    assert replay()[:2] == (0, f"2 rows of {table} published to {target}.\n")
     first = admin.api.message(target, seq=1)
     assert first is not None
     assert first.data == b'{"n":1,"region":"eu"}'
+    once = ["--guarantee", "exactly-once", "--transaction-id", "t", "--prepare-stream"]
+    said = []
+    for _ in range(2):
+        code, out, err = replay(*once, "--json")
+        assert code == 0, err
+        said.append(json.loads(out))
+    assert [(one["rows"], one["rows_before"]) for one in said] == [(2, 0), (0, 2)]
+    assert replay(*once)[:2] == (0, "Published before as t: 2 rows; nothing written.\n")

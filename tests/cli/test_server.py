@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.ports import free_port
@@ -16,6 +17,9 @@ from tests.support.raw_client import RawClient
 
 from jetspark.cli import app
 from jetspark.server import NatsServer, server_version
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.server
 
@@ -48,6 +52,7 @@ def test_signal_stops_the_server_gracefully(number: int) -> None:
     assert not Path(store[1]).exists()
     assert f"nats-server {server_version()}" in out
     assert "Ctrl-C" in out
+    assert "[INF]" not in out
     assert out.endswith("Stopped.\n")
 
 
@@ -60,24 +65,15 @@ def test_ctrl_c_of_the_terminal_goes_to_the_whole_group() -> None:
         wait_until_gone(pid)
     assert code == 0
     assert '"interrupt"' not in out  # the terminal's signal reached the command alone
-    assert "Server Exiting" in out
-
-
-def test_second_ctrl_c_does_not_cut_the_end_short() -> None:
-    with jetspark("server", "--port", "0") as command:
-        first_line(command)
-        pid = server_pid(command)
-        os.kill(pid, signal.SIGSTOP)
-        command.send_signal(signal.SIGINT)
-        code, _, err = end(command, signal.SIGINT)
-        wait_until_gone(pid)
-    assert (code, err) == (0, "")
+    assert "[INF] Server is ready" in out
+    assert "[INF] Server Exiting" in out
 
 
 def test_ctrl_c_again_and_again_does_not_cut_the_end_short() -> None:
     with jetspark("server", "--port", "0") as command:
         first_line(command)
         pid = server_pid(command)
+        os.kill(pid, signal.SIGSTOP)
         while command.poll() is None:
             command.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -85,12 +81,6 @@ def test_ctrl_c_again_and_again_does_not_cut_the_end_short() -> None:
         code, _, err = finish(command)
         wait_until_gone(pid)
     assert (code, err) == (0, "")
-
-
-@pytest.mark.parametrize("port", ["-1", "65536"])
-def test_a_port_that_is_none_is_one_sentence(port: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.run(["server", "--port", port]) == app.FAILED
-    assert capsys.readouterr().err == f"port is from 0 to 65535, not {port}.\n"
 
 
 def test_signal_that_was_ignored_stays_ignored() -> None:
@@ -102,21 +92,6 @@ def test_signal_that_was_ignored_stays_ignored() -> None:
         RawClient(url).close()
         code, _, err = end(command, signal.SIGTERM)
     assert (code, err) == (0, "")
-
-
-def test_log_is_shown_to_its_end() -> None:
-    with jetspark("server", "--port", "0", "--log") as command:
-        first_line(command)
-        _, out, _ = end(command)
-    assert "[INF] Server is ready" in out
-    assert "[INF] Server Exiting" in out
-
-
-def test_log_is_hidden_by_default() -> None:
-    with jetspark("server", "--port", "0") as command:
-        first_line(command)
-        _, out, _ = end(command)
-    assert "[INF]" not in out
 
 
 def test_killed_command_leaves_no_server() -> None:
@@ -135,22 +110,6 @@ def test_server_that_dies_is_an_error() -> None:
     assert code == 1
     assert err == "nats-server was killed by signal 9; its log ends with: Server is ready.\n"
     assert "Stopped" not in out
-
-
-def test_port_in_use_is_one_sentence(shared_server: NatsServer) -> None:
-    port = shared_server.port
-    with jetspark("server", "--port", str(port)) as command:
-        code, out, err = finish(command)
-    assert (code, out) == (1, "")
-    assert err == f"nats-server did not start: 127.0.0.1:{port}: address already in use.\n"
-
-
-def test_missing_binary_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JETSPARK_NATS_SERVER", "/nowhere/nats-server")
-    with jetspark("server") as command:
-        code, _, err = finish(command)
-    assert code == 1
-    assert err == "No executable nats-server at /nowhere/nats-server (JETSPARK_NATS_SERVER).\n"
 
 
 def test_server_command_keeps_its_store(tmp_path: Path) -> None:
@@ -177,8 +136,9 @@ def test_server_command_takes_a_configuration_file(tmp_path: Path) -> None:
     assert "store" not in out
 
 
-def test_without_jetstream_and_with_a_name() -> None:
-    with jetspark("server", "--port", "0", "--no-jetstream", "--name", "blue") as command:
+def test_without_jetstream_with_a_name_and_on_a_host() -> None:
+    arguments = ("--port", "0", "--no-jetstream", "--name", "blue", "--host", "localhost")
+    with jetspark("server", *arguments) as command:
         with RawClient(first_line(command)) as client:
             assert client.info["server_name"] == "blue"
             assert "jetstream" not in client.info
@@ -186,8 +146,17 @@ def test_without_jetstream_and_with_a_name() -> None:
     assert "JetStream is off" in out
 
 
-def test_server_command_listens_on_the_given_host() -> None:
-    with jetspark("server", "--port", "0", "--host", "localhost") as command:
-        url = first_line(command)
-        RawClient(url).close()
-        assert end(command)[0] == 0
+def test_a_server_that_cannot_start_is_one_sentence(
+    run: Run, shared_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = shared_server.port
+    used = f"nats-server did not start: 127.0.0.1:{port}: address already in use.\n"
+    for number, said in (
+        (-1, "port is from 0 to 65535, not -1.\n"),
+        (65536, "port is from 0 to 65535, not 65536.\n"),
+        (port, used),
+    ):
+        assert run("server", "--port", str(number), server="") == (app.FAILED, "", said)
+    monkeypatch.setenv("JETSPARK_NATS_SERVER", "/nowhere/nats-server")
+    said = "No executable nats-server at /nowhere/nats-server (JETSPARK_NATS_SERVER).\n"
+    assert run("server", server="") == (app.FAILED, "", said)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,10 +13,12 @@ from jetspark.cli import app
 from jetspark.errors import ServiceError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.cli.conftest import Run
+
     from jetspark.blocking.services import Request, Service
     from jetspark.server import NatsServer
-
-Capture = pytest.CaptureFixture[str]
 
 
 def answer(request: Request) -> None:
@@ -27,10 +28,10 @@ def answer(request: Request) -> None:
 
 
 @pytest.fixture
-def service(shared_server: NatsServer, unique: Callable[[str], str]) -> Iterator[Service]:
+def service(url: str, unique: Callable[[str], str]) -> Iterator[Service]:
     name = unique("orders")
     with (
-        blocking.connect(shared_server.url) as nc,
+        blocking.connect(url) as nc,
         nc.add_service(name, "1.2.0", description="Takes orders", metadata={"a": "b"}) as service,
     ):
         service.add_endpoint("total", answer, subject=f"{name}.total", metadata={"c": "d"})
@@ -38,89 +39,65 @@ def service(shared_server: NatsServer, unique: Callable[[str], str]) -> Iterator
         yield service
 
 
-def test_ls_is_a_table_and_with_json_an_array(
-    shared_server: NatsServer, service: Service, capsys: Capture
-) -> None:
-    arguments = ["service", "ls", "--server", shared_server.url]
-    assert app.run(arguments) == app.DONE
-    head, *rows = capsys.readouterr().out.splitlines()
+def test_ls_is_a_table_and_with_json_an_array(run: Run, service: Service) -> None:
+    head, *rows = run("service", "ls")[1].splitlines()
     assert head.split() == ["service", "version", "instance", "endpoints"]
     assert [service.name, "1.2.0", service.id, "2"] in [row.split() for row in rows]
-    assert app.run([*arguments, "--json"]) == app.DONE
-    documents = {one["id"]: one for one in json.loads(capsys.readouterr().out)}
+    documents = {one["id"]: one for one in json.loads(run("service", "ls", "--json")[1])}
     assert documents[service.id]["description"] == "Takes orders"
-    assert app.run([*arguments, "--count", "-1"]) == app.FAILED
-    assert "--count" in capsys.readouterr().err
+    code, _, err = run("service", "ls", "--count", "-1")
+    assert (code, err) == (app.FAILED, "--count cannot be negative.\n")
 
 
-def test_info_is_for_people_and_with_json_for_programs(
-    shared_server: NatsServer, service: Service, capsys: Capture
-) -> None:
-    arguments = ["service", "info", service.name, "--server", shared_server.url]
-    assert app.run(arguments) == app.DONE
-    shown = capsys.readouterr().out
+def test_info_is_for_people_and_with_json_for_programs(run: Run, service: Service) -> None:
+    _, shown, _ = run("service", "info", service.name)
     assert f"instance     {service.id}\n" in shown
     assert "description  Takes orders\n" in shown
     assert "metadata     a=b\n" in shown
     rows = [line.split() for line in shown.splitlines()]
     assert ["total", f"{service.name}.total", "q", "c=d"] in rows
     assert ["all", f"{service.name}.>", "none"] in rows
-    assert app.run([*arguments[:3], service.id, *arguments[3:], "--json"]) == app.DONE
-    (document,) = json.loads(capsys.readouterr().out)
+    (document,) = json.loads(run("service", "info", service.name, service.id, "--json")[1])
     assert document["endpoints"][1]["queue_group"] == ""
 
 
-def test_stats_show_requests_errors_and_times(
-    shared_server: NatsServer, service: Service, capsys: Capture
-) -> None:
-    with blocking.connect(shared_server.url) as nc, pytest.raises(ServiceError):
+def test_stats_show_requests_errors_and_times(url: str, run: Run, service: Service) -> None:
+    with blocking.connect(url) as nc, pytest.raises(ServiceError):
         nc.services().request(f"{service.name}.x", b"fail")
-    arguments = ["service", "stats", service.name, "--server", shared_server.url]
-    assert app.run(arguments) == app.DONE
-    _, total, every = capsys.readouterr().out.splitlines()
+    _, total, every = run("service", "stats", service.name)[1].splitlines()
     assert re.search(r"total +0 +0 +0 µs +0 µs +–$", total)
     assert re.search(r"all +1 +1 +[\d.]+ [mµ]?s +[\d.]+ [mµ]?s +404:no such order$", every)
-    assert app.run([*arguments, "--json"]) == app.DONE
-    (document,) = json.loads(capsys.readouterr().out)
+    (document,) = json.loads(run("service", "stats", service.name, "--json")[1])
     assert [one["num_errors"] for one in document["endpoints"]] == [0, 1]
-    assert app.run(["service", "stats", "--server", shared_server.url]) == app.DONE
-    assert service.id in capsys.readouterr().out
+    assert service.id in run("service", "stats")[1]
 
 
-def test_request_shows_the_answer_and_fails_with_the_error(
-    shared_server: NatsServer, service: Service, capsys: Capture
-) -> None:
-    arguments = ["service", "request", f"{service.name}.x", "--server", shared_server.url]
-    assert app.run([*arguments, "hi"]) == app.DONE
-    assert capsys.readouterr().out.splitlines()[1:] == ["k: v", "got hi"]
-    assert app.run([*arguments, "hi", "--json"]) == app.DONE
-    document = json.loads(capsys.readouterr().out)
+def test_request_shows_the_answer_and_fails_with_the_error(run: Run, service: Service) -> None:
+    request = ("service", "request", f"{service.name}.x")
+    assert run(*request, "hi")[1].splitlines()[1:] == ["k: v", "got hi"]
+    document = json.loads(run(*request, "hi", "--json")[1])
     assert (document["data"], document["headers"]) == ("got hi", {"k": ["v"]})
-    assert app.run([*arguments, "fail"]) == app.FAILED
-    assert "Service error 404: no such order" in capsys.readouterr().err
+    code, _, err = run(*request, "fail")
+    assert (code, "Service error 404: no such order" in err) == (app.FAILED, True)
 
 
 @pytest.mark.parametrize("command", ["info", "stats"])
 def test_misspelt_service_or_instance_is_told_with_the_one_meant(
-    shared_server: NatsServer, service: Service, capsys: Capture, command: str
+    run: Run, service: Service, command: str
 ) -> None:
-    arguments = ["service", command, "--server", shared_server.url]
-    assert app.run([*arguments, f"{service.name}x"]) == app.FAILED
-    said = capsys.readouterr().err.replace("\n", " ")
-    assert f'Service "{service.name}x" not found' in said
-    assert f'(did you mean "{service.name}"?)' in said
-    assert app.run([*arguments, service.name, f"{service.id}x"]) == app.FAILED
-    said = capsys.readouterr().err.replace("\n", " ")
-    assert f'(did you mean "{service.id}"?)' in said
-    assert app.run([*arguments, "a b"]) == app.FAILED
-    assert "Bad service name" in capsys.readouterr().err
+    for wrong, sentence, meant in (
+        ([f"{service.name}x"], f'Service "{service.name}x" not found', service.name),
+        ([service.name, f"{service.id}x"], f'Instance "{service.id}x" of', service.id),
+    ):
+        code, _, err = run("service", command, *wrong)
+        assert (code, sentence in err) == (app.FAILED, True)
+        assert f'(did you mean "{meant}"?)' in err
+    code, _, err = run("service", command, "a b")
+    assert (code, "Bad service name" in err) == (app.FAILED, True)
 
 
-def test_nobody_is_an_empty_table(make_server: Callable[..., NatsServer], capsys: Capture) -> None:
-    server = make_server()
-    for command, head in (("ls", "service"), ("stats", "service")):
-        assert app.run(["service", command, "--server", server.url]) == app.DONE
-        (line,) = capsys.readouterr().out.splitlines()
-        assert line.startswith(head)
-        assert app.run(["service", command, "--server", server.url, "--json"]) == app.DONE
-        assert json.loads(capsys.readouterr().out) == []
+def test_nobody_is_an_empty_table(nats_server: NatsServer, run: Run) -> None:
+    for command in ("ls", "stats"):
+        code, out, _ = run("service", command, server=nats_server.url)
+        assert (code, len(out.splitlines())) == (app.DONE, 1)
+        assert json.loads(run("service", command, "--json", server=nats_server.url)[1]) == []

@@ -91,23 +91,13 @@ def test_progress_without_a_terminal_is_printed_in_lines(
     assert query.stopped
 
 
-def test_where_sql_chooses_rows_are_said_to_be_read(capsys: pytest.CaptureFixture[str]) -> None:
-    run(Query(8, first=3), counted="read")
-    assert capsys.readouterr().err.startswith("10 rows read · ")
-
-
-def test_one_row_is_one_row(capsys: pytest.CaptureFixture[str]) -> None:
-    run(Query(8, first=3, rows=1))
-    assert capsys.readouterr().err.startswith("1 row written · ")
-
-
+@pytest.mark.parametrize(("rows", "counted"), [(10, "read"), (1, "written")])
 def test_the_first_batch_is_reported_at_once_and_only_once(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], rows: int, counted: str
 ) -> None:
-    run(Query(8, first=3))
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("10 rows written · ")
+    run(Query(8, first=3, rows=rows), counted=counted)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{rows} row{'s' * (rows > 1)} {counted} · ")
 
 
 def test_before_the_first_batch_is_done_the_line_says_what_is_under_way(

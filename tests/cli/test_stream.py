@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.ports import free_port
 from tests.support.processes import finish, jetspark
+from tests.support.streams import Admin, numbered
 
 from jetspark import blocking
 from jetspark.cli import app
@@ -19,15 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.cli.conftest import Run
     from tests.conftest import MakeServer
 
     from jetspark.blocking.jetstream import JetStream
-    from jetspark.server import NatsServer
 
 
 @pytest.fixture
-def js(shared_server: NatsServer) -> Iterator[JetStream]:
-    with blocking.connect(shared_server.url) as nc:
+def js(url: str) -> Iterator[JetStream]:
+    with blocking.connect(url) as nc:
         yield nc.jetstream()
 
 
@@ -41,119 +44,200 @@ def orders(js: JetStream, unique: Callable[[str], str]) -> str:
     return name
 
 
-def test_ls_is_a_table_and_with_json_an_array(
-    shared_server: NatsServer, js: JetStream, orders: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server = ["--server", shared_server.url]
-    assert app.run(["stream", "ls", *server]) == app.DONE
-    head, *rows = capsys.readouterr().out.splitlines()
-    assert head.split()[:4] == ["stream", "messages", "size", "first"]
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """`answers("y")`: a person at a terminal types it."""
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    return lambda text: monkeypatch.setattr(sys, "stdin", Terminal(f"{text}\n"))
+
+
+def test_ls_is_a_table_and_with_json_an_array(run: Run, orders: str) -> None:
+    code, out, _ = run("stream", "ls")
+    head, *rows = out.splitlines()
+    assert (code, head.split()[:4]) == (app.DONE, ["stream", "messages", "size", "first"])
     (row,) = [row.split() for row in rows if row.startswith(orders)]
     assert row[1] == "3"
     assert row[4:7] == ["1", "3", "0"]
-    assert app.run(["stream", "ls", "--json", *server]) == app.DONE
-    documents = json.loads(capsys.readouterr().out)
+    documents = json.loads(run("stream", "ls", "--json")[1])
     (document,) = [one for one in documents if one["config"]["name"] == orders]
     assert document["state"]["messages"] == 3
 
 
-def test_info_is_for_people_and_with_json_for_programs(
-    shared_server: NatsServer, orders: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    server = ["--server", shared_server.url]
-    assert app.run(["stream", "info", orders, *server]) == app.DONE
-    shown = capsys.readouterr().out
+def test_info_is_for_people_and_with_json_for_programs(run: Run, orders: str) -> None:
+    code, shown, _ = run("stream", "info", orders)
+    assert code == app.DONE
     assert f"subjects         {orders}.>\n" in shown
     assert "sequences        1 to 3, 0 deleted\n" in shown
     assert "max size         1.0 MiB\n" in shown
     assert "max age          unlimited\n" in shown
-    assert app.run(["stream", "info", orders, "--json", *server]) == app.DONE
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(run("stream", "info", orders, "--json")[1])
     assert document["config"]["subjects"] == [f"{orders}.>"]
     assert document["state"]["last_seq"] == 3
 
 
+def test_a_stream_is_made_once(run: Run, unique: Callable[[str], str], tmp_path: Path) -> None:
+    name, file = unique("MADE"), tmp_path / "config.json"
+
+    def add(stream: str, *more: str, config: str = "") -> tuple[int, str, str]:
+        file.write_text(config)
+        return run("stream", "add", stream, *more, *(["--config", str(file)] if config else []))
+
+    for _ in range(2):
+        done = add(name, "--subject", f"{name}.a", "--subject", f"{name}.b")
+        assert done == (0, f"Stream {name} takes in {name}.a, {name}.b.\n", "")
+    assert add(name, "--storage", "memory") == (
+        1,
+        "",
+        f'Stream "{name}" exists with another configuration (subjects is ["{name}.a","{name}.b"], '
+        f'not ["{name}"]; storage is "file", not "memory"): update it, or take another name.\n',
+    )
+    limited = '{"max_msgs": 5, "storage": "memory"}'
+    code, out, err = add(f"{name}_2", "--storage", "file", "--json", config=limited)
+    assert (code, err) == (0, "")
+    config = json.loads(out)["config"]
+    assert (config["max_msgs"], config["storage"]) == (5, "file")
+    assert add(f"{name}_4", config='{"name": "OTHER"}')[2] == (
+        f'{file} is of stream "OTHER", not "{name}_4": name that one, or change the file.\n'
+    )
+    assert add(f"{name}_5", config=f'{{"name": "{name}_5"}}')[0] == 0
+    err = add(f"{name}_4", config='{"max_msg": 5}')[2]
+    assert err.endswith("did you mean 'max_msgs'? If not, put it into extra: {'max_msg': …}.\n")
+    err = add(f"{name}_4", config='{"extra": {"max_msg": 5}}')[2]
+    assert 'unknown field "max_msg"' in err
+    assert add(f"{name}_3")[1] == f"Stream {name}_3 takes in {name}_3.\n"
+
+
+def test_messages_are_deleted_when_a_person_says_so(
+    run: Run, admin: Admin, unique: Callable[[str], str], answers: Callable[[str], None]
+) -> None:
+    name = unique("PURGED")
+    admin.create(name, f"{name}.>")
+    admin.fill(numbered(f"{name}.a", 10) + numbered(f"{name}.b", 10))
+
+    def purge(*more: str) -> tuple[int, str, str]:
+        return run("stream", "purge", name, *more)
+
+    answers("n")
+    asked = f"Delete what stream {name} has of its 20 messages? [y/N] "
+    assert purge() == (1, "", f"{asked}Nothing was changed.\n")
+    answers("y")
+    assert purge("--subject", f"{name}.a")[:2] == (0, f"Deleted 10 messages of stream {name}.\n")
+    assert purge("--before", "16", "--force")[1].startswith("Deleted 5 messages")
+    assert json.loads(purge("--keep", "2", "--force", "--json")[1]) == {"purged": 3}
+    assert admin.api.stream(name).messages == 2
+
+
+def test_a_stream_is_removed_when_a_person_says_so(
+    run: Run, admin: Admin, answers: Callable[[str], None]
+) -> None:
+    name = admin.stream(3)
+    answers("")
+    assert run("stream", "rm", name)[0] == app.FAILED
+    assert admin.api.stream(name).messages == 3
+    answers("yes")
+    code, out, err = run("stream", "rm", name)
+    assert (code, out) == (0, f"Removed stream {name} with 3 messages and 0 consumers.\n")
+    assert err.startswith(f"Remove stream {name} with 3 messages and 0 consumers? [y/N] ")
+    assert name not in admin.api.stream_names()
+
+
+@pytest.mark.parametrize("command", ["rm", "purge"])
+def test_without_a_terminal_force_is_required(
+    run: Run, admin: Admin, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    name = admin.stream(3)
+    code, out, err = run("stream", command, name)
+    assert (code, out) == (1, "")
+    assert err.endswith("? There is no terminal to ask on: confirm with --force.\n")
+    assert admin.api.stream(name).messages == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("rm NO_SUCH --force", 'Stream "NO_SUCH" not found on nats://'),
+        ("add S --subject a..b", "a..b"),
+        ("add S --config /no/file", "/no/file"),
+        ("purge S --keep 1 --before 2", "Give either --keep or --before."),
+        ("purge S --keep 0", "--keep must be at least 1: without it all are deleted."),
+        ("add S --replicas 0", "--replicas must be at least 1."),
+        ("restore /no/folder --replicas 0", "--replicas must be at least 1."),
+        ("purge S --before 0", "--before is a sequence; they begin at 1."),
+        ("info a.b", "Bad stream name 'a.b': white space and the characters . * > / \\ are not"),
+        ("ls --context x", "Give either --server or --context."),
+    ],
+)
+def test_wrong_arguments_print_one_sentence(run: Run, arguments: str, sentence: str) -> None:
+    code, out, err = run("stream", *arguments.split())
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert sentence in err
+
+
 def test_a_stream_is_backed_up_and_restored(
-    shared_server: NatsServer,
-    make_server: MakeServer,
-    orders: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    run: Run, make_server: MakeServer, orders: str, tmp_path: Path
 ) -> None:
     there, folder = make_server().url, tmp_path / "b"
-    assert app.run(["stream", "backup", orders, str(folder), "--server", shared_server.url]) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith(f"Saved: stream {orders}, 3 messages (")
-    assert said.out.endswith(f" in {folder}.\n")
-    assert said.err == ""
-    assert app.run(["stream", "verify", str(folder), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    code, out, err = run("stream", "backup", orders, str(folder))
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Saved: stream {orders}, 3 messages (")
+    assert out.endswith(f" in {folder}.\n")
+    document = json.loads(run("stream", "verify", str(folder), "--json", server="")[1])
     assert (document["stream"], document["state"]["messages"]) == (orders, 3)
     config = tmp_path / "config.json"
     config.write_text('{"description": "new"}')
-    restore = ["stream", "restore", str(folder), "--server", there]
-    assert app.run([*restore, "--config", str(config), "--replicas", "1"]) == 0
-    assert capsys.readouterr().out.startswith(f"Restored stream {orders}: 3 messages (")
+    restore = ["stream", "restore", str(folder)]
+    to_new = [*restore, "--config", str(config)]
+    out = run(*to_new, "--replicas", "1", server=there)[1]
+    assert out.startswith(f"Restored stream {orders}: 3 messages (")
     with blocking.connect(there) as nc:
         info = nc.jetstream().stream_info(orders)
         assert (info.config.description, info.state.last_seq) == ("new", 3)
-    restore += ["--config", str(config)]
-    assert app.run(restore) == 0
-    assert capsys.readouterr().out == (
+    assert run(*to_new, server=there)[1] == (
         f'Stream "{orders}" exists already, and has all 3 messages of the backup: nothing needs to '
         "be done.\n"
     )
-    assert app.run([*restore, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["config"]["description"] == "new"
-    again = ["stream", "restore", str(folder), "--server", make_server().url]
-    assert app.run([*again, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["config"]["description"] == "old"
+    for command, server, description in (
+        (to_new, there, "new"),
+        (restore, make_server().url, "old"),
+    ):
+        config_there = json.loads(run(*command, "--json", server=server)[1])["config"]
+        assert config_there["description"] == description
 
 
-def test_mistakes_are_one_sentence(
-    shared_server: NatsServer, orders: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    url, folder = shared_server.url, str(tmp_path / "b")
-    typo = orders[:-1]
+def test_mistakes_are_one_sentence(url: str, run: Run, orders: str, tmp_path: Path) -> None:
+    folder, typo = str(tmp_path / "b"), orders[:-1]
     meant = f'Stream "{typo}" not found on {url} (did you mean "{orders}"?).'
-    assert app.run(["stream", "backup", orders, folder, "--server", url]) == 0
-    capsys.readouterr()
-    gone = f"nats://127.0.0.1:{free_port()}"
+    none = f"{tmp_path} is no backup of a stream: there is no backup.json in it."
+    assert run("stream", "backup", orders, folder)[0] == 0
     for arguments, sentence in {
-        ("info", typo, "--server", url): meant,
-        ("backup", typo, str(tmp_path / "c"), "--server", url): meant,
-        ("info", "a.b", "--server", url): "Bad stream name 'a.b': white space and the characters "
-        ". * > / \\ are not allowed.",
-        ("backup", orders, folder, "--server", url): (
-            f"{folder} exists already: name a new folder for the backup."
-        ),
-        ("restore", str(tmp_path), "--server", url): (
-            f"{tmp_path} is no backup of a stream: there is no backup.json in it."
-        ),
-        ("verify", str(tmp_path)): (
-            f"{tmp_path} is no backup of a stream: there is no backup.json in it."
-        ),
-        ("ls", "--server", gone): f"No server at {gone}: Connection refused.",
-        ("ls", "--server", url, "--context", "x"): "Give either --server or --context.",
+        ("info", typo): meant,
+        ("backup", typo, str(tmp_path / "c")): meant,
+        ("backup", orders, folder): f"{folder} exists already: name a new folder for the backup.",
+        ("restore", str(tmp_path)): none,
     }.items():
-        assert app.run(["stream", *arguments]) == app.FAILED
-        captured = capsys.readouterr()
-        assert (captured.out, captured.err) == ("", sentence + "\n")
-    assert app.run(["stream", "bogus"]) == app.WRONG_USAGE
+        assert run("stream", *arguments) == (app.FAILED, "", sentence + "\n")
+    assert run("stream", "verify", str(tmp_path), server="")[2] == none + "\n"
+    gone = f"nats://127.0.0.1:{free_port()}"
+    refused = f"No server at {gone}: Connection refused.\n"
+    assert run("stream", "ls", server=gone) == (app.FAILED, "", refused)
+    assert run("stream", "bogus")[0] == app.WRONG_USAGE
     assert sorted(one.name for one in tmp_path.iterdir()) == ["b"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_backup_that_is_interrupted_leaves_nothing(
-    number: int, shared_server: NatsServer, js: JetStream, unique: Callable[[str], str],
-    tmp_path: Path,
-) -> None:  # fmt: skip
+    number: int, url: str, js: JetStream, unique: Callable[[str], str], tmp_path: Path
+) -> None:
     name = unique("LARGE")
     js.create_stream(name=name, subjects=[name])
     for _ in range(300):
         js.publish(name, os.urandom(200_000))
-    arguments = ["stream", "backup", name, str(tmp_path / "b"), "--server", shared_server.url]
-    with jetspark(*arguments) as command:
+    with jetspark("stream", "backup", name, str(tmp_path / "b"), "--server", url) as command:
         while not any(tmp_path.iterdir()):
             assert command.poll() is None
         command.send_signal(number)
@@ -168,7 +252,6 @@ def test_a_backup_that_is_interrupted_leaves_nothing(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_restore_that_is_interrupted_leaves_no_part_of_the_stream(
     number: int,
-    shared_server: NatsServer,
     js: JetStream,
     unique: Callable[[str], str],
     make_server: MakeServer,
@@ -197,17 +280,17 @@ def test_a_restore_that_is_interrupted_leaves_no_part_of_the_stream(
 
 
 def test_what_is_not_found_is_told_to_a_user_who_may_not_list_names(
-    make_server: MakeServer, capsys: pytest.CaptureFixture[str]
+    run: Run, make_server: MakeServer
 ) -> None:
     denied = 'publish: { deny: ["$JS.API.STREAM.NAMES", "$JS.API.CONSUMER.NAMES.>"] }'
     users = f"{{ user: a, password: b, permissions: {{ {denied} }} }}"
     port = make_server(f"authorization {{ users: [{users}] }}").port
-    url = f"nats://a:b@127.0.0.1:{port}"
-    with blocking.connect(url) as nc:
+    server = f"nats://a:b@127.0.0.1:{port}"
+    with blocking.connect(server) as nc:
         nc.jetstream().create_stream(name="S", subjects=["s"])
     for arguments in (["consumer", "info", "S", "w"], ["stream", "info", "T"]):
-        assert app.run([*arguments, "--server", url]) == app.FAILED
-        assert " not found on " in capsys.readouterr().err
+        code, _, err = run(*arguments, server=server)
+        assert (code, " not found on " in err) == (app.FAILED, True)
 
 
 def test_sizes_and_limits_are_written_for_people() -> None:

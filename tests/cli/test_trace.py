@@ -13,55 +13,39 @@ from jetspark.cli import app
 from jetspark.tracing.tree import MessageTrace, MissingServer
 
 if TYPE_CHECKING:
-    from jetspark.full_client import Client
-    from jetspark.server import NatsServer
+    from tests.cli.conftest import Run
 
-Capture = pytest.CaptureFixture[str]
+    from jetspark.full_client import Client
 
 
 def test_trace_draws_a_tree_and_with_json_gives_the_reports(
-    shared_server: NatsServer,
-    needs_server: Callable[[str], None],
-    unique: Callable[[str], str],
-    capsys: Capture,
+    url: str, needs_server: Callable[[str], None], unique: Callable[[str], str], run: Run
 ) -> None:
     needs_server("2.11")
     subject = unique("traced")
-    with blocking.connect(shared_server.url, name="billing") as nc, nc.subscribe(subject) as sub:
+    with blocking.connect(url, name="billing") as nc, nc.subscribe(subject) as sub:
         nc.flush()
-        arguments = ["trace", subject, "42", "--timeout", "30", "--server", shared_server.url]
-        assert app.run(arguments) == app.DONE
-        lines = capsys.readouterr().out.splitlines()
+        arguments = ["trace", subject, "42", "--timeout", "30"]
+        code, out, _ = run(*arguments)
+        lines = out.splitlines()
+        assert code == app.DONE
         assert lines[0] == f"{subject} (only traced, not delivered)"
         assert any(f'"billing", subscription {subject}' in line for line in lines)
         assert lines[-1] == "└─ 1 server, 1 client; complete"
-        assert app.run([*arguments, "--json", "--deliver", "-H", "k:v"]) == app.DONE
-        document = json.loads(capsys.readouterr().out)
+        document = json.loads(run(*arguments, "--json", "--deliver", "-H", "k:v")[1])
         assert (document["complete"], document["missing"]) == (True, [])
         assert document["servers"][0]["request"]["header"]["k"] == ["v"]
-        message = sub.next(30)
-        assert message.data == b"42"
-
-
-def test_a_trace_says_that_nobody_is_there(
-    shared_server: NatsServer,
-    needs_server: Callable[[str], None],
-    unique: Callable[[str], str],
-    capsys: Capture,
-) -> None:
-    needs_server("2.11")
-    arguments = ["trace", unique("nobody"), "--timeout", "30", "--server", shared_server.url]
-    assert app.run(arguments) == app.DONE
-    (*_, last) = capsys.readouterr().out.splitlines()
+        assert sub.next(30).data == b"42"
+    last = run("trace", unique("nobody"), "--timeout", "30")[1].splitlines()[-1]
     assert last == "└─ 1 server; complete: nobody subscribes to it, and no stream stores it"
 
 
 def test_a_trace_without_every_report_is_not_done(
-    shared_server: NatsServer, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def trace(self: Client, subject: str, payload: bytes, **options: object) -> MessageTrace:
         return MessageTrace(subject, False, None, (MissingServer("", "", ""),))
 
     monkeypatch.setattr("jetspark.full_client.Client.trace", trace)
-    assert app.run(["trace", "x", "--server", shared_server.url]) == app.FAILED
-    assert "INCOMPLETE" in capsys.readouterr().out
+    code, out, _ = run("trace", "x")
+    assert (code, "INCOMPLETE" in out) == (app.FAILED, True)

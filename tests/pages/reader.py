@@ -20,7 +20,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from inspect import CO_COROUTINE
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from tests.pages.page import Block, is_as_shown, prints_what_it_promises
@@ -163,12 +162,7 @@ class Reader:
         self._exit_stack.callback(server.stop)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        where: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._spark is not None:
             self._spark.close()
         self._exit_stack.close()

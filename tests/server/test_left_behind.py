@@ -50,14 +50,14 @@ def test_orderly_end_stops_the_server_and_removes_its_folder(ending: str) -> Non
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the parent-death signal of Linux")
 @pytest.mark.parametrize(
-    "ending",
+    ("ending", "number"),
     [
-        "start(); time.sleep(60)",
-        "start(); server.pause(); time.sleep(60)",
-        "threading.Thread(target=start).start(); time.sleep(60)",
+        ("start(); time.sleep(60)", signal.SIGTERM),
+        ("start(); time.sleep(60)", signal.SIGABRT),
+        ("start(); server.pause(); time.sleep(60)", signal.SIGKILL),
+        ("threading.Thread(target=start).start(); time.sleep(60)", signal.SIGKILL),
     ],
 )
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGABRT])
 def test_killed_parent_leaves_no_server(ending: str, number: int) -> None:
     with python(PARENT + ending) as parent:
         server = first_document(parent)

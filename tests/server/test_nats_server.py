@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import socket
 import threading
@@ -61,31 +62,21 @@ def test_started_server_has_jetstream(nats_server: NatsServer) -> None:
     with RawClient(nats_server.url) as client:
         assert client.info["jetstream"] is True
         assert client.api("INFO")["streams"] == 0
-
-
-def test_start_of_a_running_server_changes_nothing(nats_server: NatsServer) -> None:
     pid = nats_server.pid
     assert nats_server.start() is nats_server
     assert nats_server.pid == pid
 
 
-def test_server_without_jetstream(make_server: MakeServer) -> None:
-    with RawClient(make_server(jetstream=False).url) as client:
-        assert "jetstream" not in client.info
-
-
-def test_name_and_extra_arguments(make_server: MakeServer) -> None:
-    server = make_server(name="blue", extra=["--user", "u", "--pass", "p"])
+def test_a_server_without_jetstream_with_a_port_a_name_and_extra_arguments(
+    make_server: MakeServer,
+) -> None:
+    extra, port = ["--user", "u", "--pass", "p"], free_port()
+    server = make_server(port=port, jetstream=False, name="blue", extra=extra)
     credentials: dict[str, Any] = {"user": "u", "pass": "p"}
     with RawClient(server.url, **credentials) as client:
         assert client.info["server_name"] == "blue"
-
-
-def test_given_port_is_used(make_server: MakeServer) -> None:
-    first = make_server()
-    port = first.port
-    first.close()
-    assert make_server(port=port).port == port
+        assert client.info["port"] == server.port == port
+        assert "jetstream" not in client.info
 
 
 def test_another_thread_may_start_and_end_before_the_server(make_server: MakeServer) -> None:
@@ -102,12 +93,19 @@ def test_another_thread_may_start_and_end_before_the_server(make_server: MakeSer
 # -- port and store over stops -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", [NatsServer.stop, NatsServer.kill])
-def test_start_after_an_end_keeps_port_and_data(nats_server: NatsServer, end: object) -> None:
-    assert callable(end)
+@pytest.mark.parametrize("stop_timeout", [None, 10.0, 0.0])
+def test_start_after_an_end_keeps_port_and_data(
+    make_server: MakeServer, stop_timeout: float | None
+) -> None:
+    """None: it is killed; 0.0: it is killed since it does not stop in time."""
+    nats_server = make_server(stop_timeout=stop_timeout or 0.0)
     store_one(nats_server)
     url, pid = nats_server.url, nats_server.pid
-    end(nats_server)
+    if stop_timeout is None:
+        nats_server.kill()
+    else:
+        nats_server.stop()
+    assert not stop_timeout or "Server Exiting" in nats_server.log
     assert not nats_server.running
     assert not is_alive(pid)
     assert nats_server.url == url
@@ -116,27 +114,10 @@ def test_start_after_an_end_keeps_port_and_data(nats_server: NatsServer, end: ob
     nats_server.start()
     assert nats_server.url == url
     assert stored(nats_server) == 1
-
-
-def test_restart_is_another_process_with_the_same_data(nats_server: NatsServer) -> None:
-    store_one(nats_server)
-    url, pid = nats_server.url, nats_server.pid
+    started = nats_server.pid
     nats_server.restart()
-    assert nats_server.pid != pid
-    assert nats_server.url == url
-    assert stored(nats_server) == 1
-
-
-def test_stop_is_graceful(nats_server: NatsServer) -> None:
-    nats_server.stop()
-    assert "Server Exiting" in nats_server.log
-
-
-def test_stop_kills_a_server_that_does_not_hear(make_server: MakeServer) -> None:
-    server = make_server(stop_timeout=0.0)
-    pid = server.pid
-    server.stop()
-    assert not is_alive(pid)
+    assert nats_server.pid not in (pid, started)
+    assert (nats_server.url, stored(nats_server)) == (url, 1)
 
 
 def test_given_store_is_kept_and_found_again(make_server: MakeServer, tmp_path: Path) -> None:
@@ -179,11 +160,13 @@ def test_a_store_in_use_is_free_when_its_server_was_killed_with_the_process_that
     make_server(store_dir=tmp_path)
 
 
-def test_close_removes_the_temporary_store_and_the_log() -> None:
-    with NatsServer() as server:
+def test_close_also_after_an_error_removes_the_temporary_store_and_the_log() -> None:
+    server = NatsServer()
+    with pytest.raises(ZeroDivisionError), server:
         store_one(server)
         home, pid = server.log_file.parent, server.pid
         assert server.store_dir.is_relative_to(home)
+        raise ZeroDivisionError
     assert not home.exists()
     assert not is_alive(pid)
     assert server.log == ""
@@ -199,33 +182,17 @@ def test_closed_server_may_start_again_with_an_empty_store(make_server: MakeServ
     assert stored(server) == -1
 
 
-def test_error_in_the_block_ends_the_server_too() -> None:
-    server = NatsServer()
-    with pytest.raises(ZeroDivisionError), server:
-        pid = server.pid
-        raise ZeroDivisionError
-    assert not is_alive(pid)
-
-
 # -- pausing and waiting -------------------------------------------------------------------------
 
 
 def test_paused_server_keeps_its_connections_and_is_silent(nats_server: NatsServer) -> None:
     with RawClient(nats_server.url) as client:
-        nats_server.pause()
+        for _ in range(2):  # pausing twice is pausing once
+            nats_server.pause()
         client.set_timeout(0.2)
         with pytest.raises(TimeoutError):
             client.ping()
     nats_server.resume()
-    with RawClient(nats_server.url) as client:
-        client.ping()
-
-
-def test_pausing_twice_is_pausing_once(nats_server: NatsServer) -> None:
-    for _ in range(2):
-        nats_server.pause()
-        nats_server.pause()
-        nats_server.resume()
     with RawClient(nats_server.url) as client:
         client.ping()
 
@@ -265,10 +232,30 @@ def failure(server: NatsServer) -> str:
     return str(caught.value)
 
 
-def test_a_port_in_use_is_the_reason_of_a_failed_start(nats_server: NatsServer) -> None:
-    assert failure(NatsServer(nats_server.port)) == (
-        f"nats-server did not start: 127.0.0.1:{nats_server.port}: address already in use."
-    )
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (
+            {"config": "wrong.conf"},
+            r'^nats-server did not start: wrong.conf:1:0: unknown field "prot"\.$',
+        ),
+        ({"config": "none.conf"}, "no such file"),
+        ({"store_dir": "wrong.conf"}, "storage directory is not a directory"),
+        ({"extra": ["--nope"]}, "flag provided but not defined: -nope"),
+        ({"host": "192.0.2.1"}, r"192\.0\.2\.1"),
+        ({"host": "192.0.2.1", "port": 4222}, r"192\.0\.2\.1"),
+        ({"binary": "none"}, "No executable nats-server at none"),
+        ({"binary": "wrong.conf"}, "Exec format error"),
+    ],
+)
+def test_the_reason_of_a_failed_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong = tmp_path / "wrong.conf"
+    wrong.write_text("prot: 4222\n")
+    wrong.chmod(0o755)
+    assert re.search(reason, failure(NatsServer(**options)))
 
 
 def test_free_port_that_was_just_taken_is_replaced(
@@ -279,43 +266,6 @@ def test_free_port_that_was_just_taken_is_replaced(
     monkeypatch.setattr("jetspark.server.nats_server.free_port", lambda _host: next(offers))
     with NatsServer() as server:
         assert server.port == free
-
-
-def test_mistake_in_the_configuration(tmp_path: Path) -> None:
-    config = tmp_path / "wrong.conf"
-    config.write_text("prot: 4222\n")
-    message = failure(NatsServer(config=config))
-    assert message == f'nats-server did not start: {config}:1:0: unknown field "prot".'
-
-
-def test_missing_configuration(tmp_path: Path) -> None:
-    assert "no such file" in failure(NatsServer(config=tmp_path / "none.conf"))
-
-
-def test_store_that_is_a_file(tmp_path: Path) -> None:
-    store = tmp_path / "file"
-    store.touch()
-    assert "storage directory is not a directory" in failure(NatsServer(store_dir=store))
-
-
-def test_an_unknown_argument_is_the_reason_of_a_failed_start() -> None:
-    assert "flag provided but not defined: -nope" in failure(NatsServer(extra=["--nope"]))
-
-
-def test_an_address_of_another_machine_is_refused_by_the_server() -> None:
-    assert "192.0.2.1" in failure(NatsServer(host="192.0.2.1"))
-    assert "192.0.2.1" in failure(NatsServer(4222, host="192.0.2.1"))
-
-
-def test_missing_binary(tmp_path: Path) -> None:
-    assert str(tmp_path) in failure(NatsServer(binary=tmp_path / "nats-server"))
-
-
-def test_binary_that_is_no_program(tmp_path: Path) -> None:
-    binary = tmp_path / "nats-server"
-    binary.write_bytes(b"\x00")
-    binary.chmod(0o755)
-    assert "Exec format error" in failure(NatsServer(binary=binary))
 
 
 def test_server_that_is_never_ready_is_ended(tmp_path: Path) -> None:
@@ -331,8 +281,9 @@ def test_server_that_is_never_ready_is_ended(tmp_path: Path) -> None:
 def test_failed_server_may_start_when_the_reason_is_gone(make_server: MakeServer) -> None:
     first = make_server()
     second = NatsServer(first.port)
-    with pytest.raises(EmbeddedServerError):
-        second.start()
+    assert failure(second) == (
+        f"nats-server did not start: 127.0.0.1:{first.port}: address already in use."
+    )
     first.close()
     with second:
         assert second.port == first.port
@@ -341,33 +292,32 @@ def test_failed_server_may_start_when_the_reason_is_gone(make_server: MakeServer
 # -- configuration files -------------------------------------------------------------------------
 
 
-def test_configuration_decides_on_address_and_jetstream(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "options", "jetstream"),
+    [
+        ('jetstream { store_dir: "data" }', {}, True),
+        ("", {}, None),
+        ('listen: "127.0.0.1:4222"', {"port": 0, "jetstream": True}, True),
+    ],
+)
+def test_a_configuration_decides_where_no_argument_does(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    options: dict[str, Any],
+    jetstream: bool | None,
+) -> None:
+    monkeypatch.chdir(tmp_path)
     config = tmp_path / "server.conf"
-    config.write_text(
-        f'listen: "127.0.0.1:-1"\njetstream {{ store_dir: "{tmp_path}/data", domain: hub }}\n'
-    )
-    with NatsServer(config=config) as server, RawClient(server.url) as client:
-        assert server.url.startswith("nats://127.0.0.1:")
-        assert client.info["domain"] == "hub"
-        assert (tmp_path / "data").is_dir()
+    config.write_text(text if "listen" in text else f'listen: "127.0.0.1:-1"\n{text}\n')
+    with NatsServer(config=config, **options) as server:
         url = server.url
+        with RawClient(url) as client:
+            assert client.info.get("jetstream") is jetstream
+        assert (tmp_path / "data").is_dir() == ("data" in text)
+        assert server.port != 4222
         server.restart()
         assert server.url == url
-
-
-def test_server_with_a_configuration_without_jetstream(tmp_path: Path) -> None:
-    config = tmp_path / "server.conf"
-    config.write_text('listen: "127.0.0.1:-1"\n')
-    with NatsServer(config=config) as server, RawClient(server.url) as client:
-        assert "jetstream" not in client.info
-
-
-def test_arguments_win_over_configuration(tmp_path: Path) -> None:
-    config = tmp_path / "server.conf"
-    config.write_text('listen: "127.0.0.1:4222"\n')
-    with NatsServer(0, config=config, jetstream=True) as server, RawClient(server.url) as client:
-        assert server.port != 4222
-        assert client.info["jetstream"] is True
 
 
 # -- garbage and forks ---------------------------------------------------------------------------

@@ -16,7 +16,6 @@ import asyncio
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
 from tests.support.relay import CHUNK, Relay, Way
@@ -109,12 +108,7 @@ class FrameProxy(Relay):
         self._server = await asyncio.start_server(self._accepted, sock=self._listener)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
         await self._end_all()

@@ -6,7 +6,6 @@ import base64
 import socket
 import struct
 import threading
-from types import TracebackType
 from typing import Self
 
 
@@ -45,12 +44,7 @@ class Proxy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._listener.close()
         self.cut()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -74,10 +73,5 @@ class RawClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

@@ -6,7 +6,6 @@ import asyncio
 import json
 import socket
 import struct
-from types import TracebackType
 from typing import Any, Self
 
 WITHIN = 5.0  # seconds
@@ -86,12 +85,7 @@ class ScriptedServer:
         self.url = f"nats://127.0.0.1:{self.port}"
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._server.close()
         for peer in self._peers:
             peer.writer.transport.abort()
