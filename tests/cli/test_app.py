@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 

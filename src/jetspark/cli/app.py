@@ -8,7 +8,6 @@ code, prints through `jetspark.cli.console`, and raises a JetsparkError on failu
 from __future__ import annotations
 
 import os
-import shutil
 import sysconfig
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -128,20 +127,13 @@ def _version() -> str:
     if IMPLEMENTATION == "c":
         return f"jetspark {__version__} (C kernel)"
     version = f"jetspark {__version__} (plain-Python kernel)"
-    wanted = os.environ.get("JETSPARK_KERNEL") == "python"
     # Free-threaded Python has no C kernel yet.
-    if wanted or sysconfig.get_config_var("Py_GIL_DISABLED") or not (compiler := _compiler()):
+    if os.environ.get("JETSPARK_KERNEL") == "python" or sysconfig.get_config_var("Py_GIL_DISABLED"):
         return version
     return (
-        f"{version}\nThe faster C kernel was not built, or cannot be loaded, although there is a "
-        f"compiler ({compiler}): install jetspark again with `pip install -v`, which shows why."
+        f"{version}\nThe faster C kernel was not built, or cannot be loaded: install a C compiler "
+        "and jetspark again, with `pip install -v`, which shows why it fails."
     )
-
-
-def _compiler() -> str | None:
-    """The C compiler that an installation would use."""
-    configured = os.environ.get("CC") or sysconfig.get_config_var("CC") or ""
-    return next(filter(shutil.which, [*configured.split()[:1], "cc", "gcc", "clang"]), None)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -373,7 +373,7 @@ _INBOX = re.compile(r'[\w-]{22}(\.[\d*]+)?(?=")')
 """The end of an inbox's subject in a refusal; each attempt has another one."""
 
 
-class _LogHandler(logging.Handler):
+class _Log(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.refusals: list[str] | None = []
@@ -388,19 +388,21 @@ class _LogHandler(logging.Handler):
             warn(text)
 
 
+_log = _Log()
+
+
 @contextlib.contextmanager
 def log_shown() -> Iterator[None]:
     """In the block, print the log, unless the program handles it."""
     if _logger.hasHandlers():
         yield
         return
-    handler = _LogHandler()
-    _logger.addHandler(handler)
+    _logger.addHandler(_log)
     try:
         yield
     finally:
         show_refusals()
-        _logger.removeHandler(handler)
+        _logger.removeHandler(_log)
 
 
 def show_refusals(*, except_in: str = "", at_once: bool = False) -> None:
@@ -408,10 +410,8 @@ def show_refusals(*, except_in: str = "", at_once: bool = False) -> None:
 
     `at_once`: print further ones as they come.
     """
+    waiting, _log.refusals = _log.refusals or [], None if at_once else []
     printed = _INBOX.sub("", except_in)
-    for handler in _logger.handlers:
-        if isinstance(handler, _LogHandler):
-            waiting, handler.refusals = handler.refusals or [], None if at_once else []
-            for known, text in {_INBOX.sub("", text): text for text in waiting}.items():
-                if known not in printed:
-                    warn(text)
+    for known, text in {_INBOX.sub("", text): text for text in waiting}.items():
+        if known not in printed:
+            warn(text)

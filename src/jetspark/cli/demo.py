@@ -7,21 +7,16 @@ the table with those that pandas computes from the package.
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import math
 import shutil
-import threading
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-import jetspark
+from jetspark.blocking import connect
 from jetspark.cli import console
 from jetspark.cli.console import Outcome
 from jetspark.cli.folders import temporary_folder
@@ -98,24 +93,17 @@ def _run(
     flights = _read_flights(source)
     published = len(flights)
     with NatsServer(store_dir=folder / "store", name="demo") as server:
-        console.say(
-            f"2. Publish them to stream {STREAM} on {server.url} (nats-server, JetStream); "
-            "meanwhile Spark starts"
-        )
+        console.say(f"2. Publish them to stream {STREAM} on {server.url} (nats-server, JetStream)")
+        in_stream = _publish(server.url, flights, stop)
+        console.say(f"3. Spark Structured Streaming: stream {STREAM} → {format_} in {table}")
         job = replace(job, options=options | {"servers": server.url})
         few = {"spark.sql.shuffle.partitions": "2"}
-        with (
-            _publishing(server.url, flights) as publishing,
-            quiet_spark("jetspark demo", flags, few, messages=published) as spark,
-        ):
-            in_stream = publishing.result()
-            console.say(f"3. Spark Structured Streaming: stream {STREAM} → {format_} in {table}")
+        with quiet_spark("jetspark demo", flags, few, messages=published) as spark:
             Watch(Outcome()).run({STREAM: job.start(spark)}, stop)
             console.say("4. Spark reads the table, pandas the package", "")
             figures = _from_spark(spark, table, format_)
             right = _compare(figures.carriers, flights)
             console.say("", f"Rows by origin: {', '.join(figures.by_origin)}")
-        right = _read_without_spark(table, format_, published) and right
     missing, repeated = published - figures.distinct, figures.rows - figures.distinct
     console.say(
         "",
@@ -154,34 +142,19 @@ def _read_flights(source: Path) -> DataFrame:
     return pd.read_csv(source, dtype_backend="numpy_nullable")
 
 
-@contextmanager
-def _publishing(url: str, flights: DataFrame) -> Iterator[Future[int]]:
-    """Publish all flights in another thread, until the end of the block.
-
-    The result is the number of messages in the stream.
-    """
-    over = threading.Event()
-    with ThreadPoolExecutor(1) as threads:
-        try:
-            yield threads.submit(asyncio.run, _publish(url, flights, over))
-        finally:
-            over.set()
-
-
-async def _publish(url: str, flights: DataFrame, over: threading.Event) -> int:
-    """Publish each flight as JSON to flights.<origin>.<carrier>."""
+def _publish(url: str, flights: DataFrame, stop: Stop) -> int:
+    """Publish each flight as JSON to flights.<origin>.<carrier>; how many the stream has then."""
     rows = flights.to_json(orient="records", lines=True).encode().splitlines()
-    async with jetspark.connect(url, name="jetspark demo") as nc:
+    with connect(url, name="jetspark demo") as nc:
         js = nc.jetstream()
-        await js.create_stream(name=STREAM, subjects=["flights.>"])
-        async with js.publisher(window=_WINDOW, timeout=_ACK_SECONDS) as publisher:
+        js.create_stream(name=STREAM, subjects=["flights.>"])
+        with stop.holding(), js.publisher(window=_WINDOW, timeout=_ACK_SECONDS) as publisher:
             for origin, carrier, row in zip(
                 flights["origin"], flights["carrier"], rows, strict=True
             ):
-                if over.is_set():
-                    break
-                await publisher.send(f"flights.{origin}.{carrier}", row)
-        return (await js.stream_info(STREAM)).state.messages
+                stop.check()
+                publisher.send(f"flights.{origin}.{carrier}", row)
+        return js.stream_info(STREAM).state.messages
 
 
 # -- the proof -------------------------------------------------------------------------------
@@ -218,23 +191,6 @@ def _from_spark(spark: SparkSession, table: Path, format_: str) -> Figures:
         rows,
         distinct,
     )
-
-
-def _read_without_spark(table: Path, format_: str, published: int) -> bool:
-    """Read the table with the format's own library; returns whether every flight is there once."""
-    if format_ == "delta":
-        with signals_held():
-            from deltalake import DeltaTable
-
-        found = DeltaTable(table).to_pyarrow_table(columns=["seq"])
-    else:
-        with signals_held():
-            from pyiceberg.table import StaticTable
-
-        found = StaticTable.from_metadata(str(table)).scan(selected_fields=("seq",)).to_arrow()
-    distinct = len(found["seq"].unique())
-    console.say(f"Read without Spark: {found.num_rows:,} rows, {distinct:,} of them distinct")
-    return bool(found.num_rows == distinct == published)
 
 
 def _compare(from_spark: dict[str, tuple[int, float]], flights: DataFrame) -> bool:

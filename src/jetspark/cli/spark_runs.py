@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 # Flags. --master and --conf are checked before Spark starts, which takes long to refuse them.
 
 
-_LOCAL = re.compile(r"local(?:\[(?:\*|[1-9]\d*)(?:,\s*[1-9]\d*)?\])?")
-_LOCAL_CLUSTER = re.compile(r"local-cluster\[.+\]")
+_MASTER = re.compile(r"local(-cluster)?(\[.+\])?|yarn|(?!sc:)\w+://.+")
 _STANDALONE = re.compile(r"spark://(.+)")
 _HOST = re.compile(r"(\[[^\]]+\]|[^:/\[\]]+):(\d{1,5})")
 _KNOCK_SECONDS = 5.0
@@ -74,32 +73,25 @@ LOCAL = SparkFlags()
 
 
 def _check_master(master: str) -> None:
+    if not _MASTER.fullmatch(master):
+        raise ConfigError(
+            f"--master {master!r}: write local[*] for this machine, local[2] for two of its cores, "
+            "spark://host:7077, yarn, or k8s://https://host:port."
+        )
     if standalone := _STANDALONE.fullmatch(master):
         hosts = [_HOST.fullmatch(part.strip()) for part in standalone[1].split(",")]
         if not all(hosts):
             raise ConfigError(f"--master {master!r}: write spark://host:7077, several with commas.")
         _knock(master, [(host[1].strip("[]"), int(host[2])) for host in hosts if host])
-    elif not (
-        _LOCAL.fullmatch(master)
-        or _LOCAL_CLUSTER.fullmatch(master)
-        or master == "yarn"
-        or ("://" in master and not master.startswith("sc://"))  # k8s, and other cluster managers
-    ):
-        raise ConfigError(
-            f"--master {master!r}: write local[*] for this machine, local[2] for two of its cores, "
-            "spark://host:7077, yarn, or k8s://https://host:port."
-        )
 
 
 def _knock(master: str, addresses: list[tuple[str, int]]) -> None:
     """Raises SparkUnavailableError for an unreachable master; Spark itself takes a minute."""
     for address in addresses:
         try:
-            socket.create_connection(address, _KNOCK_SECONDS).close()
+            return socket.create_connection(address, _KNOCK_SECONDS).close()
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-        else:
-            return
     raise SparkUnavailableError(f"Spark's master {master} cannot be reached: {reason}.")
 
 
@@ -119,9 +111,9 @@ class Losses:
     def __init__(self) -> None:
         self._file: Path | None = None
         self._read = 0
-        self._reported: list[Loss] = []
-        self._new: list[Loss] = []
-        self._due = 0.0
+        self._found: list[Loss] = []
+        self._reported: list[str] = []
+        self._due: float | None = None
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
@@ -137,68 +129,60 @@ class Losses:
 
     @property
     def sentences(self) -> list[str]:
-        """All reported losses; the sequences of a stream in one sentence."""
-        return _sentences([], self._reported)
+        """All losses so far; the sequences of a stream in one sentence."""
+        return _sentences(self._found)
 
     def report(self, *, now: bool = False) -> None:
         """Warn of the losses found some seconds ago; `now`: of all."""
-        found = self._found()
-        if found and not self._new:
+        if self._look() and self._due is None:
             self._due = time.monotonic() + _GATHER_SECONDS
-        self._new += found
-        if self._new and (now or time.monotonic() >= self._due):
-            for sentence in _sentences(self._reported, self._new):
-                logger.warning("%s", sentence)
-            self._reported += self._new
-            self._new = []
+        if self._due is not None and (now or time.monotonic() >= self._due):
+            for sentence in self.sentences:
+                if sentence not in self._reported:
+                    logger.warning("%s", sentence)
+            self._reported, self._due = self.sentences, None
 
-    def _found(self) -> list[Loss]:
-        """The losses added to the file since the last call."""
-        if self._file is None:
-            return []
-        with suppress(FileNotFoundError), self._file.open("rb") as file:
-            file.seek(self._read)
-            lines, newline, _ = file.read().rpartition(b"\n")  # the last line may be incomplete
-            self._read += len(lines + newline)
-            return [decode_json(line, Loss, "loss") for line in lines.splitlines()]
-        return []
+    def _look(self) -> bool:
+        """Read the losses added to the file; whether there are any."""
+        lines = b""
+        if self._file is not None:
+            with suppress(FileNotFoundError), self._file.open("rb") as file:
+                file.seek(self._read)
+                lines, newline, _ = file.read().rpartition(b"\n")  # the last may be incomplete
+                self._read += len(lines + newline)
+        self._found += [decode_json(line, Loss, "loss") for line in lines.splitlines()]
+        return bool(lines)
 
 
-def _sentences(reported: Sequence[Loss], new: Sequence[Loss]) -> list[str]:
-    """The new losses, without what is reported."""
-    known = {(one.stream, one.key or one.said) for one in reported if not one.last}
+def _sentences(losses: Iterable[Loss]) -> list[str]:
+    others: dict[tuple[str, str], str] = {}
     ranges: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
-    sentences = []
-    for loss in new:
+    for loss in losses:
         if loss.last:
-            ranges.setdefault(_of(loss), []).append((loss.first, loss.last))
-        elif (same := (loss.stream, loss.key or loss.said)) not in known:
-            known.add(same)
-            sentences.append(loss.said)
-    for (stream, how, key), parts in ranges.items():
-        before = [(one.first, one.last) for one in reported if _of(one) == (stream, how, key)]
-        if count := _count([*before, *parts]) - _count(before):
-            first, last = min(parts)[0], max(last for _, last in parts)
-            which = f"sequence {first}" if first == last else f"sequences {first} to {last}"
-            # "Up to": some may have been deleted or replaced before, which is no loss.
-            sentences.append(
-                f"Stream {stream!r}: up to {console.counted(count, 'message')} ({which}) "
-                f"{'was' if count == 1 else 'were'} {how}."
-            )
-    return sentences
+            parts = ranges.setdefault((loss.stream, loss.said, loss.key), [])
+            parts.append((loss.first, loss.last))
+        else:
+            others.setdefault((loss.stream, loss.key or loss.said), loss.said)
+    return [*others.values(), *(_of_sequences(s, how, p) for (s, how, _), p in ranges.items())]
 
 
-def _of(loss: Loss) -> tuple[str, str, str]:
-    return loss.stream, loss.said, loss.key
-
-
-def _count(parts: Sequence[tuple[int, int]]) -> int:
-    """The number of sequences in ranges that may overlap."""
+def _of_sequences(stream: str, how: str, parts: list[tuple[int, int]]) -> str:
+    """`parts`: ranges of sequences, which may overlap."""
     count = end = 0
     for first, last in sorted(parts):
         count += max(0, last - max(first - 1, end))
         end = max(end, last)
-    return count
+    start = min(parts)[0]
+    which = f"sequence {start}" if start == end else f"sequences {start} to {end}"
+    # "Up to": some may have been deleted or replaced before, which is no loss.
+    return (
+        f"Stream {stream!r}: up to {console.counted(count, 'message')} ({which}) "
+        f"{'was' if count == 1 else 'were'} {how}."
+    )
+
+
+# -------------------------------------------------------------------------------------------------
+# Sessions and their queries
 
 
 _LOOK_SECONDS = 0.2

