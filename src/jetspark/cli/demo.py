@@ -144,16 +144,18 @@ def _read_flights(source: Path) -> DataFrame:
 
 def _publish(url: str, flights: DataFrame, stop: Stop) -> int:
     """Publish each flight as JSON to flights.<origin>.<carrier>; how many the stream has then."""
-    rows = flights.to_json(orient="records", lines=True).encode().splitlines()
-    with connect(url, name="jetspark demo") as nc:
+    # A signal's exception in pandas' encoder would crash the process.
+    with stop.holding(), connect(url, name="jetspark demo") as nc:
+        rows = flights.to_json(orient="records", lines=True).encode().splitlines()
         js = nc.jetstream()
         js.create_stream(name=STREAM, subjects=["flights.>"])
-        with stop.holding(), js.publisher(window=_WINDOW, timeout=_ACK_SECONDS) as publisher:
+        with js.publisher(window=_WINDOW, timeout=_ACK_SECONDS) as publisher:
             for origin, carrier, row in zip(
                 flights["origin"], flights["carrier"], rows, strict=True
             ):
                 stop.check()
                 publisher.send(f"flights.{origin}.{carrier}", row)
+        stop.check()
         return js.stream_info(STREAM).state.messages
 
 
