@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
     from tests.support.streams import Admin
 
-    from jetspark.blocking.messages import Message
+    from jetspark.blocking import Message
 
 
 @pytest.fixture
