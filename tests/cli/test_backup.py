@@ -98,7 +98,7 @@ def test_mistakes_are_one_sentence_and_leave_no_file(
     (folder / "stream.tar.s2").write_bytes((folder / "stream.tar.s2").read_bytes()[:-9] + bytes(9))
     file = tmp_path / "new" / "part.parquet"
     for arguments, sentence in {
-        ("info", str(tmp_path)): "is no backup of a stream: there is no backup.json in it.",
+        ("info", str(tmp_path)): "is no backup of a stream: there is no file backup.json in it.",
         ("info", str(folder)): "The archive is damaged",
         ("info", str(folder), "--subjects", ","): "--subjects is empty",
         ("extract", str(folder), "--to", str(file)): f"Cannot write {file}: No such file",
@@ -111,7 +111,7 @@ def test_mistakes_are_one_sentence_and_leave_no_file(
         ("extract", str(folder), "--to", "x" * 256): "(a name has 255 bytes at most).",
         ("info", "x/" * 3000): "folder is too long: ",
         ("info", str(folder), "--subjects", "saved.*,saved.a"): "'saved.*' and 'saved.a' overlap",
-        ("info", str(folder / "no")): "it does not exist",
+        ("info", str(folder / "no")): "is no backup of a stream: there is no such folder.",
         ("info", "hdfs://nowhere/b"): "Cannot read the backup hdfs://nowhere/b: ",
     }.items():
         code, _, said = run("backup", *arguments, server="")
