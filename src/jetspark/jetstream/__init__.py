@@ -1,12 +1,7 @@
-"""JetStream, a package for each of its parts:
+"""JetStream: a file for each noun, and `context.JetStreamContext` with the calls of all.
 
-- `documents`: the types of what is sent and answered; `requirements`: which server each needs
-- `streams`, `stored` (messages read or deleted one by one), `backup`
-- `publish` (one message, counters, schedules), `publisher`, `atomic_batch`, `fast_ingest` (many)
-- `consumers` (made, changed, bound; push), `pulling` (fetch, consume), `ordered` (and watches)
-- `events` (advisories and metrics), `acl` (the permissions that a role needs)
-
-Their calls are mixins of `context.JetStream`; all ask the server through `api`.
+All ask the server through `api`. The types of what is sent and answered are in
+`jetspark.documents`, backups in `jetspark.backup`, permissions in `jetspark.acl`.
 """
 
 from jetspark.documents.events import Event as Event
