@@ -63,6 +63,9 @@ def ingest(
     adopt: Switch = False,
     format: str | None = None,
     merge_schema: Switch = False,
+    column: Repeated = None,
+    quarantine: str | None = None,
+    through_spark: Switch = False,
     table_option: Repeated = None,
     max_offsets_per_trigger: int = DEFAULT_OFFSETS_PER_TRIGGER,
     option: Repeated = None,
@@ -76,7 +79,9 @@ def ingest(
 
     Args:
         stream: Name of the stream.
-        to: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
+        to: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog. Into
+            many tables: lake/{region} has one for each value of a column, {subject[1]} is a token
+            of the subject (from 0), {header[Site]} a header.
         subjects: Only messages under these subjects, several with commas.
         bucket: STREAM is a Key-Value bucket, and the table has one row for each key: its present
             value. A change replaces the row, a deletion removes it.
@@ -92,6 +97,12 @@ def ingest(
         adopt: Add the rows to those of a table that this stream's runs have not written.
         format: delta or iceberg. An existing table keeps its format, a new one is in delta.
         merge_schema: Add columns that the table lacks, instead of refusing the rows.
+        column: Further column, as site=subject[1], site=header[Site], hour=hour(timestamp); may be
+            given again.
+        quarantine: Table for messages that do not become rows, with the reason: payloads that do
+            not fit the schema, and rows without a table. Without it, a payload that does not fit is
+            in the column _corrupt_record.
+        through_spark: Let all rows pass Spark, also where a task could write what it reads.
         table_option: Further option of the table, as name=value (targetFileSize=64m,
             storage.AWS_REGION=…).
         max_offsets_per_trigger: Maximum number of sequences in one batch.
@@ -133,6 +144,9 @@ def ingest(
             adopt=adopt,
             format=format,
             merge_schema=merge_schema,
+            columns=column or [],
+            quarantine=quarantine,
+            through_spark=through_spark,
             table_options=table_options,
         )
         job.check()
@@ -162,10 +176,24 @@ def ingest(
             if not follow:
                 remove_gone_keys()
     rows, stopped = watch.rows.get(to, 0), watch.stopped
+    aside = watch.done[to].aside if to in watch.done else 0
     sentence = "Stopped; the same command goes on from here."
     if stopped is None:
         sentence = done(rows, to, merged=bucket, removed=removed)
-    watch.report(sentence, stream=stream, table=to, rows=rows, removed=removed)
+    sentences = [sentence] if rows or not aside else []
+    if aside:
+        sentences.append(f"{counted(aside, 'message')} put aside in {quarantine}.")
+    if rows and not quiet and not job.direct:
+        outcome.note("The rows went through Spark.")
+    watch.report(
+        *sentences,
+        stream=stream,
+        table=to,
+        rows=rows,
+        removed=removed,
+        aside=aside,
+        direct=job.direct,
+    )
     return stopped.exit_code if stopped is not None and not follow else None
 
 

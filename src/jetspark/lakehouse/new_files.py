@@ -184,6 +184,8 @@ class NewFile:
     """Columns with NaN in them, which Parquet's statistics leave out."""
     footer: bytes = field(repr=False)
     """Parquet's metadata, with the statistics."""
+    table: str = ""
+    """The table, where a writer has several."""
 
     @property
     def metadata(self) -> pq.FileMetaData:
@@ -206,114 +208,150 @@ def write_files(
 
 
 class FileWriter:
-    """Writes record batches into new files, sorted by partition. Not thread-safe."""
+    """Writes record batches into new files, sorted by table and partition. Not thread-safe.
 
-    def __init__(self, layout: Layout, storage: Storage, name: str) -> None:
-        self._layout = layout
-        self._storage = storage
+    Rows are buffered by file, and a file is opened when its first row group is written: thousands
+    of tables or partitions take the memory of `BUFFERED_BYTES`, and few open files.
+    """
+
+    def __init__(self, layout: Layout | None, storage: Storage | None, name: str) -> None:
+        """`layout`, `storage`: of the only table; None where there are several (`add_table`)."""
         self._name = f"{name}-{secrets.token_hex(8)}"
-        self._open: dict[tuple[Any, ...], _OpenFile] = {}
+        self._tables: dict[str, _Place] = {}
+        if layout is not None and storage is not None:
+            self.add_table("", layout, storage)
+        self._files: dict[tuple[Any, ...], _OpenFile] = {}
         self._done: list[NewFile] = []
         self._count = 0
-        partition_by = set(layout.partition_by)
-        self._file_schema = (
-            layout.schema
-            if layout.keeps_partition_columns
-            else pa.schema([one for one in layout.schema if one.name not in partition_by])
-        )
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def add_table(self, table: str, layout: Layout, storage: Storage) -> None:
+        """Another table, for `write`."""
+        self._tables[table] = _Place(layout, storage)
+
+    def write(self, batch: pa.RecordBatch, table: str = "") -> None:
         """Raises ConfigError for a null in a required column."""
-        for key, rows in _by_partition(self._fitted(batch), self._layout.partition_by):
-            self._of(key).add(rows.select(self._file_schema.names))
-        while sum(one.buffered for one in self._open.values()) > BUFFERED_BYTES:
-            max(self._open.values(), key=lambda one: one.buffered).flush()
-        for key, one in list(self._open.items()):
-            if one.written >= self._layout.target_bytes:
-                self._finish(key)
+        place = self._tables[table]
+        for key, rows in _by_partition(_fitted(place.layout, batch), place.layout.partition_by):
+            self._of(table, key).add(rows.select(place.file_schema.names))
+        files = self._files
+        while sum(one.buffered for one in files.values()) > BUFFERED_BYTES:
+            self._flush(max(files, key=lambda one: files[one].buffered))
+        for name, one in list(files.items()):
+            if one.has_row_group:
+                self._flush(name)
+            if one.written >= place.layout.target_bytes:
+                self._finish(name)
+
+    def _flush(self, name: tuple[Any, ...]) -> None:
+        self._files[name].flush()
+        if sum(one.is_open for one in self._files.values()) > OPEN_FILES:
+            self._finish(name)
 
     def close(self) -> list[NewFile]:
         """Finish all files and return them."""
-        for key in list(self._open):
-            self._finish(key)
+        for name in list(self._files):
+            self._finish(name)
         return self._done
 
     def discard(self) -> None:
         """Remove the files that were written, as far as possible."""
-        for one in self._open.values():
+        for one in self._files.values():
             with suppress(Exception):
                 one.abandon()
-        for path in [*(one.path for one in self._open.values()), *(one.path for one in self._done)]:
+        for written in self._done:
             with suppress(Exception):
-                self._storage.remove(path)
+                self._tables[written.table].storage.remove(written.path)
 
-    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with the table's columns and types; a column that they lack is null."""
-        columns = []
-        for wanted in self._layout.schema:
-            index = batch.schema.get_field_index(wanted.name)
-            if index < 0:
-                column = pa.nulls(batch.num_rows, wanted.type)
-            else:
-                column = batch.column(index)
-                if column.type != wanted.type:
-                    column = column.cast(wanted.type)
-            if not wanted.nullable and column.null_count:
-                raise ConfigError(f"The column {wanted.name} of the table must not be null.")
-            columns.append(valid_text(column))
-        return pa.RecordBatch.from_arrays(columns, schema=self._layout.schema)
-
-    def _of(self, key: tuple[Any, ...]) -> _OpenFile:
-        if key not in self._open:
-            if len(self._open) >= OPEN_FILES:
-                self._finish(max(self._open, key=lambda one: self._open[one].buffered))
-            place = folders(self._layout.partition_by, key)
-            path = f"{self._layout.folder}{place}{self._name}-{self._count}.parquet"
+    def _of(self, table: str, key: tuple[Any, ...]) -> _OpenFile:
+        name = (table, *key)
+        if name not in self._files:
+            place = self._tables[table]
+            folder = f"{place.layout.folder}{folders(place.layout.partition_by, key)}"
+            path = f"{folder}{self._name}-{self._count}.parquet"
             self._count += 1
-            self._open[key] = _OpenFile(self._storage, path, self._file_schema, self._layout)
-        return self._open[key]
+            self._files[name] = _OpenFile(place, path)
+        return self._files[name]
 
-    def _finish(self, key: tuple[Any, ...]) -> None:
-        self._done.append(self._open.pop(key).close(key))
+    def _finish(self, name: tuple[Any, ...]) -> None:
+        table, *key = name
+        self._done.append(self._files.pop(name).close(table, tuple(key)))
+
+
+class _Place:
+    """A table that files are written for."""
+
+    def __init__(self, layout: Layout, storage: Storage) -> None:
+        self.layout, self.storage = layout, storage
+        left_out = () if layout.keeps_partition_columns else layout.partition_by
+        self.file_schema = pa.schema([one for one in layout.schema if one.name not in left_out])
+
+
+def _fitted(layout: Layout, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with the table's columns and types; a column that they lack is null."""
+    columns = []
+    for wanted in layout.schema:
+        index = batch.schema.get_field_index(wanted.name)
+        if index < 0:
+            column = pa.nulls(batch.num_rows, wanted.type)
+        else:
+            column = batch.column(index)
+            if column.type != wanted.type:
+                column = column.cast(wanted.type)
+        if not wanted.nullable and column.null_count:
+            raise ConfigError(f"The column {wanted.name} of the table must not be null.")
+        columns.append(valid_text(column))
+    return pa.RecordBatch.from_arrays(columns, schema=layout.schema)
 
 
 class _OpenFile:
-    """One open file, with the rows buffered for its next row group."""
+    """One file, with the rows buffered for its next row group."""
 
-    def __init__(self, storage: Storage, path: str, schema: pa.Schema, layout: Layout) -> None:
+    def __init__(self, place: _Place, path: str) -> None:
         self.path = path
         self.buffered = 0
+        self._place = place
         self._rows = 0
         self._batches: list[pa.RecordBatch] = []
         self._with_nan: set[str] = set()
-        self._stream = storage.create(path)
-        self._writer = pq.ParquetWriter(
-            self._stream,
-            schema,
-            compression=layout.compression,
-            store_decimal_as_integer=True,
-        )
+        self._stream: Any = None
+        self._writer: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._stream is not None
 
     @property
     def written(self) -> int:
         """Bytes in the file so far."""
-        return int(self._stream.tell())
+        return int(self._stream.tell()) if self.is_open else 0
+
+    @property
+    def has_row_group(self) -> bool:
+        """Whether the buffered rows are enough for one."""
+        return self._rows >= ROW_GROUP_ROWS or self.buffered >= ROW_GROUP_BYTES
 
     def add(self, rows: pa.RecordBatch) -> None:
         self._batches.append(rows)
         self._rows += rows.num_rows
-        self.buffered += rows.get_total_buffer_size()
-        if self._rows >= ROW_GROUP_ROWS or self.buffered >= ROW_GROUP_BYTES:
-            self.flush()
+        self.buffered += rows.nbytes
 
     def flush(self) -> None:
-        if self._batches:
-            table = pa.Table.from_batches(self._batches)
-            self._with_nan.update(_with_nan(table))
-            self._writer.write_table(table, row_group_size=table.num_rows)
+        if not self._batches:
+            return
+        if self._writer is None:
+            self._stream = self._place.storage.create(self.path)
+            self._writer = pq.ParquetWriter(
+                self._stream,
+                self._place.file_schema,
+                compression=self._place.layout.compression,
+                store_decimal_as_integer=True,
+            )
+        table = pa.Table.from_batches(self._batches)
+        self._with_nan.update(_with_nan(table))
+        self._writer.write_table(table, row_group_size=table.num_rows)
         self._batches, self._rows, self.buffered = [], 0, 0
 
-    def close(self, key: tuple[Any, ...]) -> NewFile:
+    def close(self, table: str, key: tuple[Any, ...]) -> NewFile:
         self.flush()
         self._writer.close()
         size = self.written
@@ -328,13 +366,17 @@ class _OpenFile:
             key,
             footer=sink.getvalue().to_pybytes(),
             with_nan=frozenset(self._with_nan),
+            table=table,
         )
 
     def abandon(self) -> None:
+        """Remove what was written."""
         self._batches = []
-        with suppress(Exception):
-            self._writer.close()
-        self._stream.close()
+        if self.is_open:
+            with suppress(Exception):
+                self._writer.close()
+            self._stream.close()
+            self._place.storage.remove(self.path)
 
 
 def _with_nan(rows: pa.Table) -> Iterator[str]:

@@ -19,10 +19,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, check_library, format_of, in_catalog
+from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path
+from jetspark.spark.direct import (
+    FORMAT,
+    can_go_directly,
+    direct_options,
+    register_formats,
+    spark_value,
+    with_figures,
+)
 from jetspark.spark.failures import explain
-from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
+from jetspark.spark.json_payloads import CORRUPT, json_columns, parsing, with_json_fields
 from jetspark.spark.lakehouse.options import (
     FILES,
     PREFIX,
@@ -34,14 +43,14 @@ from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_columns, check_fit
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.queries import start_query, with_quick_checkpoint
-from jetspark.spark.source import register_formats
 from jetspark.validation import path_of
 
+_OF_DAY = "to_date(timestamp)"
 _DAY = "day"
 """A partition column without an expression: the day of the message's timestamp."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Ingest:
     """A stream, its table, and the options of the query."""
 
@@ -68,16 +77,24 @@ class Ingest:
     """delta or iceberg; if None, that of the table in `to`, and delta for a new one."""
     merge_schema: bool = False
     """Add columns that the table lacks."""
+    columns: Sequence[str] = ()
+    """Further columns: `name=subject[1]`, `name=header[Site]`, `name=hour(timestamp)`."""
+    quarantine: str | None = None
+    """Table for records that do not become rows; None: they are in `_corrupt_record`."""
+    through_spark: bool = False
+    """Rows go through Spark also where tasks could write the table's files themselves."""
+    direct: bool = field(default=False, init=False)
+    """Whether the query's tasks write the files of what they read; known when it has started."""
     table_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Further options of format jetspark-delta or jetspark-iceberg (docs/guide-tables.md)."""
 
     @property
     def checkpoint_location(self) -> str:
         """The folder for the progress."""
-        folder = (
-            f"{self.to.rstrip('/')}/_checkpoint" if self.checkpoint is None else self.checkpoint
-        )
-        return folder.rstrip("/")
+        if self.checkpoint is not None:
+            return self.checkpoint.rstrip("/")
+        route = Route.parse("--to", self.to)
+        return f"{self.to.rstrip('/') if route is None else route.root}/_checkpoint"
 
     @property
     def is_new(self) -> bool:
@@ -95,11 +112,16 @@ class Ingest:
             folder = local_path(place)
             if folder is not None and path_of(flag, folder).is_file():
                 raise ConfigError(f"{flag} {place} is a file: name a folder.")
-        columns = list(self._columns())
+        columns = [*self._columns(), *self._values]
         for name, expression in self._partitions:
             _check_column(name, expression, columns)
             columns.append(name)
-        if self._source.bucket is not None:
+        is_bucket = self._source.bucket is not None
+        if self.quarantine is not None and (self.json_schema is None or is_bucket):
+            raise ConfigError(
+                "--quarantine is for streams with --json: without a schema every payload is a row."
+            )
+        if is_bucket:
             bucket_table.check_source(self._source)
             bucket_table.check_table_options(self.table_options)
         check_library(self._table.format)
@@ -111,7 +133,10 @@ class Ingest:
         ConfigError when table, checkpoint and stream do not belong together."""
         self._check_start()
         made = [name for name, expression in self._partitions if expression is not None]
-        check_columns(self._table, [*self._columns(), *made])
+        names = [*self._columns(), *self._values, *made]
+        if self.quarantine is not None:
+            names.remove(CORRUPT)
+        check_columns(self._table, names)
 
     def _check_start(self) -> None:
         check_start(self._table, self.checkpoint_location)
@@ -124,23 +149,25 @@ class Ingest:
         register_formats(spark)
         try:
             ddl = self.json_schema
-            parsed = {} if ddl is None else parsing(spark, self.options, ddl, "--json")
+            # What the source has parsed comes without its payload.
+            by_spark = ddl is None or (self.through_spark and self.quarantine is not None)
+            parsed = {} if by_spark else parsing(spark, self.options, ddl or "", "--json")
             reader = spark.readStream.format("jetstream").options(**self.options).options(**parsed)
             if self._source.bucket is not None:
                 reader = reader.option("presentValues", "true")
-            rows = reader.load()
-            if ddl is not None:
-                rows = with_json_fields(rows, ddl, "--json", parsed=bool(parsed))
-            for name, expression in self._partitions:
-                _check_column(name, expression, rows.columns)
-                if expression is not None:
-                    rows = _with_partition(rows, name, expression)
+            rows = self._rows(reader.load(), parsed=bool(parsed))
             check_fit(self._table, rows.schema)
             format_ = self._table.format
-            writer = rows.writeStream.format(PREFIX + format_).options(
-                **self._sink_options(format_)
-            )
-            writer = writer.option("checkpointLocation", self.checkpoint_location)
+            sink = self._sink_options(format_)
+            sink["checkpointLocation"] = self.checkpoint_location
+            self.direct = self._goes_directly(json_is_parsed=ddl is None or bool(parsed))
+            if self.direct:
+                into = direct_options(format_, sink, rows.schema, self._made())
+                loaded = reader.format(FORMAT).options(**into).load()
+                rows = self._rows(loaded, parsed=bool(parsed))
+            if self._source.bucket is None:
+                rows = with_figures(rows, self._table)
+            writer = rows.writeStream.format(PREFIX + format_).options(**sink)
             if self.follow:
                 writer = writer.trigger(processingTime=f"{self.interval} seconds")
             else:
@@ -148,6 +175,59 @@ class Ingest:
             return start_query(with_quick_checkpoint(spark, self.checkpoint_location, writer.start))
         except (PySparkException, Py4JError) as error:
             raise explain(error) from error
+
+    def _rows(self, source: DataFrame, *, parsed: bool) -> DataFrame:
+        """The rows of the table from those of the source."""
+        rows = source
+        if self.json_schema is not None:
+            keep = self.quarantine is not None
+            rows = with_json_fields(
+                source, self.json_schema, "--json", parsed=parsed, keep_payload=keep
+            )
+        for name, value in self._values.items():
+            rows = rows.withColumn(name, spark_value(value))
+        for name, expression in self._partitions:
+            _check_column(name, expression, rows.columns)
+            if expression is not None:
+                rows = _with_partition(rows, name, expression)
+        return rows
+
+    def _goes_directly(self, *, json_is_parsed: bool) -> bool:
+        """Whether tasks can write the table's files themselves: nothing needs Spark's SQL."""
+        made = {name for name, expression in self._partitions if expression is not None}
+        return (
+            not self.through_spark
+            and can_go_directly(self._source, self._table, json_is_parsed=json_is_parsed)
+            and self._made().keys() == made | self._values.keys()
+        )
+
+    @cached_property
+    def _values(self) -> dict[str, ValueOf]:
+        """Further columns, and what they are made of."""
+        found: dict[str, ValueOf] = {}
+        for item in self.columns:
+            name, equals, said = (part.strip() for part in item.partition("="))
+            if not name or not equals:
+                raise ConfigError(
+                    f"--column {item!r}: write name=subject[1], name=header[Name] or "
+                    "name=day(timestamp)."
+                )
+            if name in self._columns() or name in found:
+                raise ConfigError(f"--column {item!r}: there is a column {name} already.")
+            found[name] = ValueOf.parse("--column", said)
+            if found[name].column not in self._columns():
+                raise ConfigError(
+                    f"--column {item!r}: there is no column {found[name].column}; there are "
+                    f"{', '.join(self._columns())}."
+                )
+        return found
+
+    def _made(self) -> dict[str, str]:
+        """The columns that are made of others, as tasks make them."""
+        made = {name: one.said for name, one in self._values.items()}
+        if (_DAY, _OF_DAY) in self._partitions:
+            made[_DAY] = "day(timestamp)"
+        return made
 
     def remove_gone_keys(self) -> int:
         """With `bucket`, remove the rows whose keys the bucket no longer has; returns their number.
@@ -183,8 +263,8 @@ class Ingest:
                     f"--partition-by {item!r}: write a column, or name=<Spark SQL expression>."
                 )
             if name == _DAY and not equals and _DAY not in self._columns():
-                time = "created" if self._source.bucket is not None else "timestamp"
-                equals, expression = "=", f"to_date({time})"
+                is_bucket = self._source.bucket is not None
+                equals, expression = "=", "to_date(created)" if is_bucket else _OF_DAY
             pairs.append((name, expression if equals else None))
         return pairs
 
@@ -221,6 +301,8 @@ class Ingest:
             options["partitionBy"] = ",".join(names)
         if self._source.bucket is not None:
             options |= bucket_table.TABLE_OPTIONS
+        if self.quarantine is not None:
+            options["quarantineTable"] = self.quarantine
         for name, given in (("mergeSchema", self.merge_schema), ("adoptTable", self.adopt)):
             if given:
                 options[name] = "true"

@@ -68,7 +68,7 @@ def parsing(
 
 
 def with_json_fields(
-    source: DataFrame, ddl: str, option: str, *, parsed: bool = False
+    source: DataFrame, ddl: str, option: str, *, parsed: bool = False, keep_payload: bool = False
 ) -> DataFrame:
     """The source's rows with the fields of a schema (Spark DDL) instead of the payload.
 
@@ -76,7 +76,8 @@ def with_json_fields(
     is kept as in headers, since no reader of a table takes them as text.
 
     `option`: the name of the schema's option, for messages. `parsed`: the source was loaded with
-    the options of `parsing`, which were not empty. Raises ConfigError.
+    the options of `parsing`, which were not empty. `keep_payload`: it is there, too. Raises
+    ConfigError.
     """
     schema = _schema(ddl, option)
     fields = schema.names if parsed else []
@@ -99,6 +100,7 @@ def with_json_fields(
         F.coalesce(F.col(_WHOLE).getField(name), *([_named(name)] if parsed else [])).alias(name)
         for name in schema.names
     ]
+    kept += [payload] if keep_payload else []
     try:
         return source.withColumn(_WHOLE, whole).select(*kept, *found, corrupt.alias(CORRUPT))
     except PySparkException as error:  # a type that is not in JSON

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql.streaming.listener import (
@@ -48,6 +48,30 @@ def lag_of(report: Mapping[str, Any]) -> int | None:
     """Lag in sequences of one progress report, all streams together."""
     lag = lag_by_stream(report)
     return None if lag is None else sum(lag.values())
+
+
+WRITTEN = "jetspark written"
+"""The observed metric of queries of `ingest`, whose tasks hand on files in place of rows."""
+
+
+class Figures(NamedTuple):
+    """Of one batch."""
+
+    rows: int
+    aside: int
+    """Records that were put aside."""
+    rows_per_second: float
+
+
+def figures_of(report: Mapping[str, Any]) -> Figures:
+    """The figures of one progress report."""
+    rows = report["numInputRows"]
+    found = (report.get("observedMetrics") or {}).get(WRITTEN)
+    if found is None or not rows:
+        return Figures(rows, 0, float(report.get("processedRowsPerSecond") or 0.0))
+    rows, aside = found["rows"], found["aside"]
+    milliseconds = report["durationMs"].get("triggerExecution") or 1
+    return Figures(rows, aside, 1000 * (rows + aside) / milliseconds)
 
 
 def _streams(offset: Any) -> dict[str, Any]:
@@ -121,11 +145,12 @@ class LagListener(StreamingQueryListener):
         if lag is None:
             return
         name = report.get("name") or report["id"]
+        figures = figures_of(report)
         one = QueryLag(
             name,
             report["batchId"],
-            report["numInputRows"],
-            float(report.get("processedRowsPerSecond") or 0.0),
+            figures.rows,
+            figures.rows_per_second,
             lag,
         )
         self._latest[name] = one
@@ -158,6 +183,8 @@ class Progress:
     """Rows a second of the last batch that had rows."""
     lag: int | None = None
     """Sequences in the stream after the last batch, at that time."""
+    aside: int = 0
+    """Records put aside since the start."""
     batches: int = 0
     """Batches that had rows."""
     _batch: int = -1
@@ -170,8 +197,10 @@ class Progress:
                 continue
             self._batch = report["batchId"]
             self.batches += 1
-            self.rows += report["numInputRows"]
-            self.rows_per_second = float(report["processedRowsPerSecond"])
+            figures = figures_of(report)
+            self.rows += figures.rows
+            self.aside += figures.aside
+            self.rows_per_second = figures.rows_per_second
             new = True
         if query.lastProgress is not None:
             self.lag = lag_of(query.lastProgress)

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.spark.checkpoints import check_way, local_path, read_checkpoint
+from jetspark.spark.direct import register_formats
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import parsing, with_json_fields
 from jetspark.spark.lakehouse.options import LakehouseOptions
@@ -32,7 +33,7 @@ from jetspark.spark.queries import (
 )
 from jetspark.spark.reading import created, streams_facts
 from jetspark.spark.sink_options import SinkOptions, check_new_writer, look_at, register_name
-from jetspark.spark.source import check_written, register_formats
+from jetspark.spark.source import check_written
 from jetspark.subjects import subjects_overlap
 
 # -- before Spark is started -------------------------------------------------------------------

@@ -17,6 +17,7 @@ from jetspark.bulk.exactly_once import ExactlyOnceWriter
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, format_of, in_catalog
 from jetspark.spark.checkpoints import local_path
+from jetspark.spark.direct import register_formats
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import CORRUPT, KEPT
 from jetspark.spark.lakehouse.options import (
@@ -26,7 +27,6 @@ from jetspark.spark.lakehouse.options import (
     parse_lakehouse_options,
 )
 from jetspark.spark.sink_options import parse_sink_options
-from jetspark.spark.source import register_formats
 from jetspark.subjects import nearest_name
 from jetspark.validation import path_of
 

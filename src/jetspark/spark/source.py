@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -27,7 +26,6 @@ from jetspark.errors import ConfigError, DataLossError
 from jetspark.spark import planning
 from jetspark.spark.claims import Claims
 from jetspark.spark.failures import without_traceback
-from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.options import Position, Positions, SourceOptions, parse_options, resolve
 from jetspark.spark.reading import (
     RangePartition,
@@ -329,13 +327,3 @@ def check_written(options: SinkOptions, schema: StructType) -> None:
             subject=options.subject,
             msg_id=options.guarantee is Guarantee.EFFECTIVELY_ONCE,
         )
-
-
-# -------------------------------------------------------------------------------------------------
-# The data sources of this package.
-
-
-def register_formats(spark: SparkSession) -> None:
-    """Also for a Spark whose executors find the package but whose driver does not search for it."""
-    for one in (JetStreamDataSource, DeltaDataSource, IcebergDataSource):
-        spark.dataSource.register(one)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import STORAGE, Format, absolute, file_size, span
+from jetspark.lakehouse.routes import Route
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Deletes, Upsert
 from jetspark.spark import option_values as values
@@ -70,6 +71,9 @@ _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "keys": ("keys", values.columns),
     "sequenceBy": ("sequence_by", values.name),
     "applyAsDeletes": ("deletes", _deletes),
+    "restTable": ("rest", values.text),
+    "quarantineTable": ("quarantine", values.text),
+    "maxNewTables": ("max_new_tables", values.whole),
 }
 _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "versionAsOf": ("version", _version),
@@ -96,6 +100,13 @@ class LakehouseOptions:
     keys: tuple[str, ...] | None = None
     sequence_by: str | None = None
     deletes: Deletes | None = None
+    route: Route | None = None
+    """Which table a row goes to, when `name` is a template."""
+    rest: str | None = None
+    """The table for rows that have no other."""
+    quarantine: str | None = None
+    """The table for records that do not become rows (`lakehouse.quarantine`)."""
+    max_new_tables: int = 1000
     checkpoint: str | None = None
     version: int | None = None
     prune: str | None = None
@@ -124,11 +135,26 @@ class LakehouseOptions:
                 )
         return None
 
+    def of_table(self, found: str) -> LakehouseOptions:
+        """The options of one of the tables that rows are divided into, by its name."""
+        catalog = self.name.catalog
+        name = (
+            replace(self.name, path=found)
+            if catalog is None
+            else replace(self.name, identifier=found)
+        )
+        one = replace(self, name=name, route=None, quarantine=None)
+        if found == self.quarantine:
+            one = replace(one, keys=None, sequence_by=None, deletes=None, partition_by=None)
+        return one
+
     def for_reading(self) -> LakehouseOptions:
         """These options for spark.read. Raises ConfigError."""
         for name, (attribute, _) in _WRITING.items():
             if getattr(self, attribute) != getattr(_DEFAULTS, attribute):
                 raise ConfigError(f"Option {name!r} is for writing.")
+        if self.route is not None:
+            raise ConfigError(f"{self.name} is a template of tables: read one of them.")
         return self
 
     def for_batch(self) -> LakehouseOptions:
@@ -192,8 +218,19 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
             where[name] = value.strip()
         elif folded not in _OF_SPARK:
             raise ConfigError(_unknown(format_, given, list(dict.fromkeys(known.values()))))
+    target = table_name(format_, where, properties)
+    route = (
+        Route.parse("Option 'path'", target.path)
+        if target.path is not None
+        else Route.parse("Option 'table'", target.identifier or "", in_catalog=True)
+    )
+    if route is None and found.keys() & {"rest", "max_new_tables"}:
+        raise ConfigError(
+            "Options 'restTable' and 'maxNewTables' go with a template of tables, such as "
+            "lake/{region}."
+        )
     return LakehouseOptions(
-        format=format_, name=table_name(format_, where, properties), checkpoint=checkpoint, **found
+        format=format_, name=target, route=route, checkpoint=checkpoint, **found
     )
 
 

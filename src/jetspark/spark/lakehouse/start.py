@@ -31,10 +31,16 @@ def check_start(options: LakehouseOptions, checkpoint: str) -> None:
     Raises ConfigError, with what to do, for folders that cannot be written, and for a table and a
     checkpoint that do not belong together; and as `find_table`.
     """
-    folder = options.name.path
+    folder = options.name.path if options.route is None else None
     if folder is not None:
         check_way("table", folder)
     check_way("checkpoint", checkpoint)
+    if options.route is not None:  # it is known only to the rows which tables there are
+        here = local_path(checkpoint)
+        state = CheckpointState() if here is None else read_checkpoint(here)
+        _check_place(state, checkpoint, None)
+        state.check_whole(checkpoint, "or begin anew, with other tables and another checkpoint")
+        return
     table = find_table(options.format, options.name)
     local = folder is not None and local_path(folder) is not None
     if table is None and folder is not None and local and (within := held_in(folder)) is not None:

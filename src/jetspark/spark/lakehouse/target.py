@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -17,15 +21,19 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     AnsiIntervalType,
     ArrayType,
+    BinaryType,
     CalendarIntervalType,
     DataType,
+    LongType,
     MapType,
     NullType,
+    StructField,
     StructType,
     VariantType,
 )
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import (
     Change,
     added,
@@ -36,11 +44,12 @@ from jetspark.lakehouse.batches import (
     replaced,
 )
 from jetspark.lakehouse.formats import find_table, is_gone, make_table, not_gone, open_table
-from jetspark.lakehouse.new_files import Layout, NewFile, Storage, write_files
+from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
 from jetspark.lakehouse.schemas import Differences, check_names, check_partitions, differences
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import remove, staged
 from jetspark.spark.checkpoints import local_path, read_checkpoint
+from jetspark.spark.json_payloads import CORRUPT, KEPT
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.sink import all_answers, needed_query_id
 
@@ -51,6 +60,55 @@ from jetspark.spark.sink import all_answers, needed_query_id
 # query's id and the batch's number (`lakehouse.batches`). Spark may attempt a task or a batch
 # again, and calls `abort` even after a commit whose outcome is not known: so a writer has no
 # state, `abort` removes nothing, and files of other attempts are left to `vacuum`.
+
+
+# -------------------------------------------------------------------------------------------------
+# Files that a source's task has written itself (`spark.direct`) come as one row that describes
+# them.
+
+HANDED_OVER = StructField(
+    "_jetspark_files",
+    StructType(
+        [
+            StructField("rows", LongType(), nullable=False),
+            StructField("aside", LongType(), nullable=False),
+            StructField("files", BinaryType(), nullable=False),
+        ]
+    ),
+)
+_COMMITS = 8
+"""Tables that are committed at a time."""
+_HANDED_OVER: pa.Schema = to_arrow_schema(StructType([HANDED_OVER]), timezone="UTC")
+
+
+def with_files(
+    rows: pa.RecordBatch, files: Sequence[NewFile] = (), aside: int = 0
+) -> pa.RecordBatch:
+    """Rows that describe no files, or one that describes these; so many rows in them are put
+    aside."""
+    field = _HANDED_OVER.field(0)
+    described = None
+    if files:
+        count = sum(one.rows for one in files) - aside
+        described = {"rows": count, "aside": aside, "files": pickle.dumps(tuple(files))}
+    column = pa.array([described] * rows.num_rows, field.type)
+    return pa.RecordBatch.from_arrays(
+        [*rows.columns, column], schema=pa.schema([*rows.schema, field])
+    )
+
+
+def without_files(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[NewFile]]:
+    """The rows that are rows, and the files that the others describe."""
+    name = HANDED_OVER.name
+    if name not in batch.schema.names:
+        return batch, []
+    column = batch.column(name)
+    files = [
+        file
+        for one in column.drop_null().to_pylist()
+        for file in pickle.loads(one["files"])  # noqa: S301  our own task's
+    ]
+    return batch.filter(pc.is_null(column)).drop_columns([name]), files
 
 
 @dataclass
@@ -65,8 +123,95 @@ class Written(WriterCommitMessage):
 class Target:
     """What tasks need to know about the table."""
 
-    layout: Layout
-    storage: Storage
+    options: LakehouseOptions
+    rows: pa.Schema
+    """The columns that the table gets."""
+    layout: Layout | None = None
+    """None, as `storage`, when rows are divided into several tables, which tasks look for."""
+    storage: Storage | None = None
+
+
+class TaskFiles:
+    """The new files of one task, in the table or in those that its rows are divided into."""
+
+    def __init__(self, target: Target) -> None:
+        context = TaskContext.get()
+        part = context.partitionId() if context is not None else 0
+        self._target = target
+        self._files = FileWriter(target.layout, target.storage, f"part-{part:05}")
+        self._known: set[str] = set()
+        self._made = 0
+        self.aside = 0
+        """Records that are put aside."""
+        self._fields = {one.name: one.type for one in target.rows if one.name not in KEPT}
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Raises ConfigError for a null in a required column, and for rows without a table."""
+        options = self._target.options
+        if options.quarantine is not None and CORRUPT in batch.schema.names:
+            refused = pc.is_valid(batch.column(CORRUPT))
+            if pc.any(refused).as_py():
+                self._put_aside(batch.filter(refused), self._why_not)
+                batch = batch.filter(pc.invert(refused))
+        if not batch.num_rows:
+            return
+        if options.route is None:
+            self._files.write(batch)
+            return
+        for name, rows in options.route.divide(batch):
+            if name is None and options.rest is None and options.quarantine is not None:
+                self._put_aside(rows, options.route.lacking)
+            else:
+                self._files.write(rows, self._found(name, rows))
+
+    def _put_aside(
+        self, rows: pa.RecordBatch, why: Callable[[Mapping[str, Any]], quarantine.Reason]
+    ) -> None:
+        """Into the table for records that do not become rows."""
+        name = self._target.options.quarantine
+        assert name is not None  # noqa: S101
+        self._found(name, rows, quarantine.SCHEMA)
+        self.aside += rows.num_rows
+        self._files.write(quarantine.records(rows, map(why, rows.to_pylist())), name)
+
+    def _why_not(self, row: Mapping[str, Any]) -> quarantine.Reason:
+        return quarantine.why_not(row["data"], self._fields)
+
+    def close(self) -> list[NewFile]:
+        """Finish all files and return them."""
+        return self._files.close()
+
+    def discard(self) -> None:
+        """Remove what was written, as far as possible."""
+        self._files.discard()
+
+    def _found(
+        self, name: str | None, rows: pa.RecordBatch, schema: pa.Schema | None = None
+    ) -> str:
+        """The table's name, when it is there or was made; or the name of the one for the rest."""
+        options = self._target.options
+        if name is None:
+            name = self._rest(f"{rows.num_rows} rows lack a value of {options.name}")
+        if name in self._known:
+            return name
+        one = options.of_table(name)
+        table = find_table(one.format, one.name)
+        if table is None and name not in (options.rest, options.quarantine):
+            if self._made >= options.max_new_tables:
+                most = f"more than {options.max_new_tables} new tables (option 'maxNewTables')"
+                return self._found(self._rest(f"{options.name} would make {most}"), rows)
+            self._made += 1
+        made = _prepared(one, schema or self._target.rows, table, numbered=True)
+        assert made.layout is not None  # noqa: S101
+        assert made.storage is not None  # noqa: S101
+        self._files.add_table(name, made.layout, made.storage)
+        self._known.add(name)
+        return name
+
+    def _rest(self, why: str) -> str:
+        if (rest := self._target.options.rest) is None:
+            raise ConfigError(f"{why}: name a table for these rows in the option 'restTable'.")
+        return rest
 
 
 class _Sink:
@@ -78,12 +223,20 @@ class _Sink:
         self._replace = replace
 
     def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> Written:
-        if is_gone(self._options.format, self._options.name):
-            raise gone(self._options.name, 0)
-        context = TaskContext.get()
-        part = context.partitionId() if context is not None else 0
-        layout, storage = self._target.layout, self._target.storage
-        return Written(writer, write_files(layout, storage, f"part-{part:05}", batches))
+        options = self._options
+        if options.route is None and is_gone(options.format, options.name):
+            raise gone(options.name, 0)
+        files = TaskFiles(self._target)
+        handed_over: list[NewFile] = []
+        try:
+            for batch in batches:
+                rows, found = without_files(batch)
+                handed_over += found
+                files.write(rows)
+            return Written(writer, [*handed_over, *files.close()])
+        except BaseException:
+            files.discard()
+            raise
 
     @contextmanager
     def _changing(self, table: Table, files: Sequence[NewFile]) -> Iterator[Change]:
@@ -96,6 +249,24 @@ class _Sink:
             yield upsert
         finally:
             remove(table.storage, files)
+
+    def _each(
+        self, files: Sequence[NewFile], commit: Callable[[LakehouseOptions, list[NewFile]], None]
+    ) -> None:
+        """Commit the files of each table, several tables at a time."""
+        by_table: dict[str, list[NewFile]] = {}
+        for file in files:
+            by_table.setdefault(file.table, []).append(file)
+        own = by_table.pop("", [])
+        with ThreadPoolExecutor(_COMMITS) as pool:
+            made = [
+                pool.submit(commit, self._options.of_table(name), group)
+                for name, group in by_table.items()
+            ]
+        for one in made:
+            one.result()
+        if self._options.route is None:
+            commit(self._options, own)
 
     def _written(self, messages: list[WriterCommitMessage | None]) -> tuple[str, list[NewFile]]:
         """(writer, files of all tasks). Raises PipelineError."""
@@ -115,13 +286,15 @@ class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
 
         Raises PipelineError without all tasks' answers, and as `commit_batch`.
         """
-        _, files = self._written(messages)
-        table = open_table(self._options.format, self._options.name)
+        self._each(self._written(messages)[1], self._commit)
+
+    def _commit(self, options: LakehouseOptions, files: list[NewFile]) -> None:
+        table = open_table(options.format, options.name)
         with self._changing(table, files) as change:
-            if self._options.transaction_id is None:
+            if options.transaction_id is None:
                 commit_files(table, files, change)
             else:
-                commit_batch(table, self._options.transaction_id, 0, files, change=change)
+                commit_batch(table, options.transaction_id, 0, files, change=change)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing to do: readers ignore files without a commit."""
@@ -143,23 +316,27 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         Raises PipelineError without all tasks' answers, and as `commit_batch`.
         """
         writer, files = self._written(messages)
-        options = self._options
-        table = find_table(options.format, options.name)
-        if table is None:
-            raise gone(options.name, batchId)
-        with (
-            not_gone(options.format, options.name, batchId),
-            self._changing(table, files) as change,
-        ):
-            commit_batch(
-                table,
-                writer,
-                batchId,
-                files,
-                name=options.query_name,
-                adopt=options.adopt,
-                change=change,
-            )
+
+        def commit(options: LakehouseOptions, files: list[NewFile]) -> None:
+            table = find_table(options.format, options.name)
+            if table is None:
+                raise gone(options.name, batchId)
+            with (
+                not_gone(options.format, options.name, batchId),
+                self._changing(table, files) as change,
+            ):
+                commit_batch(
+                    table,
+                    writer,
+                    batchId,
+                    files,
+                    name=options.query_name,
+                    adopt=options.adopt,
+                    every_batch=options is self._options,
+                    change=change,
+                )
+
+        self._each(files, commit)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to do: readers ignore files without a commit."""
@@ -176,6 +353,8 @@ def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
     Raises TableError for a table, or a checkpoint, that is gone, as far as a checkpoint on this
     machine shows it.
     """
+    if options.route is not None:
+        return prepare(options, schema)
     table = None
     checkpoint = None if options.checkpoint is None else local_path(options.checkpoint)
     if checkpoint is None:
@@ -213,6 +392,14 @@ def prepare(
     ConfigError for rows that do not fit, and TableError for a table that cannot be written.
     """
     rows = _rows(options, schema)
+    if options.route is not None:
+        return Target(options, rows)
+    return _prepared(options, rows, table, numbered=numbered)
+
+
+def _prepared(
+    options: LakehouseOptions, rows: pa.Schema, table: Table | None, *, numbered: bool
+) -> Target:
     if table is None:
         table = make_table(options.format, options.name, rows, options.partition_by or ())
     if numbered or options.transaction_id is not None:
@@ -228,13 +415,14 @@ def prepare(
             pass
         table.refresh()
     layout = table.layout(options.target_bytes, options.compression)
-    return Target(layout if options.upsert is None else staged(layout), table.storage)
+    layout = layout if options.upsert is None else staged(layout)
+    return Target(options, rows, layout, table.storage)
 
 
 def check_fit(options: LakehouseOptions, schema: StructType) -> None:
     """Check that the rows of a query fit, without a change. Raises ConfigError."""
     rows = _rows(options, schema)
-    table = find_table(options.format, options.name)
+    table = None if options.route is not None else find_table(options.format, options.name)
     if table is None:
         check_names(rows)
         check_partitions(rows, options.partition_by or ())
@@ -249,6 +437,9 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
     names = list(names)
     if options.upsert is not None:
         options.upsert.check_names(names)
+    if options.route is not None:
+        options.route.check(str(options.name), names)
+        return
     table = find_table(options.format, options.name)
     if table is not None:
         table.check_numbers_stay()
@@ -263,9 +454,20 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
 
 
 def _rows(options: LakehouseOptions, schema: StructType) -> pa.Schema:
-    rows = arrow_schema(schema)
+    left_out = {HANDED_OVER.name}
+    if options.quarantine is not None:
+        for name in (*quarantine.MESSAGE, CORRUPT):
+            if name not in schema.names:
+                raise ConfigError(
+                    f"Option 'quarantineTable' needs rows with the column {name}: those of format "
+                    f"jetstream, with {CORRUPT}, which is null in good ones."
+                )
+        left_out |= {CORRUPT, "data"}
+    rows = arrow_schema(StructType([one for one in schema if one.name not in left_out]))
     if options.upsert is not None:
         options.upsert.check(rows)
+    if options.route is not None:
+        options.route.check(str(options.name), rows.names)
     return rows
 
 

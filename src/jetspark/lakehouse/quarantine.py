@@ -1,0 +1,120 @@
+"""The table for records that do not become rows: as they came, with the reason in a sentence.
+
+| column | type | |
+|---|---|---|
+| stream, subject, seq, timestamp, headers, data | as format jetstream has them | the message |
+| column | string | the column whose value does not fit; null when it is not one column |
+| reason | string | why, for people |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+_PAIR = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.string())])
+MESSAGE: Final = ("stream", "subject", "seq", "timestamp", "headers", "data")
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("stream", pa.string()),
+        pa.field("subject", pa.string()),
+        pa.field("seq", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("headers", pa.list_(pa.field("element", _PAIR))),
+        pa.field("data", pa.binary()),
+        pa.field("column", pa.string()),
+        pa.field("reason", pa.string()),
+    ]
+)
+_SHOWN = 80
+
+Reason = tuple[str | None, str]
+"""A column, or None, and a sentence."""
+
+
+def records(rows: pa.RecordBatch, reasons: Iterable[Reason]) -> pa.RecordBatch:
+    """Rows of the table: `rows` has the columns of `MESSAGE`, and one reason for each."""
+    columns, sentences = zip(*reasons, strict=True)
+    message = [rows.column(name).cast(SCHEMA.field(name).type) for name in MESSAGE]
+    said = [pa.array(columns, pa.string()), pa.array(sentences, pa.string())]
+    return pa.RecordBatch.from_arrays([*message, *said], schema=SCHEMA)
+
+
+def why_not(payload: bytes | None, fields: Mapping[str, pa.DataType]) -> Reason:
+    """Why a payload that was refused is no row with these fields."""
+    if not payload or not payload.strip():
+        return None, "The payload is empty."
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError as error:
+        return (
+            None,
+            f"The payload is not UTF-8: byte {error.start} is 0x{payload[error.start]:02x}.",
+        )
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        return None, "The payload is nested too deeply."
+    except ValueError as error:
+        return None, f"The payload is not one JSON object: {_plain(str(error))}."
+    if not isinstance(value, dict):
+        return None, f"The payload is {_kind(value)}, not an object."
+    for name, kind in fields.items():
+        found = value.get(name)
+        if found is None or _fits(found, kind):
+            continue
+        shown = json.dumps(found)
+        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+        return name, f"{name} is {_kind(found)} ({shown}), not {kind}."
+    return None, "The payload does not fit the schema."
+
+
+def _plain(said: str) -> str:
+    return said[:1].lower() + said[1:]
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            return "null"
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    """Whether a JSON value may be one of a type; where that is not known, it may."""
+    for is_of, fits in _KINDS:
+        if is_of(kind):
+            return fits(value, kind)
+    return True
+
+
+def _whole(value: Any, kind: pa.DataType) -> bool:
+    most = 1 << (kind.bit_width - 1)
+    return type(value) is int and -most <= value < most
+
+
+_KINDS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, pa.DataType], bool]], ...] = (
+    (pa.types.is_boolean, lambda value, _: isinstance(value, bool)),
+    (pa.types.is_integer, _whole),
+    (pa.types.is_floating, lambda value, _: type(value) in (int, float)),
+    (pa.types.is_struct, lambda value, _: isinstance(value, dict)),
+    (pa.types.is_map, lambda value, _: isinstance(value, dict)),
+    (pa.types.is_list, lambda value, _: isinstance(value, list)),
+    (pa.types.is_temporal, lambda value, _: isinstance(value, str) and _is_time(value)),
+)
+
+
+def _is_time(text: str) -> bool:
+    return text[:4].isdecimal() and text[4:5] == "-"

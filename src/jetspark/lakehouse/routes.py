@@ -1,0 +1,175 @@
+"""Which table a row goes to: a template of the table's name, filled in with values of the row.
+
+`lake/{region}` has the value of a column, `lake/{subject[1]}` a token of the message's subject
+(counted from 0, as in Spark's `split`), `lake/{header[Site]}` the first value of a header.
+
+Values come from others, so they are escaped: in a folder's name the bytes of every character but
+ASCII letters, digits, `_`, `-` and `.` are written as `~` and two digits, as is a `_` or `.` at the
+beginning, which would hide the folder or leave it (`%` would be decoded by object stores); in a
+catalog every character but ASCII letters and digits becomes `_x`, its code and `_`. A long value is
+cut and has a hash at its end. Different values have different names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.errors import ConfigError
+from jetspark.subjects import nearest_name
+
+_LONGEST = 120
+"""Characters of a value in a name."""
+_PLACE = re.compile(r"\{([^{}]*)\}")
+_SAFE = frozenset(string.ascii_letters + string.digits + "_-.")
+_WITH_KEY = re.compile(r"(subject|header)\[(.*)\]")
+_OF_TIME = re.compile(r"(day|hour)\((.*)\)")
+
+
+@dataclass(frozen=True)
+class ValueOf:
+    """A value of each row: of a column, or of a part of the columns subject and headers."""
+
+    said: str
+    column: str
+    token: int | None = None
+    header: str | None = None
+    unit: str | None = None
+
+    @classmethod
+    def parse(cls, option: str, said: str) -> ValueOf:
+        """From `region`, `subject[1]`, `header[Site]`, `day(timestamp)` or `hour(timestamp)`.
+
+        Raises ConfigError.
+        """
+        said = said.strip()
+        if (of_time := _OF_TIME.fullmatch(said)) is not None:
+            return cls(said, of_time[2].strip(), unit=of_time[1])
+        if (keyed := _WITH_KEY.fullmatch(said)) is None:
+            if not said or "[" in said:
+                raise ConfigError(
+                    f"{option}: {{{said}}} is no value of a row: write {{column}}, {{subject[1]}} "
+                    "or {header[Name]}."
+                )
+            return cls(said, said)
+        kind, key = keyed[1], keyed[2].strip()
+        if kind == "header":
+            return cls(said, "headers", header=key)
+        if not key.isdecimal():
+            raise ConfigError(f"{option}: {{{said}}}: a token of a subject has a number, from 0.")
+        return cls(said, "subject", token=int(key))
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """Null where a row has none. Of a time the day is a date, and the hour a time."""
+        column = batch.column(self.column)
+        if self.unit is not None:
+            floor = pc.floor_temporal(column, unit=self.unit)
+            return floor.cast(pa.date32()) if self.unit == "day" else floor
+        if self.header is not None:
+            return _header(column, self.header)
+        if self.token is not None:
+            return _each(column, self._token)
+        return column
+
+    def _token(self, subject: str | None) -> str | None:
+        tokens = [] if subject is None else subject.split(".")
+        assert self.token is not None  # noqa: S101
+        return tokens[self.token] if self.token < len(tokens) else None
+
+
+def _each(column: pa.Array, change: Callable[[Any], Any]) -> pa.Array:
+    """The column with each of its different values changed, in text."""
+    encoded = column.dictionary_encode()
+    changed = pa.array([change(one) for one in encoded.dictionary.to_pylist()], pa.string())
+    return changed.take(encoded.indices)
+
+
+def _header(headers: pa.Array, name: str) -> pa.Array:
+    pairs = headers.flatten()
+    named = pc.equal(pairs.field("key"), name)
+    rows = pc.list_parent_indices(headers).filter(named).to_pylist()
+    values = pairs.field("value").filter(named).to_pylist()
+    first = dict(zip(reversed(rows), reversed(values), strict=True))
+    return pa.array([first.get(row) for row in range(len(headers))], pa.string())
+
+
+@dataclass(frozen=True)
+class Route:
+    """A template: fixed texts, and values between them."""
+
+    texts: tuple[str, ...]
+    values: tuple[ValueOf, ...]
+    in_catalog: bool = False
+
+    @classmethod
+    def parse(cls, option: str, template: str, *, in_catalog: bool = False) -> Route | None:
+        """None if it has no values. Raises ConfigError."""
+        parts = _PLACE.split(template)
+        if len(parts) == 1:
+            return None
+        values = tuple(ValueOf.parse(option, said) for said in parts[1::2])
+        return cls(tuple(parts[::2]), values, in_catalog)
+
+    @property
+    def root(self) -> str:
+        """The folder that all tables are in."""
+        return self.texts[0].rpartition("/")[0] or "."
+
+    def check(self, option: str, names: Sequence[str]) -> None:
+        """Raises ConfigError for a value of a column that rows of these columns lack."""
+        for one in self.values:
+            if one.column not in names:
+                near = nearest_name(one.column, names)
+                hint = f"did you mean {near!r}?" if near else f"there are {', '.join(names)}."
+                raise ConfigError(f"{option}: the rows have no column {one.column!r}; {hint}")
+
+    def lacking(self, row: Mapping[str, Any]) -> tuple[str | None, str]:
+        """The column that names no table for a row, and a sentence."""
+        batch = pa.RecordBatch.from_pylist([dict(row)])
+        for one in self.values:
+            if one.of(batch)[0].as_py() in (None, ""):
+                return one.column, f"The row has no {one.said}, which names its table."
+        return None, "No table was found for the row."
+
+    def divide(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+        """(name of the table, rows); the name is None for rows without one of the values."""
+        columns = [_each(one.of(batch).cast(pa.string()), self._escaped) for one in self.values]
+        parts: list[Any] = [self.texts[0]]
+        for column, text in zip(columns, self.texts[1:], strict=True):
+            parts += [column, text]
+        encoded = pc.binary_join_element_wise(*parts, "").dictionary_encode(null_encoding="encode")
+        names = encoded.dictionary.to_pylist()
+        if len(names) == 1:
+            yield names[0], batch
+            return
+        order = pc.sort_indices(encoded.indices)
+        rows = batch.take(order)
+        counts = pc.value_counts(encoded.indices.take(order))
+        start = 0
+        for found in counts.to_pylist():
+            yield names[found["values"]], rows.slice(start, found["counts"])
+            start += found["counts"]
+
+    def _escaped(self, value: str | None) -> str | None:
+        if not value:
+            return None
+        if self.in_catalog:
+            found = re.sub(r"[^0-9A-Za-z]", lambda one: f"_x{ord(one[0]):x}_", value)
+        else:
+            found = "".join(one if one in _SAFE else _coded(one) for one in value)
+            if found[0] in "_.":
+                found = _coded(found[0]) + found[1:]
+        if len(found) <= _LONGEST:
+            return found
+        return f"{found[: _LONGEST - 17]}-{hashlib.sha256(value.encode()).hexdigest()[:16]}"
+
+
+def _coded(character: str) -> str:
+    return "".join(f"~{byte:02X}" for byte in character.encode())

@@ -1,0 +1,253 @@
+"""Rows that never pass the JVM: a task writes what it reads into the table's files itself.
+
+format("jetspark-direct") reads as format("jetstream") does, with the same offsets, batches and
+partitions. A task decodes its range, writes the rows into new files of the table (`into.…`: the
+options of the table's sink), and returns one row that describes these files; the sink adds them to
+the batch's commit (`spark.lakehouse.target`). Rows whose payload only Spark's parser understands
+are returned as they are, and the sink writes them in the same batch.
+
+Spark may run a task again: files of an attempt that failed are in no commit, and `vacuum` removes
+them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from jetspark.bulk.arrow import JsonFields
+from jetspark.bulk.ranges import SequenceRange
+from jetspark.lakehouse.formats import Format
+from jetspark.lakehouse.routes import ValueOf
+from jetspark.spark.failures import without_traceback
+from jetspark.spark.json_payloads import CORRUPT
+from jetspark.spark.lag import WRITTEN
+from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
+from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
+from jetspark.spark.lakehouse.target import (
+    HANDED_OVER,
+    Target,
+    TaskFiles,
+    prepare_for_query,
+    with_files,
+)
+from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.reading import RangePartition, read_partition
+from jetspark.spark.source import JetStreamDataSource, schema_of
+from jetspark.spark.stream import JetStreamStreamReader
+
+FORMAT = "jetspark-direct"
+_PREFIX = "into."
+
+
+def direct_options(
+    format_: Format, sink: Mapping[str, str], rows: StructType, made: Mapping[str, str]
+) -> dict[str, str]:
+    """Options of format jetspark-direct, beside those of format jetstream.
+
+    `sink`: the options of the table's sink, with its checkpoint; `rows`: the columns that the sink
+    gets; `made`: those among them that are made of others, and of what (`ValueOf`).
+    """
+    given = {"format": format_, "schema": rows.json(), "made": json.dumps(dict(made))}
+    return {f"{_PREFIX}{name}": value for name, value in given.items()} | {
+        f"{_PREFIX}sink.{name}": value for name, value in sink.items()
+    }
+
+
+def can_go_directly(source: SourceOptions, sink: LakehouseOptions, *, json_is_parsed: bool) -> bool:
+    """Whether tasks can write the rows of a stream.
+
+    Not what only Spark's parser decodes, and not rows whose order within a batch says which one
+    replaces the others.
+    """
+    in_order = sink.keys is not None and sink.sequence_by is None
+    return source.bucket is None and json_is_parsed and not in_order
+
+
+def spark_value(value: ValueOf) -> Column:
+    """The same value as `ValueOf.of`, as Spark computes it."""
+    column = F.col(f"`{value.column.replace('`', '``')}`")
+    if value.unit is not None:
+        return F.to_date(column) if value.unit == "day" else F.date_trunc(value.unit, column)
+    if (header := value.header) is not None:
+        return F.get(F.filter(column, lambda one: one["key"].eqNullSafe(header)), 0)["value"]
+    if value.token is not None:
+        return F.get(F.split(column, r"\."), value.token)
+    return column
+
+
+def with_figures(rows: DataFrame, sink: LakehouseOptions) -> DataFrame:
+    """The rows, which observe what becomes of them (`lag.figures_of`)."""
+    aside = F.lit(False)
+    if sink.quarantine is not None:
+        aside = F.col(CORRUPT).isNotNull()
+        for one in sink.route.values if sink.route is not None and sink.rest is None else ():
+            aside |= F.coalesce(spark_value(one).cast("string"), F.lit("")) == ""
+    figures = {"rows": F.when(aside, 0).otherwise(1), "aside": F.when(aside, 1).otherwise(0)}
+    if HANDED_OVER.name in rows.columns:
+        files = F.col(HANDED_OVER.name)
+        figures = {name: F.coalesce(files[name], one) for name, one in figures.items()}
+    return rows.observe(WRITTEN, *(F.sum(one).alias(name) for name, one in figures.items()))
+
+
+@dataclass(frozen=True)
+class Into:
+    """The table that tasks write."""
+
+    options: LakehouseOptions
+    rows: StructType
+    made: Mapping[str, ValueOf]
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Into:
+        """From `direct_options`, without their prefix."""
+        sink = {
+            name.removeprefix("sink."): value
+            for name, value in given.items()
+            if name.startswith("sink.")
+        }
+        options = parse_lakehouse_options(Format(given["format"]), sink).for_streaming()
+        rows = StructType.fromJson(json.loads(given["schema"]))
+        made = {name: ValueOf.parse(name, said) for name, said in json.loads(given["made"]).items()}
+        return cls(options, rows, made)
+
+
+class DirectPartition(RangePartition):
+    """Ranges, and the table that their rows go to."""
+
+    def __init__(self, ranges: Sequence[SequenceRange], target: Target) -> None:
+        super().__init__(*ranges)
+        self.target = target
+
+
+class DirectReader(JetStreamStreamReader):
+    """The stream's reader, whose tasks return files in place of rows."""
+
+    def __init__(self, options: SourceOptions, into: Into) -> None:
+        super().__init__(options)
+        self._into = into
+
+    @without_traceback
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
+        """Those of the stream, with the table, which is created by the first batch.
+
+        Raises as the stream's, and as `prepare_for_query`.
+        """
+        parts = super().partitions(start, end)
+        if not parts:
+            return []
+        target = prepare_for_query(self._into.options, self._into.rows)
+        return [DirectPartition(part.ranges, target) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Write the rows of one partition; runs on an executor."""
+        if not isinstance(partition, DirectPartition):
+            return
+        files = TaskFiles(partition.target)
+        parse = (
+            JsonFields(dict(self._options.json_fields)).of if self._options.json_fields else None
+        )
+        schema = None
+        try:
+            for batch in read_partition(replace(self._options, json_fields=()), partition):
+                decoded, left, schema = batch, None, batch.schema
+                if parse is not None:
+                    parsed = parse(batch)
+                    decoded, left = _divided(parsed, batch)
+                    schema = parsed.schema
+                files.write(self._row_columns(decoded))
+                if left is not None:
+                    yield with_files(left)
+            written = files.close()
+        except BaseException:
+            files.discard()
+            raise
+        if written and schema is not None:
+            yield with_files(_placeholder(schema), written, files.aside)
+
+    def _row_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The table's columns of decoded rows, as Spark makes them of the others."""
+        for name, value in self._into.made.items():
+            batch = batch.append_column(name, value.of(batch))
+        return batch
+
+
+def _divided(
+    parsed: pa.RecordBatch, batch: pa.RecordBatch
+) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    """The rows that are decoded, with their payloads, and those that Spark has to parse."""
+    at = parsed.schema.get_field_index("data")
+    left = pc.is_valid(parsed.column(at))
+    decoded = parsed.set_column(at, batch.schema.field("data"), batch.column("data"))
+    if not pc.any(left).as_py():
+        return decoded, None
+    return decoded.filter(pc.invert(left)), parsed.filter(left)
+
+
+def _placeholder(schema: pa.Schema) -> pa.RecordBatch:
+    """One row of this schema, which describes files."""
+    columns = [
+        pa.nulls(1, one.type) if one.nullable else pa.array([_EMPTY[one.type]], one.type)
+        for one in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+_EMPTY: dict[pa.DataType, Any] = {
+    pa.string(): "",
+    pa.binary(): b"",
+    pa.int64(): 0,
+    pa.timestamp("us", tz="UTC"): 0,
+}
+
+
+class DirectDataSource(JetStreamDataSource):
+    """format("jetspark-direct"): reads a stream for one table, in streaming queries only."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    @cached_property
+    def _parsed(self) -> SourceOptions:
+        return parse_options(self._given(of_sink=False))
+
+    @cached_property
+    def _into(self) -> Into:
+        return Into.parse(self._given(of_sink=True))
+
+    def _given(self, *, of_sink: bool) -> dict[str, str]:
+        return {
+            name.removeprefix(_PREFIX): value
+            for name, value in self.options.items()
+            if name.startswith(_PREFIX) is of_sink
+        }
+
+    @without_traceback
+    def schema(self) -> StructType:
+        """The columns of format jetstream, and those of handed over files. Raises ConfigError."""
+        found = schema_of(self._parsed.columns, self._parsed.json_fields)
+        return StructType([*found, HANDED_OVER])
+
+    @without_traceback
+    def streamReader(self, schema: StructType) -> DirectReader:
+        """The streaming reader."""
+        return DirectReader(self._parsed, self._into)
+
+
+def register_formats(spark: SparkSession) -> None:
+    """All of this package, also for a Spark whose executors find it but whose driver does not
+    search for it."""
+    for one in (JetStreamDataSource, DirectDataSource, DeltaDataSource, IcebergDataSource):
+        spark.dataSource.register(one)

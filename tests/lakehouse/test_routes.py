@@ -1,0 +1,95 @@
+"""Which table a row goes to."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.routes import Route
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
+
+
+def rows(**columns: list[object]) -> pa.RecordBatch:
+    types = {"headers": HEADERS, "n": pa.int64()}
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, types.get(name, pa.string())) for name, values in columns.items()],
+        names=list(columns),
+    )
+
+
+def route(template: str, *, in_catalog: bool = False) -> Route:
+    found = Route.parse("--to", template, in_catalog=in_catalog)
+    assert found is not None
+    return found
+
+
+def divided(template: str, batch: pa.RecordBatch, *, in_catalog: bool = False) -> dict[object, int]:
+    pieces = list(route(template, in_catalog=in_catalog).divide(batch))
+    assert sum(piece.num_rows for _, piece in pieces) == batch.num_rows
+    return {name: piece.num_rows for name, piece in pieces}
+
+
+def test_a_row_goes_to_the_table_that_its_values_name() -> None:
+    batch = rows(
+        subject=["o.eu.a", "o.us.a", "o.eu.b", "o"],
+        headers=[
+            [{"key": "Site", "value": "x"}, {"key": "Site", "value": "y"}], None,
+            [{"key": "site", "value": "z"}], [],
+        ],
+        n=[1, 1, 2, None],
+    )  # fmt: skip
+    assert divided("lake/{subject[1]}/t", batch) == {
+        "lake/eu/t": 2,
+        "lake/us/t": 1,
+        None: 1,
+    }
+    assert divided("lake/{header[Site]}", batch) == {"lake/x": 1, None: 3}
+    assert divided("lake/{n}-{subject[2]}", batch) == {
+        "lake/1-a": 2,
+        "lake/2-b": 1,
+        None: 1,
+    }
+
+
+@given(st.lists(st.text(max_size=200), min_size=1, max_size=20), st.booleans())
+def test_a_value_of_others_stays_within_its_folder_and_different_values_have_different_names(
+    values: list[str], in_catalog: bool
+) -> None:
+    values = [one.encode(errors="replace").decode() for one in values]
+    one = route("lake/{region}", in_catalog=in_catalog)
+    names = {
+        piece.column("region").to_pylist()[0]: name
+        for name, piece in one.divide(rows(region=list(values)))
+    }
+    assert set(names) == set(values) or "" in values
+    assert len(set(names.values())) == len(names)
+    for name in filter(None, names.values()):
+        folder = name.removeprefix("lake/")
+        assert folder.isascii()
+        assert folder
+        assert "/" not in folder
+        assert folder[0] != "."
+        assert len(folder) <= 255
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("lake/{}", "no value of a row"),
+        ("lake/{subject[x]}", "has a number"),
+        ("lake/{field[1]}", "no value of a row"),
+    ],
+)
+def test_a_template_that_cannot_be_read_is_refused(template: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Route.parse("--to", template)
+
+
+def test_a_column_that_the_rows_lack_is_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'region'"):
+        route("lake/{regoin}").check("--to", ["region", "subject"])
+    assert Route.parse("--to", "lake/orders") is None

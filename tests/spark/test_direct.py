@@ -1,0 +1,243 @@
+"""Rows that tasks write into files themselves: the same tables as through Spark."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from tests.support.json_payloads import FIELDS, payload
+from tests.support.streams import Admin
+from tests.support.table_readers import by_duckdb
+
+from jetspark.lakehouse.formats import Format, find_table
+from jetspark.lakehouse.table import TableName
+from jetspark.spark.ingest import Ingest
+from jetspark.spark.lag import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from jetspark.server import NatsServer
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
+
+SCHEMA = "n LONG, name STRING, ok BOOLEAN, at TIMESTAMP, x DOUBLE"
+
+
+class Lake:
+    """Streams, and tables of them."""
+
+    def __init__(
+        self, spark: SparkSession, server: NatsServer, admin: Admin, folder: Path, name: str
+    ) -> None:
+        self.spark, self.server, self.admin = spark, server, admin
+        self.folder, self.stream = folder, name
+        admin.create(name, f"{name}.>")
+
+    def fill(self, *messages: tuple[str, bytes]) -> None:
+        self.admin.fill([(f"{self.stream}.{rest}", data) for rest, data in messages])
+
+    def ingest(self, to: str, **how: Any) -> Progress:
+        """Until the end of the stream."""
+        query = self.job(to, **how).start(self.spark)
+        query.awaitTermination(120)
+        done = Progress()
+        done.update(query)
+        return done
+
+    def job(self, to: str, **how: Any) -> Ingest:
+        options = {"servers": self.server.url, "stream": self.stream, "minPartitions": "2"}
+        options |= {"startingOffsets": "earliest"} | how.pop("options", {})
+        job = Ingest(options=options, to=str(self.folder / to), **{"json_schema": SCHEMA} | how)
+        job.check()
+        job.look_ahead()
+        return job
+
+    def rows(self, to: str, format_: Format = Format.DELTA) -> list[dict[str, Any]]:
+        table = find_table(format_, TableName(path=str(self.folder / to)))
+        assert table is not None
+        found = [
+            row
+            for piece in table.pieces(table.schema.names, None, 1)
+            for batch in piece.batches()
+            for row in _plain(batch).to_pylist()
+        ]
+        found = [
+            {name: "NaN" if value != value else value for name, value in row.items()}
+            for row in found
+        ]
+        return sorted(found, key=lambda row: row["seq"])
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With numbers for dates and times, which may be outside of Python's years."""
+    for index, one in enumerate(batch.schema):
+        if pa.types.is_temporal(one.type):
+            number = pa.int32() if pa.types.is_date32(one.type) else pa.int64()
+            batch = batch.set_column(index, one.name, batch.column(index).cast(number))
+    return batch
+
+
+@pytest.fixture
+def lake(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    tmp_path: Path,
+    unique: Callable[[str], str],
+) -> Lake:
+    return Lake(spark, shared_server, admin, tmp_path, unique("DIRECT"))
+
+
+def payloads(count: int) -> list[tuple[str, bytes]]:
+    return [
+        (f"s{number % 3}.a", json.dumps({"n": number, "name": f"é{number}", "x": 0.5}).encode())
+        for number in range(count)
+    ]
+
+
+ODD = (
+    b"",
+    b"  ",
+    b"null",
+    b"[]",
+    b"{}",
+    b'{"n": "7"}',
+    b'{"n": 1.0}',
+    b'{"n": 1e3}',
+    b'{"n": 99999999999999999999}',
+    b'{"n": 1, "n": 2}',
+    b'{"name": 5}',
+    b'{"name": {"a": [1]}}',
+    b'{"name": "\xff"}',
+    b'{"ok": "true"}',
+    b'{"ok": 1}',
+    b'{"at": "2026-01-31T12:00:00+02:00"}',
+    b'{"at": "2026-01-31"}',
+    b'{"at": 5}',
+    b'{"x": "NaN"}',
+    b'{"x": 1}',
+    b'{"x": 123456789012345678901234567890}',
+    b'{"n": 1} x',
+    b'{"n": 1}{"n": 2}',
+    b'{"n": 1',
+    b"\xef\xbb\xbf{}",
+    b'{"name": "\\ud800"}',
+    b'{"N": 3}',
+    b'{"n": null, "other": [[[[{}]]]]}',
+    b'{"name": "a\\u0000b"}',
+)
+
+
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
+def test_both_ways_make_the_same_table(lake: Lake, format_: str) -> None:
+    lake.fill(*payloads(500), *((f"odd.{index}", one) for index, one in enumerate(ODD)))
+    how: dict[str, Any] = {
+        "format": format_,
+        "partition_by": ["day"],
+        "columns": ["site=subject[1]", "rest=subject[3]", "who=header[Who]", "h=hour(timestamp)"],
+    }
+    direct = lake.ingest("direct", **how)
+    through = lake.ingest("through", through_spark=True, **how)
+    assert lake.rows("direct", Format(format_)) == lake.rows("through", Format(format_))
+    assert direct.rows == through.rows == 500 + len(ODD)
+    one = lake.rows("direct", Format(format_))[0]
+    assert (one["site"], one["rest"], one["who"], one["n"]) == ("s0", None, None, 0)
+
+
+def test_without_a_schema_payloads_are_bytes_on_both_ways(lake: Lake) -> None:
+    lake.fill(*payloads(100))
+    lake.ingest("direct", json_schema=None)
+    lake.ingest("through", json_schema=None, through_spark=True)
+    assert lake.rows("direct") == lake.rows("through")
+
+
+def test_generated_payloads_are_the_same_on_both_ways(lake: Lake) -> None:
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    chosen = random.Random(seed)
+    lake.fill(*(("x", payload(chosen)) for _ in range(5_000)))
+    schema = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS.items())
+    lake.ingest("direct", json_schema=schema)
+    lake.ingest("through", json_schema=schema, through_spark=True)
+    pairs = zip(lake.rows("direct"), lake.rows("through"), strict=True)
+    assert [(one, other) for one, other in pairs if one != other] == []
+
+
+def test_one_stream_becomes_many_tables_that_other_readers_see(lake: Lake) -> None:
+    lake.fill(*payloads(300), ("s1", b'{"n": -1}'))
+    done = lake.ingest("lake/{subject[1]}/t", table_options={"restTable": str(lake.folder / "r")})
+    assert done.rows == 301
+    for index in range(3):
+        rows = lake.rows(f"lake/s{index}/t")
+        assert [row["n"] for row in rows if row["n"] >= 0] == list(range(index, 300, 3))
+        assert by_duckdb("delta", lake.folder / f"lake/s{index}/t", "SELECT count(*) FROM t") == [
+            (len(rows),)
+        ]
+    lake.fill(*payloads(30))
+    assert (
+        lake.ingest("lake/{subject[1]}/t", table_options={"restTable": str(lake.folder / "r")}).rows
+        == 30
+    )
+    assert sum(len(lake.rows(f"lake/s{index}/t")) for index in range(3)) == 331
+
+
+def test_rows_without_a_table_stop_the_query_unless_there_is_one_for_the_rest(lake: Lake) -> None:
+    lake.fill(("a", b'{"n": 1}'), ("b.x", b'{"n": 2}'))
+    query = lake.job("lake/{subject[2]}").start(lake.spark)
+    with pytest.raises(Exception, match="restTable"):
+        query.awaitTermination(60)
+    rest = {"restTable": str(lake.folder / "lake/rest")}
+    lake.ingest("lake/{subject[2]}", table_options=rest)
+    assert [row["n"] for row in lake.rows("lake/rest")] == [1]
+    assert [row["n"] for row in lake.rows("lake/x")] == [2]
+
+
+def test_more_new_tables_than_allowed_stop_the_query_or_go_to_the_rest(lake: Lake) -> None:
+    lake.fill(*((f"t{number}", b'{"n": 1}') for number in range(20)))
+    few = {"maxNewTables": "3"}
+    query = lake.job("lake/{subject[1]}", table_options=few).start(lake.spark)
+    with pytest.raises(Exception, match="more than 3 new tables"):
+        query.awaitTermination(60)
+    rest = str(lake.folder / "lake/rest")
+    lake.ingest("lake/{subject[1]}", table_options=few | {"restTable": rest})
+    assert lake.rows("lake/rest")
+
+
+@pytest.mark.parametrize("through_spark", [False, True])
+def test_what_does_not_become_a_row_is_put_aside_with_its_reason(
+    lake: Lake, through_spark: bool
+) -> None:
+    lake.fill(("s.a", b'{"n": 1}'), ("s.a", b'{"n": [2]}'), ("s", b'{"n": 3}'), ("s.b", b"\xff{"))
+    done = lake.ingest(
+        "lake/{subject[2]}",
+        quarantine=str(lake.folder / "aside"),
+        through_spark=through_spark,
+    )
+    assert [(row["n"], "_corrupt_record" in row) for row in lake.rows("lake/a")] == [(1, False)]
+    found = lake.rows("aside")
+    assert [(row["seq"], row["data"], row["column"], row["reason"]) for row in found] == [
+        (2, b'{"n": [2]}', "n", "n is a list ([2]), not int64."),
+        (3, b'{"n": 3}', "subject", "The row has no subject[2], which names its table."),
+        (4, b"\xff{", None, "The payload is not UTF-8: byte 0 is 0xff."),
+    ]
+    assert (done.rows, done.aside) == (1, 3)
+
+
+def test_a_batch_that_is_run_again_adds_nothing_to_any_table(
+    lake: Lake,
+) -> None:
+    """The checkpoint is put back to before its last commit, as a crash leaves it."""
+    lake.fill(*payloads(30), ("bad", b"{"))
+    how: dict[str, Any] = {"quarantine": str(lake.folder / "aside")}
+    lake.ingest("lake/{subject[1]}", **how)
+    (lake.folder / "lake/_checkpoint/commits/0").unlink()
+    lake.ingest("lake/{subject[1]}", **how)
+    assert sum(len(lake.rows(f"lake/s{index}")) for index in range(3)) == 30
+    assert len(lake.rows("aside")) == 1
