@@ -183,7 +183,7 @@ def ingest(
     sentences = [sentence] if rows or not aside else []
     if aside:
         sentences.append(f"{counted(aside, 'message')} put aside in {quarantine}.")
-    if rows and not quiet and not job.direct:
+    if rows and not (job.direct or bucket):
         outcome.note("The rows went through Spark.")
     watch.report(
         *sentences,
