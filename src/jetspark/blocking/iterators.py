@@ -162,7 +162,8 @@ class LotIterator(Twin, Generic[ItemT]):
         and the error that ended it.
         """
         seconds = in_seconds(timeout)
-        check_no_callback(self._callback)
+        if self._callback is not None:
+            check_no_callback(self._callback)
         try:
             return self._pop()
         except IndexError:
