@@ -93,13 +93,7 @@ class Callback(Generic[T]):
             raise error
 
 
-# -------------------------------------------------------------------------------------------------
-# Connection events for user code: callbacks and an iterator.
-#
-# Contract: callbacks are called by the event loop, in order, never during a change of state; an
-# async callback runs in a task of its own. What they raise is only logged, since a report could
-# cause another one without end.
-
+# -- connection events for user code -----------------------------------------------------------
 
 logger = logging.getLogger("jetspark")
 
@@ -111,7 +105,11 @@ EVENTS_KEPT = 1000
 
 
 class Notices:
-    """Passes events and errors to the callbacks and iterators."""
+    """Passes connection events and errors to callbacks and iterators.
+
+    The event loop calls the callbacks in order, never during a change of state; an async one runs
+    in a task of its own. What they raise is only logged: a report could cause another one.
+    """
 
     def __init__(
         self,
@@ -213,12 +211,8 @@ class EventStream:
         return self._events.popleft()
 
 
-# -------------------------------------------------------------------------------------------------
-# Who waits until a callback has handled what had arrived by then.
-
-
 class Barriers:
-    """Of one callback, which is called for one item after the other, in order.
+    """Tasks that wait until a callback has handled what had arrived by then.
 
     An item is handled when the next call begins, or when nothing is queued any more.
     """

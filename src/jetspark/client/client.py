@@ -197,9 +197,8 @@ class Client:
     def set_servers(self, servers: str | Iterable[str]) -> None:
         """Replace the servers to connect to, discovered ones too, from the next attempt on.
 
-        `servers`: one URL or several. The present link stays, also to a server that is not among
-        them; `force_reconnect` leaves it. Raises ConfigError for servers that `connect` would
-        refuse, ConnectionClosedError.
+        `servers`: one URL or several. The present link stays until `force_reconnect`. Raises
+        ConfigError for servers that `connect` would refuse, ConnectionClosedError.
         """
         self.check_loop()
         self.require_open()
@@ -218,9 +217,8 @@ class Client:
         """Return when the server has processed everything published before.
 
         While the client is connecting or reconnecting it waits for the link. `timeout` in seconds,
-        default: request_timeout. Raises RequestTimeoutError, ConnectionClosedError when the client
-        is closed or the link is lost meanwhile (`status` tells which: then it reconnects, and what
-        was sent over the lost link may not have arrived), BadTimeoutError.
+        default: request_timeout. Raises RequestTimeoutError, BadTimeoutError; ConnectionClosedError
+        when the client is closed, or the link is lost: what it carried may not have arrived.
         """
         await self._ping(seconds_of(timeout, self.options), wait=True)
 
@@ -250,10 +248,9 @@ class Client:
     async def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """Return when callbacks have handled all messages that this client has received before.
 
-        Those of subscriptions and consumers; iterators are not waited for. After `flush` these are
-        all messages that the server had sent by then. `timeout`: seconds. Raises
-        RequestTimeoutError, ConfigError in a callback, which it would wait for,
-        ConnectionClosedError, also when the client is closed meanwhile, BadTimeoutError.
+        It does not wait for iterators. After `flush` these are all messages that the server had
+        sent by then. `timeout`: seconds. Raises RequestTimeoutError, ConnectionClosedError,
+        BadTimeoutError, and ConfigError in a callback, for which it would wait.
         """
         self.check_loop()
         self.require_open()
@@ -276,15 +273,13 @@ class Client:
     async def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """End subscriptions, let callbacks handle what has arrived, send publishes, then close.
 
-        Publishing is possible until the callbacks are done, subscribing is not. While there is no
-        link, and something to send, it waits for the link first. `timeout` in seconds: what is not
-        done by then is given up, with RequestTimeoutError, which says how much was never sent.
-        Raises ConnectionClosedError without a link and anything to send, or when the link is lost
-        meanwhile. The client is closed in any case, except after BadTimeoutError.
+        Publishing is possible until the callbacks are done, subscribing is not. With something to
+        send it waits for a link first. After `timeout` seconds it raises RequestTimeoutError, which
+        says how much was never sent; without a link, or when it is lost, ConnectionClosedError. The
+        client is closed in any case, except after BadTimeoutError.
 
-        Awaited in a message callback, for which it would have to wait, it returns at once and
-        continues in the background; its errors are reported. A second call waits for the first and
-        raises the same; nothing happens when the client is already closed.
+        In a message callback, for which it would wait, it returns at once and continues in the
+        background; its errors are reported. A second call waits for the first and raises the same.
         """
         self._check_ending()
         timeout = seconds_of(timeout, self.options)
@@ -394,10 +389,7 @@ class Client:
         publishing.send(subject, payload, reply, headers)
 
     async def publish_msg(self, message: Sendable) -> None:
-        """`publish` a PreparedMessage, or a message that was received.
-
-        Raises as publish_nowait, and ConfigError for anything else.
-        """
+        """`publish` a PreparedMessage or a received message. Raises as publish_nowait."""
         subject, data, reply, headers = parts_of(message)
         await self.publish(subject, data, reply=reply, headers=headers)
 
@@ -411,10 +403,9 @@ class Client:
     ) -> None:
         """Send one message with this turn of the event loop.
 
-        `payload`: any bytes-like object. Raises BadPayloadError for anything else, BadSubjectError,
-        BadHeaderError, MaxPayloadError, HeadersNotSupportedError, OutboundBufferError
-        (`pending_size` bytes are buffered already), ConnectionClosedError, ConfigError in another
-        event loop or thread than the client's.
+        Raises BadPayloadError, BadSubjectError, BadHeaderError, MaxPayloadError,
+        HeadersNotSupportedError, OutboundBufferError (`pending_size` bytes are buffered),
+        ConnectionClosedError, ConfigError in another event loop or thread than the client's.
         """
         self.check_loop()
         self.publishing.send(subject, payload, reply, headers)
@@ -429,10 +420,9 @@ class Client:
     ) -> Message:
         """Publish and wait for the first reply; `timeout` in seconds, default: request_timeout.
 
-        Raises NoRespondersError at once without responders, RequestTimeoutError,
-        ConnectionClosedError, ConnectionLostError (which is both), PermissionsError when the server
-        refuses the subject or the inbox, BadTimeoutError, and what publish_nowait
-        raises. Cancelling it leaves nothing behind; it goes on over a reconnect.
+        It goes on over a reconnect. Raises NoRespondersError at once, RequestTimeoutError,
+        ConnectionClosedError, ConnectionLostError (which is both), PermissionsError for the subject
+        or the inbox, BadTimeoutError, and as publish_nowait.
         """
         if self.publishing.hooked is None:
             return await plain_request(self, subject, payload, timeout, headers)
@@ -457,9 +447,9 @@ class Client:
         )
 
     async def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
-        """`request` with a PreparedMessage, or a received one; its `reply` is not used.
+        """`request` with a PreparedMessage or a received message, without its `reply`.
 
-        Raises as `request`, and ConfigError for anything else.
+        Raises as `request`.
         """
         subject, data, _, headers = parts_of(message)
         return await self.request(subject, data, timeout=timeout, headers=headers)
@@ -477,15 +467,14 @@ class Client:
     ) -> Replies:
         """Publish and gather replies: `async for` over the result, or `await` it for a list.
 
-        It ends at whichever comes first: `max_msgs` replies (0: no limit); `stall` seconds
-        without a reply after the last one (None: no limit); a reply that is the sentinel, which
-        is not given out (True: the one without payload; a function: the one for which it is
-        true); `timeout` seconds in all, default: request_timeout. The request is sent when the
-        first reply is requested.
+        The request is sent when the first reply is requested. It ends after `max_msgs` replies (0:
+        no limit), `stall` seconds without another reply (None: no limit), the sentinel, which is
+        not returned (True: a reply without payload; a function: one for which it is true), or
+        `timeout` seconds in all, default: request_timeout.
 
-        Raises RequestTimeoutError when not one reply came in time, NoRespondersError at once
-        without responders, BadTimeoutError, ConfigError, ConnectionClosedError,
-        ConnectionLostError, and what publish_nowait raises.
+        Raises RequestTimeoutError when no reply came in time, NoRespondersError at once,
+        BadTimeoutError, ConfigError, ConnectionClosedError, ConnectionLostError, and as
+        publish_nowait.
         """
         limit = seconds_of(timeout, self.options)
         silence = in_seconds(stall)
@@ -592,14 +581,13 @@ class Client:
     ) -> Listener:
         """Subscribe at the lowest level: `handler` gets each raw frame inside the read loop.
 
-        It must not block. There is no queue, and nothing is dropped. `on_run` gets messages that
-        follow each other in one call, with the bytes of their payloads; when it returns False they
-        go to `handler` after all, as do those of a subscription with max_msgs. `on_disconnect`:
-        the link was lost, the client reconnects by itself. `on_reconnect`: the link is back and
-        knows this subscription. `on_refused`: a publish was refused, named by its subject or its
-        reply subject; who awaits an answer to it here gets none. `on_end`: no more frames will
-        come, after max_msgs (None), a refused permission, or the connection's end
-        (ConnectionClosedError); not called by `Listener.close`. Raises as `subscribe`.
+        It must not block. There is no queue, and nothing is dropped. `on_run` gets consecutive
+        messages in one call, with the bytes of their payloads; when it returns False, or with
+        max_msgs, they go to `handler`. `on_disconnect`: the link was lost. `on_reconnect`: the new
+        link knows this subscription. `on_refused`: a publish with this subject or reply subject was
+        refused. `on_end`: no more frames will come, after max_msgs (None), a refused permission, or
+        the connection's end (ConnectionClosedError); `Listener.close` does not call it. Raises as
+        `subscribe`.
         """
         self.check_loop()
         self._check_subscribe(subject, queue, max_msgs)
@@ -660,10 +648,6 @@ class Client:
             check_queue(queue)
         check_line(subject, target_of(subject, queue), self.options.max_control_line)
         check_whole("max_msgs", max_msgs, 0)
-
-
-# -------------------------------------------------------------------------------------------------
-# What requests and barriers have beside the client.
 
 
 async def plain_request(

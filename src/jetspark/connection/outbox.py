@@ -23,12 +23,9 @@ from jetspark.errors import ConfigError, ConnectionClosedError, JetsparkError, O
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.frames import reply_of
 
-# -------------------------------------------------------------------------------------------------
-# Tasks that wait for something to change.
-
 
 class Waiters(list["asyncio.Future[None]"]):
-    """False while no task waits: for each message the read loop checks this, without a call."""
+    """Tasks that wait for a change. False without one: the read loop checks that without a call."""
 
     __slots__ = ()
 

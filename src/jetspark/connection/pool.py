@@ -1,12 +1,11 @@
 """The servers to try, and when: pure, with an injected clock and random source.
 
-Rules: attempts at one server are at least `wait` seconds apart, plus jitter. A failed attempt
-counts against its server, a success resets the count. A server is removed when the count exceeds
-`max_attempts` (-1: never), or, unless `retry_auth_errors`, when two attempts in a row fail with the
-same authentication error. A server that was tried or lost moves to the end of the list. Servers
-advertised in INFO are added once each, up to MOST_ADVERTISED: anyone may send an INFO before TLS is
-proven, and the event loop handles it at once. They inherit the scheme and credentials of the server
-that advertised them, and TLS verifies an address against the name that the user wrote (`tls_name`).
+Attempts at one server are at least `wait` seconds apart, plus jitter. A failed attempt counts
+against its server, a success resets the count. A server is removed when the count exceeds
+`max_attempts` (-1: never), or, unless `retry_auth_errors`, after the same authentication error
+twice in a row. A server that was tried or lost moves to the end. Servers advertised in INFO are
+added, up to MOST_ADVERTISED: anyone may send an INFO before TLS is proven. They inherit scheme and
+credentials, and TLS verifies an address against the name that the user wrote (`tls_name`).
 """
 
 from __future__ import annotations
@@ -156,9 +155,8 @@ class ServerPool:
     def lost(self, server: PooledServer, error: JetsparkError | None = None) -> None:
         """The link to this server ended: the others come first.
 
-        An error that the server itself sent may recur with its cause: after each one in a row the
-        next attempt there waits twice as long. Credentials that expire on a link do not count as a
-        refused attempt, since the next one may have new ones.
+        After an error that the server itself sent the next attempt there waits, twice as long after
+        each in a row. Credentials that expire on a link do not count as a refused attempt.
         """
         if isinstance(error, ServerError):
             server.errors += 1
@@ -228,13 +226,9 @@ def _is_address(host: str) -> bool:
     return True
 
 
-# -------------------------------------------------------------------------------------------------
-# A server of the pool as users see it: what `choose_server` chooses from.
-
-
 @dataclass(frozen=True, slots=True)
 class PoolServer:
-    """A server that may be tried next."""
+    """A server that may be tried next, as `choose_server` sees it."""
 
     url: str
     """Without credentials."""

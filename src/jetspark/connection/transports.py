@@ -1,8 +1,7 @@
-"""The interface between a session and the transport that carries its bytes.
+"""Transports: TCP, TLS and WebSocket under a session, and which one for a server's URL.
 
 A session is a `Receiver` and drives a `Transport`; a `Dial` opens the one for the other. The
-layers above do not know the transport: `tcp_transport` and `websocket_transport` implement it, and
-`dialing` chooses one of them for a server's URL. A proxy is another `Dial`.
+layers above do not know which transport it is.
 """
 
 from __future__ import annotations
@@ -22,9 +21,6 @@ from jetspark.connection.proxy import Proxy, ask_proxy, following
 from jetspark.connection.urls import ServerURL
 from jetspark.connection.websocket import WebSocketCodec
 from jetspark.errors import BrokenSocketError, JetsparkError, ServerRefusedError
-
-# -------------------------------------------------------------------------------------------------
-# What is known of a link's TLS.
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +100,7 @@ Dial: TypeAlias = Callable[[ServerURL, Receiver], Awaitable[Transport]]
 that no host can have, or a JetsparkError."""
 
 
-# -------------------------------------------------------------------------------------------------
-# Opens the socket to a server, directly or through a proxy: `bulk.links` for asyncio.
-#
-# `opening` has what both share: the addresses of a host name, and the user's own dialer.
+# -- the socket to a server, directly or through a proxy ---------------------------------------
 
 
 async def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
@@ -209,9 +202,7 @@ async def _through(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None
             step = following(steps, await loop.sock_recv(sock, step))
 
 
-# -------------------------------------------------------------------------------------------------
-# TCP as a `Transport`, and TLS over it.
-
+# -- TCP, and TLS over it ----------------------------------------------------------------------
 
 RECEIVE_BUFFER = 256 * 1024
 """Bytes read at most at a time. One buffer for the life of a connection: reading allocates
@@ -336,9 +327,7 @@ def tcp(options: ConnectOptions) -> Dial:
     return dial
 
 
-# -------------------------------------------------------------------------------------------------
-# WebSocket as a `Transport` over another one, with TLS in between for wss://.
-
+# -- WebSocket over another transport, with TLS in between for wss:// --------------------------
 
 _HANG_UP = 0.25
 """Seconds after both close frames within which the peer should have ended the link below."""
@@ -468,14 +457,8 @@ async def dial_websocket(
     return transport
 
 
-# -------------------------------------------------------------------------------------------------
-# Chooses the transport for a server's URL: the only place that distinguishes TCP and WebSocket.
-
-
 def dialing(options: ConnectOptions, own: Dial | None) -> Dial:
-    """A `Dial` for nats://, tls://, ws:// and wss:// over TCP, or over what the caller's `own`
-    opens: a stream to the server that can be upgraded to TLS.
-    """
+    """A `Dial` for nats://, tls://, ws:// and wss:// over TCP, or over the caller's `own`."""
     stream = own or tcp(options)
 
     async def dial(server: ServerURL, receiver: Receiver) -> Transport:

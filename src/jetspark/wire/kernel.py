@@ -79,14 +79,13 @@ if TYPE_CHECKING:
         """Unpacks an S2 stream, or one of Snappy, that comes in pieces."""
 
         identified: bool
-        """Whether the stream's first frame has come, which names the format."""
+        """Whether the stream's first frame, which names the format, has come."""
 
         def decode(self, data: bytes, pos: int, into: bytearray) -> tuple[int, int]:
             """Append the content of complete frames from `pos` on, each verified.
 
-            Returns (end, need): bytes from `end` on were not used. `need`: at least so many bytes
-            are needed of the frame there; 0 when it stopped after a MiB of content. Raises
-            BackupError for bytes that are not such a stream, after what was in order.
+            Returns (end, need): the first byte not used, and the least size of the frame there; 0
+            after a MiB of content. Raises BackupError for other bytes, after what was in order.
             """
 
     class EntryDecoder:
@@ -107,8 +106,8 @@ if TYPE_CHECKING:
         ) -> tuple[int, int]:
             """Append the messages of complete entries from `pos` on.
 
-            Returns (end, need): need is OTHER_FRAME when the entry at `end` is complete and not a
-            message, and 0 when more is wanted. Raises BackupError for anything else.
+            Returns (end, need): need is OTHER_FRAME for another entry at `end`, and 0 when more is
+            wanted. Raises BackupError for anything else.
             """
 
     class RecordDecoder:
@@ -131,8 +130,7 @@ if TYPE_CHECKING:
         ) -> int:
             """Append the messages of complete records from `pos` on; the position behind the last.
 
-            Erased records, and those whose sequence has been there, are left out. Raises
-            BackupError for anything else.
+            Leaves out erased records and repeated sequences. Raises BackupError for anything else.
             """
 
     look: Look
