@@ -142,8 +142,6 @@ def outcome_unknown(cause: JetsparkError) -> JetStreamError:
 class IngestWindow(InFlight):
     """One ack is of `flow` messages; `outstanding` acks may be missing. No I/O and no clock."""
 
-    resends = False
-
     def __init__(self, *, flow: int, outstanding: int) -> None:
         super().__init__()
         self._flow = flow

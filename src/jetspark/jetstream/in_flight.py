@@ -75,13 +75,12 @@ class PublishFailure:
 class InFlight:
     """Messages by index, from 0. Closed until `open`.
 
-    Each that was taken ends exactly once: acknowledged (`take`), or failed.
+    Each that was taken ends exactly once: acknowledged (`take`), or failed. `resends`: payloads and
+    headers are kept, so that messages can be sent again.
     """
 
-    resends = True
-    """Whether payloads and headers are kept, so that messages can be sent again."""
-
-    def __init__(self) -> None:
+    def __init__(self, *, resends: bool = False) -> None:
+        self._resends = resends
         self.sent = 0
         """Messages taken so far."""
         self.acked = 0
@@ -122,7 +121,7 @@ class InFlight:
     ) -> int:
         """Take a message: its index, or CLOSED. Never waits."""
         index = self.sent
-        if not self.resends:
+        if not self._resends:
             payload, headers = b"", None
         # In this order: either `close` finds the entry, or we find that it is closed.
         self._entries[index] = (subject, payload, headers, self.deadline, on_result)

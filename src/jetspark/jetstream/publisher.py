@@ -93,7 +93,7 @@ class RetryWindow(InFlight):
     """
 
     def __init__(self, size: int, on_disconnect: DisconnectPolicy, retry_for: float) -> None:
-        super().__init__()
+        super().__init__(resends=True)
         self.size = size
         self.paused = False
         """Whether messages were refused, without a reply to one since."""
