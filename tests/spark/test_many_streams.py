@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +10,7 @@ from tests.support.streams import numbered
 
 from jetspark.blocking import connect
 from jetspark.spark.options import parse_options
-from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.stream import JetStreamStreamReader, gc_paused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,3 +74,23 @@ def test_a_trigger_asks_each_stream_once(shared_server: NatsServer, stem: str) -
     assert [name for name in streams if name.startswith(stem)][:-1] == [
         f"{stem}_{number:03}" for number in range(_STREAMS)
     ]
+
+
+class Planner:
+    @gc_paused()
+    def plan(self, error: Exception | None) -> bool:
+        if error is not None:
+            raise error
+        return gc.isenabled()
+
+
+def test_planning_pauses_the_collector_and_leaves_it_as_it_was() -> None:
+    with pytest.raises(KeyError):
+        Planner().plan(KeyError("S"))
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        assert not Planner().plan(None)
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
