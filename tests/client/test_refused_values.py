@@ -62,7 +62,6 @@ CALLS: dict[str, tuple[Call, list[Any], str]] = {
         "max_msgs ",
     ),
     "window": (lambda at, v: at.js.publisher(v), COUNTS, "window "),
-    "increment": (lambda at, v: at.js.increment("a", v), [True], "by is a whole number"),
     "keep": (lambda at, v: at.js.purge_stream(at.name, keep=v), COUNTS, "keep "),
     "chunk_size": (lambda at, v: at.store.put("x", b"", chunk_size=v), COUNTS, "chunk_size "),
     "backup": (
