@@ -399,6 +399,7 @@ def test_reading_a_stream_into_arrow_loads_no_client() -> None:
         ("deltalake", "jetspark.spark.ingest, jetspark.lakehouse.iceberg, jetspark.cli.table"),
         ("pyspark", "jetspark.bulk.reader, jetspark.spark.ddl, jetspark.spark.java"),
         ("pyarrow", "jetspark.cli.ingest, jetspark.cli.run, jetspark.cli.demo"),
+        ("sqlglot", "jetspark.lakehouse.delta, jetspark.lakehouse.iceberg, jetspark.spark.direct"),
     ],
 )
 def test_a_library_is_imported_only_by_what_needs_it(missing: str, modules: str) -> None:
