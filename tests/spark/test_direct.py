@@ -151,6 +151,20 @@ def test_both_ways_make_the_same_table(lake: Lake, format_: str) -> None:
     assert (one["site"], one["rest"], one["who"], one["n"]) == ("s0", None, None, 0)
 
 
+def test_days_of_another_time_zone_are_left_to_spark(lake: Lake) -> None:
+    lake.fill(*payloads(10))
+    zone = lake.spark.conf.get("spark.sql.session.timeZone")
+    lake.spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")
+    try:
+        job = lake.job("table", partition_by=["day"])
+        job.start(lake.spark).awaitTermination(120)
+        assert not job.direct
+        lake.ingest("without")
+    finally:
+        lake.spark.conf.set("spark.sql.session.timeZone", zone)
+    assert len(lake.rows("table")) == len(lake.rows("without")) == 10
+
+
 def test_without_a_schema_payloads_are_bytes_on_both_ways(lake: Lake) -> None:
     lake.fill(*payloads(100))
     lake.ingest("direct", json_schema=None)

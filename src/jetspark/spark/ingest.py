@@ -160,7 +160,7 @@ class Ingest:
             format_ = self._table.format
             sink = self._sink_options(format_)
             sink["checkpointLocation"] = self.checkpoint_location
-            self.direct = self._goes_directly(json_is_parsed=ddl is None or bool(parsed))
+            self.direct = self._goes_directly(spark, json_is_parsed=ddl is None or bool(parsed))
             if self.direct:
                 into = direct_options(format_, sink, rows.schema, self._made())
                 loaded = reader.format(FORMAT).options(**into).load()
@@ -192,8 +192,14 @@ class Ingest:
                 rows = _with_partition(rows, name, expression)
         return rows
 
-    def _goes_directly(self, *, json_is_parsed: bool) -> bool:
-        """Whether tasks can write the table's files themselves: nothing needs Spark's SQL."""
+    def _goes_directly(self, spark: SparkSession, *, json_is_parsed: bool) -> bool:
+        """Whether tasks can write the table's files themselves: nothing needs Spark's SQL.
+
+        Days and hours are those of UTC there, and in Spark those of the session.
+        """
+        of_time = any(ValueOf.parse(name, said).unit for name, said in self._made().items())
+        if of_time and spark.conf.get("spark.sql.session.timeZone") != "UTC":
+            return False
         made = {name for name, expression in self._partitions if expression is not None}
         return (
             not self.through_spark
