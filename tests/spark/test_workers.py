@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,10 +35,22 @@ def folder() -> Iterator[Path]:
         yield Path(name, "p")
 
 
+def wait_until_ready(server: ForkServer) -> None:
+    """On a busy machine its imports take longer than the shim waits."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(120)
+        while connection.connect_ex(str(server.folder / "s")):
+            assert server.process.poll() is None
+            time.sleep(0.01)
+        socket.send_fds(connection, [json.dumps([["none"], {}, "/"]).encode()], [0, 1, 2])
+        assert int(connection.recv(16))
+
+
 @pytest.fixture
 def server(folder: Path) -> Iterator[ForkServer]:
     started = start_fork_server(folder, "local[1]", {})
     assert started is not None
+    wait_until_ready(started)
     yield started
     started.stop()
     assert not folder.exists()
@@ -114,6 +129,7 @@ _SESSION = """
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from pyspark.errors import PySparkException

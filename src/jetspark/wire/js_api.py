@@ -88,6 +88,7 @@ STREAM_RESTORE: Final = Call("STREAM.RESTORE.{stream}", "stream_restore_response
 STREAM_LEADER_STEPDOWN: Final = Call(
     "STREAM.LEADER.STEPDOWN.{stream}", "stream_leader_stepdown_response"
 )
+STREAM_PEER_REMOVE: Final = Call("STREAM.PEER.REMOVE.{stream}", "stream_remove_peer_response")
 DIRECT_GET: Final = Call("DIRECT.GET.{stream}", None, question=True)
 DIRECT_GET_LAST: Final = Call("DIRECT.GET.{stream}.{subject}", None, question=True)
 TEMPLATE_CREATE: Final = Call(

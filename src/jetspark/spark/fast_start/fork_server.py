@@ -36,8 +36,7 @@ MODULES = (
     "pyspark.sql.worker.write_into_data_source",
     "pyspark.sql.pandas.serializers",
     "pyspark.sql.pandas.types",
-    "jetspark.spark.source",
-    "jetspark.spark.lakehouse.source",
+    "jetspark.spark.direct",
     "jetspark.lakehouse.delta",
 )
 """Some may be missing: another version of Spark, an extra that is not installed."""
