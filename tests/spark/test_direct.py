@@ -153,7 +153,7 @@ def test_both_ways_make_the_same_table(lake: Lake, format_: str) -> None:
 
 def test_days_of_another_time_zone_are_left_to_spark(lake: Lake) -> None:
     lake.fill(*payloads(10))
-    zone = lake.spark.conf.get("spark.sql.session.timeZone")
+    zone = lake.spark.conf.get("spark.sql.session.timeZone") or "UTC"
     lake.spark.conf.set("spark.sql.session.timeZone", "Pacific/Kiritimati")
     try:
         job = lake.job("table", partition_by=["day"])
