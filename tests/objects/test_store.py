@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.jetstream.eventually import eventually
 from tests.objects.conftest import messages
 
 from jetspark.errors import (
@@ -415,6 +416,7 @@ async def test_a_put_whose_chunks_are_purged_meanwhile_fails(
 ) -> None:
     async def blocks() -> AsyncIterator[bytes]:
         yield bytes(100_000)
+        await eventually(lambda: messages(store))  # a chunk may be sent after the purge
         await js.purge_stream(store.stream)
         yield bytes(100_000)
 
