@@ -12,6 +12,7 @@ from tests.support.json_payloads import FIELDS, payload
 from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb
 
+from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, find_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.ingest import Ingest
@@ -255,3 +256,21 @@ def test_a_batch_that_is_run_again_adds_nothing_to_any_table(
     lake.ingest("lake/{subject[1]}", **how)
     assert sum(len(lake.rows(f"lake/s{index}")) for index in range(3)) == 30
     assert len(lake.rows("aside")) == 1
+
+
+def test_an_upsert_puts_records_aside_and_keeps_them(lake: Lake) -> None:
+    how: dict[str, Any] = {
+        "quarantine": str(lake.folder / "aside"),
+        "table_options": {"keys": "n", "sequenceBy": "seq"},
+    }
+    lake.fill(("a", b'{"n": 1, "name": "old"}'), ("a", b"{"))
+    lake.ingest("table", **how)
+    lake.fill(("a", b'{"n": 1, "name": "new"}'), ("a", b"["))
+    lake.ingest("table", **how)
+    assert [(row["n"], row["name"]) for row in lake.rows("table")] == [(1, "new")]
+    assert [row["data"] for row in lake.rows("aside")] == [b"{", b"["]
+
+
+def test_the_table_of_the_rows_is_refused_for_what_is_put_aside(lake: Lake) -> None:
+    with pytest.raises(ConfigError, match="name another one"):
+        lake.job("table", quarantine=str(lake.folder / "table"))

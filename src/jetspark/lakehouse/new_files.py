@@ -223,6 +223,7 @@ class FileWriter:
         self._files: dict[tuple[Any, ...], _OpenFile] = {}
         self._done: list[NewFile] = []
         self._count = 0
+        self._buffered = 0
 
     def add_table(self, table: str, layout: Layout, storage: Storage) -> None:
         """Another table, for `write`."""
@@ -232,19 +233,19 @@ class FileWriter:
         """Raises ConfigError for a null in a required column."""
         place = self._tables[table]
         for key, rows in _by_partition(_fitted(place.layout, batch), place.layout.partition_by):
-            self._of(table, key).add(rows.select(place.file_schema.names))
-        files = self._files
-        while sum(one.buffered for one in files.values()) > BUFFERED_BYTES:
-            self._flush(max(files, key=lambda one: files[one].buffered))
-        for name, one in list(files.items()):
+            one = self._of(table, key)
+            self._buffered += one.add(rows.select(place.file_schema.names))
             if one.has_row_group:
-                self._flush(name)
-            if one.written >= place.layout.target_bytes:
-                self._finish(name)
+                self._flush((table, *key))
+        files = self._files
+        while self._buffered > BUFFERED_BYTES:
+            self._flush(max(files, key=lambda one: files[one].buffered))
 
     def _flush(self, name: tuple[Any, ...]) -> None:
-        self._files[name].flush()
-        if sum(one.is_open for one in self._files.values()) > OPEN_FILES:
+        one = self._files[name]
+        self._buffered -= one.buffered
+        one.flush()
+        if one.is_full or sum(other.is_open for other in self._files.values()) > OPEN_FILES:
             self._finish(name)
 
     def close(self) -> list[NewFile]:
@@ -274,7 +275,9 @@ class FileWriter:
 
     def _finish(self, name: tuple[Any, ...]) -> None:
         table, *key = name
-        self._done.append(self._files.pop(name).close(table, tuple(key)))
+        one = self._files.pop(name)
+        self._buffered -= one.buffered
+        self._done.append(one.close(table, tuple(key)))
 
 
 class _Place:
@@ -321,19 +324,21 @@ class _OpenFile:
         return self._stream is not None
 
     @property
-    def written(self) -> int:
-        """Bytes in the file so far."""
-        return int(self._stream.tell()) if self.is_open else 0
+    def is_full(self) -> bool:
+        """Whether the file has the size that the table's are to have."""
+        return bool(self._stream.tell() >= self._place.layout.target_bytes)
 
     @property
     def has_row_group(self) -> bool:
         """Whether the buffered rows are enough for one."""
         return self._rows >= ROW_GROUP_ROWS or self.buffered >= ROW_GROUP_BYTES
 
-    def add(self, rows: pa.RecordBatch) -> None:
+    def add(self, rows: pa.RecordBatch) -> int:
+        """Buffer rows; their bytes."""
         self._batches.append(rows)
         self._rows += rows.num_rows
         self.buffered += rows.nbytes
+        return int(rows.nbytes)
 
     def flush(self) -> None:
         if not self._batches:
@@ -354,7 +359,7 @@ class _OpenFile:
     def close(self, table: str, key: tuple[Any, ...]) -> NewFile:
         self.flush()
         self._writer.close()
-        size = self.written
+        size = int(self._stream.tell())
         self._stream.close()
         metadata: pq.FileMetaData = self._writer.writer.metadata
         sink = pa.BufferOutputStream()

@@ -144,9 +144,16 @@ class LakehouseOptions:
             else replace(self.name, identifier=found)
         )
         one = replace(self, name=name, route=None, quarantine=None)
-        if found == self.quarantine:
+        if self.is_quarantine(one):
             one = replace(one, keys=None, sequence_by=None, deletes=None, partition_by=None)
         return one
+
+    def is_quarantine(self, one: LakehouseOptions) -> bool:
+        """Whether these are the options of the table for records that do not become rows."""
+        return self.quarantine is not None and self.quarantine in (
+            one.name.path,
+            one.name.identifier,
+        )
 
     def for_reading(self) -> LakehouseOptions:
         """These options for spark.read. Raises ConfigError."""
@@ -228,6 +235,11 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
         raise ConfigError(
             "Options 'restTable' and 'maxNewTables' go with a template of tables, such as "
             "lake/{region}."
+        )
+    aside = found.get("quarantine")
+    if aside is not None and aside in (target.path, target.identifier, found.get("rest")):
+        raise ConfigError(
+            "Option 'quarantineTable' (--quarantine) names the table of the rows: name another one."
         )
     return LakehouseOptions(
         format=format_, name=target, route=route, checkpoint=checkpoint, **found

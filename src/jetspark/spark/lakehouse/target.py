@@ -139,7 +139,8 @@ class TaskFiles:
         part = context.partitionId() if context is not None else 0
         self._target = target
         self._files = FileWriter(target.layout, target.storage, f"part-{part:05}")
-        self._known: set[str] = set()
+        self._known: dict[str, str] = {}
+        """The table that a name leads to: its own, or the one for the rest."""
         self._made = 0
         self.aside = 0
         """Records that are put aside."""
@@ -193,19 +194,21 @@ class TaskFiles:
         if name is None:
             name = self._rest(f"{rows.num_rows} rows lack a value of {options.name}")
         if name in self._known:
-            return name
+            return self._known[name]
         one = options.of_table(name)
         table = find_table(one.format, one.name)
         if table is None and name not in (options.rest, options.quarantine):
             if self._made >= options.max_new_tables:
                 most = f"more than {options.max_new_tables} new tables (option 'maxNewTables')"
-                return self._found(self._rest(f"{options.name} would make {most}"), rows)
+                rest = self._rest(f"{options.name} would make {most}")
+                self._known[name] = self._found(rest, rows)
+                return self._known[name]
             self._made += 1
         made = _prepared(one, schema or self._target.rows, table, numbered=True)
         assert made.layout is not None  # noqa: S101
         assert made.storage is not None  # noqa: S101
         self._files.add_table(name, made.layout, made.storage)
-        self._known.add(name)
+        self._known[name] = name
         return name
 
     def _rest(self, why: str) -> str:
@@ -239,11 +242,13 @@ class _Sink:
             raise
 
     @contextmanager
-    def _changing(self, table: Table, files: Sequence[NewFile]) -> Iterator[Change]:
-        """What the rows of these files do to the table."""
-        upsert = self._options.upsert
+    def _changing(
+        self, options: LakehouseOptions, table: Table, files: Sequence[NewFile]
+    ) -> Iterator[Change]:
+        """What the rows of these files do to the table; records that are put aside are added."""
+        upsert = options.upsert
         if upsert is None:
-            yield replaced if self._replace else added
+            yield replaced if self._replace and not self._options.is_quarantine(options) else added
             return
         try:
             yield upsert
@@ -290,7 +295,7 @@ class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
 
     def _commit(self, options: LakehouseOptions, files: list[NewFile]) -> None:
         table = open_table(options.format, options.name)
-        with self._changing(table, files) as change:
+        with self._changing(options, table, files) as change:
             if options.transaction_id is None:
                 commit_files(table, files, change)
             else:
@@ -323,7 +328,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
                 raise gone(options.name, batchId)
             with (
                 not_gone(options.format, options.name, batchId),
-                self._changing(table, files) as change,
+                self._changing(options, table, files) as change,
             ):
                 commit_batch(
                     table,
