@@ -14,6 +14,7 @@ import itertools
 import logging
 import random
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -22,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from tests.support import campaign
@@ -39,6 +41,9 @@ LONGEST = 90.0
 MESSAGES = 200
 WINDOW = 200_000
 """Of the publisher that all threads share: it is never full."""
+CONFIG = f"jetstream {{ max_buffered_msgs: {2 * WINDOW} }}"
+"""A stream refuses what comes beyond its buffer, 10,000 messages by default, and the publisher
+reports that and sends it again."""
 
 
 @dataclass
@@ -342,7 +347,7 @@ def run(seconds: float = 60.0, seed: int = 1, only: str = "") -> Figures:
     threads = set(threading.enumerate())
     try:
         with (
-            NatsServer() as server,
+            _server() as server,
             connect(server.url) as other,
             connect(
                 server.url,
@@ -371,6 +376,14 @@ def run(seconds: float = 60.0, seed: int = 1, only: str = "") -> Figures:
         figures.wrong.append(f"left behind: {gone}")
     figures.seconds = time.monotonic() - start
     return figures
+
+
+@contextmanager
+def _server() -> Iterator[NatsServer]:
+    with tempfile.TemporaryDirectory() as folder:
+        (config := Path(folder, "nats.conf")).write_text(CONFIG)
+        with NatsServer(0, host="127.0.0.1", jetstream=True, config=config) as server:
+            yield server
 
 
 def _in_threads(
