@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.processes import end, finish, jetspark
 from tests.support.streams import Admin
+from tests.support.table_readers import column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 SECONDS = 300.0
 
 
-def pipeline(folder: Path, server: NatsServer, source: str, target: str) -> Path:
+def pipeline(folder: Path, server: NatsServer, source: str, target: str, more: str = "") -> Path:
     file = folder / "copy.toml"
     file.write_text(
         f"""
@@ -42,6 +45,7 @@ servers = "{server.url}"
 stream = "{target}"
 guarantee = "exactly-once"
 prepareStream = true
+{more}
 """,
         "utf-8",
     )
@@ -64,13 +68,15 @@ def test_a_pipeline_runs_follows_and_stops_and_a_lost_checkpoint_repeats_nothing
 ) -> None:
     needs_server("2.12")
     source, target = admin.stream(100), admin.stream()
-    file = pipeline(tmp_path, shared_server, source, target)
+    table = f'[sinks.lake]\nfrom = "rows"\nformat = "jetspark-delta"\npath = "{tmp_path}/lake"'
+    file = pipeline(tmp_path, shared_server, source, target, table)
     before = admin.call("STREAM.INFO." + target, None)["config"]
     with jetspark("run", str(file), "--check") as command:
         code, out, err = finish(command, SECONDS)
     assert code == 0, err
-    fine, *would, not_checked = out.splitlines()
-    assert fine == f"{file} is valid: rows → copy."
+    fine, way, *would, not_checked = out.splitlines()
+    assert fine == f"{file} is valid: rows → copy, lake."
+    assert way == "lake: a run would write rows directly."
     assert would == [
         f"A run would change stream {target}: the subject _spark.{target}.mark.>, allow_atomic, "
         "allow_rollup_hdrs, allow_msg_ttl.",
@@ -88,12 +94,16 @@ def test_a_pipeline_runs_follows_and_stops_and_a_lost_checkpoint_repeats_nothing
         code, out, err = end(command, signal.SIGTERM)
     assert (code, out) == (0, "Stopped; the same command goes on from here.\n"), err
     nothing_left()
+    admin.fill([(source, b"one more")])
     with jetspark("run", str(file), "--master", "local[1]") as command:
         code, out, err = finish(command, SECONDS)
     # It may have been stopped before Spark noted the batch; then it came again, and is there once.
     assert code == 0, err
-    assert stored(admin, target) == 100
+    assert stored(admin, target) == 101
+    assert re.fullmatch(r"copy: \d+ rows? read\.\nlake: \d+ rows? written directly\.\n", out)
+    assert column("delta", tmp_path / "lake", "seq") == Counter(range(1, 102))
     shutil.rmtree(tmp_path / "chk")
+    pipeline(tmp_path, shared_server, source, target)
     elsewhere = tmp_path / "elsewhere" / file.name
     elsewhere.parent.mkdir()
     elsewhere.write_text(file.read_text("utf-8").replace("/chk", "/another"), "utf-8")
@@ -106,7 +116,7 @@ def test_a_pipeline_runs_follows_and_stops_and_a_lost_checkpoint_repeats_nothing
             f'sink copy: Stream "{target}" holds the rows that copy/copy wrote with another' in said
         )
         assert "set the option adoptLedger to true for one run." in said
-    assert stored(admin, target) == 100
+    assert stored(admin, target) == 101
 
 
 def test_mistakes_in_pipeline_files_are_one_sentence(

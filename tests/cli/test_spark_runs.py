@@ -72,9 +72,10 @@ def run(
     query: Query,
     outcome: Outcome | None = None,
     stop: Stop | None = None,
-    counted: str = "written",
+    *,
+    read: bool = False,
 ) -> Watch:
-    watch = Watch(outcome or Outcome(), counted=counted)
+    watch = Watch(outcome or Outcome(), read={"orders"} if read else ())
     watch.run({"orders": cast("StreamingQuery", query)}, stop or Stop())
     return watch
 
@@ -95,7 +96,7 @@ def test_progress_without_a_terminal_is_printed_in_lines(
 def test_the_first_batch_is_reported_at_once_and_only_once(
     capsys: pytest.CaptureFixture[str], rows: int, counted: str
 ) -> None:
-    run(Query(8, first=3, rows=rows), counted=counted)
+    run(Query(8, first=3, rows=rows), read=counted == "read")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"{rows} row{'s' * (rows > 1)} {counted} · ")
 

@@ -225,15 +225,16 @@ def test_more_new_tables_than_allowed_stop_the_query_or_go_to_the_rest(lake: Lak
     assert lake.rows("lake/rest")
 
 
-@pytest.mark.parametrize("through_spark", [False, True])
+@pytest.mark.parametrize("partition_by", [["day"], ["hour=hour(timestamp)"]])
 def test_what_does_not_become_a_row_is_put_aside_with_its_reason(
-    lake: Lake, through_spark: bool
+    lake: Lake, partition_by: list[str]
 ) -> None:
+    """Spark's SQL takes all rows through Spark."""
     lake.fill(("s.a", b'{"n": 1}'), ("s.a", b'{"n": [2]}'), ("s", b'{"n": 3}'), ("s.b", b"\xff{"))
     done = lake.ingest(
         "lake/{subject[2]}",
         quarantine=str(lake.folder / "aside"),
-        through_spark=through_spark,
+        partition_by=partition_by,
     )
     assert [(row["n"], "_corrupt_record" in row) for row in lake.rows("lake/a")] == [(1, False)]
     found = lake.rows("aside")

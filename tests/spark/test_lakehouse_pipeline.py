@@ -14,6 +14,7 @@ from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.errors import ConfigError, PipelineError
+from jetspark.spark.lag import Progress
 from jetspark.spark.pipeline import check_queries, check_tables, start
 from jetspark.spark.pipeline_file import PipelineFile, read_pipeline
 
@@ -103,6 +104,119 @@ def test_a_sink_that_does_not_fit_its_table_is_reported_by_the_check(
     with pytest.raises(PipelineError, match=r"sink all: .* has rows that this query did not write"):
         check_tables(pipeline)
     assert column("delta", tmp_path / "all", "id") == Counter(range(3))
+
+
+def of_stream(folder: Path, server: NatsServer, stream: str, more: str) -> PipelineFile:
+    file = folder / "flow.toml"
+    file.write_text(
+        f"""
+checkpoint = "{folder}/chk"
+[sources.orders]
+servers = "{server.url}"
+stream = "{stream}"
+startingOffsets = "earliest"
+minPartitions = 2
+json = "region STRING, n INT"
+{more}
+""",
+        "utf-8",
+    )
+    return read_pipeline(file)
+
+
+def test_tasks_write_the_tables_of_a_stream_as_spark_does(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    name = unique("FLOWS")
+    admin.create(name, f"{name}.>")
+    orders = [json.dumps({"region": "eu" if n % 3 else "us", "n": n}).encode() for n in range(90)]
+    odd = [
+        b'{"region": "eu", "n": "x"}',
+        b"no JSON",
+        b'{"n": 90}',
+        b'{"n": 1, "n": 2, "region": "eu"}',
+    ]
+    admin.fill([(f"{name}.a", data) for data in (*orders, *odd)])
+    tables = """
+[sinks.{name}]
+from = "orders"
+format = "jetspark-delta"
+path = "{folder}/{name}/{{region}}"
+partition_by = ["day"]
+quarantineTable = "{folder}/{name}/aside"
+through_spark = {through}
+"""
+    sinks = {"tasks": "false", "spark": "true"}
+    more = [tables.format(name=one, folder=tmp_path, through=way) for one, way in sinks.items()]
+    view = '[views.some]\nsql = "SELECT n FROM orders"\n[sinks.noop]\nformat = "noop"'
+    pipeline = of_stream(tmp_path, shared_server, name, "\n".join([*more, view]))
+    flows = check_queries(pipeline, spark)
+    ways = {one: flow.direct for one, flow in flows.items()}
+    assert ways == {"tasks": True, "spark": False, "noop": False}
+    assert not any(
+        flow.direct for flow in check_queries(pipeline, spark, through_spark=True).values()
+    )
+    assert not (tmp_path / "chk").exists()
+    figures = {}
+    for one, query in start(pipeline, spark, flows).items():
+        query.awaitTermination(300)
+        done = Progress()
+        done.update(query)
+        figures[one] = (done.rows, done.aside)
+    assert figures == {"tasks": (91, 3), "spark": (91, 3), "noop": (94, 0)}
+    for table in ("eu", "us"):
+        found = [
+            by_duckdb(
+                "delta", tmp_path / one / table, "SELECT seq, region, n, day FROM t ORDER BY 1"
+            )
+            for one in sinks
+        ]
+        assert found[0] == found[1]
+        assert len(found[0]) == {"eu": 61, "us": 30}[table]
+    aside = 'SELECT seq, data, "column", reason FROM t ORDER BY seq'
+    first, second = (by_duckdb("delta", tmp_path / one / "aside", aside) for one in sinks)
+    assert first == second
+    assert [row[:3] for row in first] == [
+        (91, odd[0], "n"),
+        (92, odd[1], None),
+        (93, odd[2], "region"),
+    ]
+
+
+def test_a_queue_is_emptied_only_of_what_a_directly_written_table_has(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.14")
+    queue = unique("QUEUE")
+    admin.create(queue, f"{queue}.>", retention="workqueue", allow_direct=True)
+    sink = f"""soleReader = true
+maxOffsetsPerTrigger = 30
+[sinks.lake]
+from = "orders"
+format = "jetspark-iceberg"
+path = "{tmp_path}/lake"
+"""
+    pipeline = of_stream(tmp_path, shared_server, queue, sink)
+    fill = partial(admin.fill, [(f"{queue}.a", b'{"n": 1}')] * 90)
+    fill()
+    run(pipeline, spark)
+    assert column("iceberg", tmp_path / "lake", "seq") == Counter(range(1, 91))
+    # The last batch is committed when the next one is planned.
+    assert admin.facts(queue).first_seq == 61
+    fill()
+    for query in start(pipeline, spark, through_spark=True).values():
+        query.awaitTermination(300)
+    assert column("iceberg", tmp_path / "lake", "seq") == Counter(range(1, 181))
+    assert admin.facts(queue).first_seq == 151
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -12,6 +12,10 @@ from jetspark.cli.console import Outcome, counted
 from jetspark.cli.options import JsonOutputOption, Switch
 from jetspark.cli.signals import signals_held
 from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
+
+if TYPE_CHECKING:
+    from jetspark.spark.lag import Progress
+    from jetspark.spark.pipeline_file import SinkTable
 
 _NOT_CHECKED = (
     "Not checked: the rows themselves, and whether folders of other machines are writable."
@@ -25,6 +29,7 @@ def run(
     follow: Annotated[bool | None, Parameter(negative="--available-now")] = None,
     check: Switch = False,
     adopt: Switch = False,
+    through_spark: Switch = False,
     flags: SparkFlags = LOCAL,
     json_output: JsonOutputOption = False,
 ) -> int | None:
@@ -40,6 +45,7 @@ def run(
         check: Only check: read the file, ask the servers, let Spark analyse schemas and SQL; print
             what a run would change on the servers. Starts Spark, but no query.
         adopt: Add rows to tables that this pipeline has not written.
+        through_spark: Let all rows pass Spark, also where a task could write what it reads.
     """
     from dataclasses import replace
 
@@ -70,7 +76,9 @@ def run(
     servers = check_servers(pipeline)
     check_tables(pipeline, adopt=adopt)
     check_writers(pipeline)
-    watch = Watch(outcome, counted="read")
+    written = {name for name, sink in pipeline.sinks.items() if pipeline.stream_of(sink)}
+    watch = Watch(outcome, read=pipeline.sinks.keys() - written)
+    direct: dict[str, bool] = {}
     with (
         watch.until_stopped() as stop,
         quiet_spark(
@@ -83,12 +91,12 @@ def run(
         ) as spark,
         ExitStack() as locks,
     ):
-        if check:
-            check_queries(pipeline, spark)
-        else:
-            for checkpoint in checkpoints(pipeline):
-                locks.enter_context(locked(spark, checkpoint))
-            queries = start(pipeline, spark, adopt=adopt)
+        for checkpoint in () if check else checkpoints(pipeline):
+            locks.enter_context(locked(spark, checkpoint))
+        flows = check_queries(pipeline, spark, adopt=adopt, through_spark=through_spark)
+        direct |= {name: flow.direct for name, flow in flows.items()}
+        if not check:
+            queries = start(pipeline, spark, flows, adopt=adopt)
             if pipeline.follow:
                 outcome.note(f"Following {file}; Ctrl-C or SIGTERM ends it.")
             watch.run(queries, stop)
@@ -96,23 +104,48 @@ def run(
     if check and stopped is None:
         outcome.report(
             f"{file} is valid: {', '.join(pipeline.sources)} → {', '.join(pipeline.sinks)}.",
+            *(
+                f"{name}: a run would write rows{_way(sink, direct[name])}."
+                for name, sink in pipeline.sinks.items()
+                if sink.table is not None
+            ),
             *(f"A run would {one}." for one in servers.missing),
             _NOT_CHECKED,
             file=str(file),
             sources=[*pipeline.sources],
             sinks=[*pipeline.sinks],
+            direct=direct,
             would=servers.missing,
         )
         return None
     if stopped is None:
         sentences = [
-            f"{name}: {counted(count, 'row')} read." if count else f"{name}: nothing new."
-            for name, count in watch.rows.items()
+            _result(name, pipeline.sinks[name], done, direct[name], is_written=name in written)
+            for name, done in watch.done.items()
         ]
     elif check:
         sentences = ["Stopped before everything was checked; nothing was changed."]
     else:
         sentences = ["Stopped; the same command goes on from here."]
-    watch.report(*sentences, file=str(file), rows=watch.rows)
+    aside = {name: done.aside for name, done in watch.done.items()}
+    watch.report(*sentences, file=str(file), rows=watch.rows, aside=aside, direct=direct)
     is_normal_end = pipeline.follow and not check
     return stopped.exit_code if stopped is not None and not is_normal_end else None
+
+
+def _result(name: str, sink: SinkTable, done: Progress, direct: bool, *, is_written: bool) -> str:
+    """What one query has done."""
+    said = [f"{name}: nothing new."]
+    if done.rows:
+        verb = "written" if is_written else "read"
+        said = [f"{name}: {counted(done.rows, 'row')} {verb}{_way(sink, direct)}."]
+    if done.aside and sink.table is not None:
+        aside = f"{counted(done.aside, 'message')} put aside in {sink.table.quarantine}."
+        said = [*said, aside] if done.rows else [f"{name}: {aside}"]
+    return " ".join(said)
+
+
+def _way(sink: SinkTable, direct: bool) -> str:
+    if sink.table is None:
+        return ""
+    return " directly" if direct else " through Spark"

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -321,13 +321,13 @@ class Watch:
     """Watches the queries of one command until they end, and reports the result.
 
     On a terminal the figures are live. Elsewhere, for example in a pod's log, there is a line after
-    the first batch and then one a minute. `counted`: "written", or "read" where a query does not
-    write each row.
+    the first batch and then one a minute. `read`: queries that may not write each row that they
+    read.
     """
 
-    def __init__(self, outcome: Outcome, *, counted: str = "written") -> None:
+    def __init__(self, outcome: Outcome, *, read: Collection[str] = ()) -> None:
         self._outcome = outcome
-        self._counted = counted
+        self._read = read
         self.losses = Losses()
         self.stopped: StopRequested | None = None
         self._under_way: dict[StreamingQuery, RowsUnderWay] = {}
@@ -338,7 +338,7 @@ class Watch:
 
     @property
     def rows(self) -> dict[str, int]:
-        """The rows that each query has read so far."""
+        """The rows that each query has written so far, or read."""
         return {name: progress.rows for name, progress in self.done.items()}
 
     @property
@@ -444,16 +444,18 @@ class Watch:
         """Name and figures of each query; this calls the JVM several times."""
         for name, query in queries.items():
             label = f"{name}: " if len(queries) > 1 else ""
-            yield name, label + self._figures(self.done[name], query)
+            yield name, label + self._figures(name, query)
 
-    def _figures(self, done: QueryProgress, query: StreamingQuery) -> str:
+    def _figures(self, name: str, query: StreamingQuery) -> str:
+        done = self.done[name]
         if query.lastProgress is None:
             reading = query.status["message"] == "Processing new data"
             if reading and (rows := self._rows_under_way(query)):
                 return f"reading the first batch · {console.counted(rows, 'row')}"
             return f"{'reading' if reading else 'planning'} the first batch"
         rate = done.rows / max(time.monotonic() - self._began, 0.001)
-        line = f"{console.counted(done.rows, 'row')} {self._counted} · {rate:,.0f} messages/s"
+        what = f"{console.counted(done.rows, 'row')} {'read' if name in self._read else 'written'}"
+        line = f"{what} · {rate:,.0f} messages/s"
         return line if done.lag is None else f"{line} · lag {done.lag:,}"
 
     def _rows_under_way(self, query: StreamingQuery) -> int:

@@ -13,7 +13,7 @@ them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,7 +30,7 @@ from jetspark.bulk.ranges import SequenceRange
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.routes import ValueOf
 from jetspark.spark.failures import without_traceback
-from jetspark.spark.json_payloads import CORRUPT
+from jetspark.spark.json_payloads import CORRUPT, parsing, with_json_fields
 from jetspark.spark.lag import WRITTEN
 from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
@@ -38,6 +38,7 @@ from jetspark.spark.lakehouse.target import (
     HANDED_OVER,
     Target,
     TaskFiles,
+    check_fit,
     prepare_for_query,
     with_files,
 )
@@ -47,10 +48,12 @@ from jetspark.spark.source import JetStreamDataSource, schema_of
 from jetspark.spark.stream import JetStreamStreamReader
 
 FORMAT = "jetspark-direct"
+DAY, OF_DAY = "day", "day(timestamp)"
+"""A partition column that is made if the rows have none of this name."""
 _PREFIX = "into."
 
 
-def direct_options(
+def _direct_options(
     format_: Format, sink: Mapping[str, str], rows: StructType, made: Mapping[str, str]
 ) -> dict[str, str]:
     """Options of format jetspark-direct, beside those of format jetstream.
@@ -64,14 +67,68 @@ def direct_options(
     }
 
 
-def can_go_directly(source: SourceOptions, sink: LakehouseOptions, *, json_is_parsed: bool) -> bool:
-    """Whether tasks can write the rows of a stream.
+@dataclass(frozen=True)
+class Flow:
+    """The rows of a query on their way into a table."""
 
-    Not what only Spark's parser decodes, and not rows whose order within a batch says which one
-    replaces the others.
+    rows: DataFrame
+    direct: bool = False
+    """Whether the tasks that read a stream write the table's files; else rows go through Spark."""
+
+
+def flow_into(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    table: LakehouseOptions,
+    sink: Mapping[str, str],
+    *,
+    json: tuple[str, str | None],
+    made: Mapping[str, str],
+    further: Callable[[DataFrame], DataFrame] | None = None,
+    through_spark: bool = False,
+) -> Flow:
+    """The rows of a stream, the direct way if tasks can write all of them. Writes nothing.
+
+    `options`: of format jetstream; `table`, `sink`: of the table, and as given, with the query's
+    checkpoint; `json`: name of the payloads' schema for messages, and the schema or None; `made`:
+    columns that are made of others (`ValueOf`); `further`: what only Spark adds. Raises
+    ConfigError, and Spark's errors.
     """
-    in_order = sink.keys is not None and sink.sequence_by is None
-    return source.bucket is None and json_is_parsed and not in_order
+    source = parse_options(options)
+    name, ddl = json
+    parsed = {} if ddl is None else parsing(spark, options, ddl, name)
+    of_time = any(ValueOf.parse(one, said).unit for one, said in made.items())
+    direct = (
+        not through_spark
+        and further is None
+        and source.bucket is None
+        and (ddl is None or bool(parsed))
+        # The order of rows within a batch says which one replaces the others.
+        and (table.keys is None or table.sequence_by is not None)
+        # Days and hours are those of UTC in tasks, and in Spark those of the session.
+        and not (of_time and spark.conf.get("spark.sql.session.timeZone") != "UTC")
+    )
+    if not direct and table.quarantine is not None:
+        parsed = {}  # what the source has parsed comes without its payload
+
+    def rows_of(loaded: DataFrame) -> DataFrame:
+        rows = loaded
+        if ddl is not None:
+            keep = table.quarantine is not None
+            rows = with_json_fields(loaded, ddl, name, parsed=bool(parsed), keep_payload=keep)
+        for one, said in made.items():
+            rows = rows.withColumn(one, spark_value(ValueOf.parse(one, said)))
+        return rows if further is None else further(rows)
+
+    reader = spark.readStream.format("jetstream").options(**options).options(**parsed)
+    rows = rows_of(reader.load())
+    check_fit(table, rows.schema)
+    if direct:
+        into = _direct_options(table.format, sink, rows.schema, made)
+        rows = rows_of(reader.format(FORMAT).options(**into).load())
+    if source.bucket is None:
+        rows = _with_figures(rows, table)
+    return Flow(rows, direct)
 
 
 def spark_value(value: ValueOf) -> Column:
@@ -86,7 +143,7 @@ def spark_value(value: ValueOf) -> Column:
     return column
 
 
-def with_figures(rows: DataFrame, sink: LakehouseOptions) -> DataFrame:
+def _with_figures(rows: DataFrame, sink: LakehouseOptions) -> DataFrame:
     """The rows, which observe what becomes of them (`lag.figures_of`)."""
     aside = F.lit(False)
     if sink.quarantine is not None:
@@ -110,7 +167,7 @@ class Into:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Into:
-        """From `direct_options`, without their prefix."""
+        """From `_direct_options`, without their prefix."""
         sink = {
             name.removeprefix("sink."): value
             for name, value in given.items()

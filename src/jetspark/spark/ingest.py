@@ -22,16 +22,9 @@ from jetspark.lakehouse.formats import Format, check_library, format_of, in_cata
 from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path
-from jetspark.spark.direct import (
-    FORMAT,
-    can_go_directly,
-    direct_options,
-    register_formats,
-    spark_value,
-    with_figures,
-)
+from jetspark.spark.direct import DAY, OF_DAY, flow_into, register_formats
 from jetspark.spark.failures import explain
-from jetspark.spark.json_payloads import CORRUPT, json_columns, parsing, with_json_fields
+from jetspark.spark.json_payloads import CORRUPT, json_columns
 from jetspark.spark.lakehouse.options import (
     FILES,
     PREFIX,
@@ -40,14 +33,13 @@ from jetspark.spark.lakehouse.options import (
     parse_lakehouse_options,
 )
 from jetspark.spark.lakehouse.start import check_start
-from jetspark.spark.lakehouse.target import check_columns, check_fit
+from jetspark.spark.lakehouse.target import check_columns
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.queries import start_query, with_quick_checkpoint
 from jetspark.validation import path_of
 
 _OF_DAY = "to_date(timestamp)"
-_DAY = "day"
-"""A partition column without an expression: the day of the message's timestamp."""
+"""The same as `OF_DAY`, in Spark SQL."""
 
 
 @dataclass(kw_only=True)
@@ -148,26 +140,22 @@ class Ingest:
         self._check_start()
         register_formats(spark)
         try:
-            ddl = self.json_schema
-            # What the source has parsed comes without its payload.
-            by_spark = ddl is None or (self.through_spark and self.quarantine is not None)
-            parsed = {} if by_spark else parsing(spark, self.options, ddl or "", "--json")
-            reader = spark.readStream.format("jetstream").options(**self.options).options(**parsed)
-            if self._source.bucket is not None:
-                reader = reader.option("presentValues", "true")
-            rows = self._rows(reader.load(), parsed=bool(parsed))
-            check_fit(self._table, rows.schema)
             format_ = self._table.format
             sink = self._sink_options(format_)
             sink["checkpointLocation"] = self.checkpoint_location
-            self.direct = self._goes_directly(spark, json_is_parsed=ddl is None or bool(parsed))
-            if self.direct:
-                into = direct_options(format_, sink, rows.schema, self._made())
-                loaded = reader.format(FORMAT).options(**into).load()
-                rows = self._rows(loaded, parsed=bool(parsed))
-            if self._source.bucket is None:
-                rows = with_figures(rows, self._table)
-            writer = rows.writeStream.format(PREFIX + format_).options(**sink)
+            of_bucket = {} if self._source.bucket is None else {"presentValues": "true"}
+            flow = flow_into(
+                spark,
+                {**self.options, **of_bucket},
+                self._table,
+                sink,
+                json=("--json", self.json_schema),
+                made=self._made(),
+                further=self._with_partitions if self._in_sql else None,
+                through_spark=self.through_spark,
+            )
+            self.direct = flow.direct
+            writer = flow.rows.writeStream.format(PREFIX + format_).options(**sink)
             if self.follow:
                 writer = writer.trigger(processingTime=f"{self.interval} seconds")
             else:
@@ -176,36 +164,19 @@ class Ingest:
         except (PySparkException, Py4JError) as error:
             raise explain(error) from error
 
-    def _rows(self, source: DataFrame, *, parsed: bool) -> DataFrame:
-        """The rows of the table from those of the source."""
-        rows = source
-        if self.json_schema is not None:
-            keep = self.quarantine is not None
-            rows = with_json_fields(
-                source, self.json_schema, "--json", parsed=parsed, keep_payload=keep
-            )
-        for name, value in self._values.items():
-            rows = rows.withColumn(name, spark_value(value))
-        for name, expression in self._partitions:
-            _check_column(name, expression, rows.columns)
-            if expression is not None:
-                rows = _with_partition(rows, name, expression)
+    def _with_partitions(self, rows: DataFrame) -> DataFrame:
+        for name, expression in self._in_sql.items():
+            rows = _with_partition(rows, name, expression)
         return rows
 
-    def _goes_directly(self, spark: SparkSession, *, json_is_parsed: bool) -> bool:
-        """Whether tasks can write the table's files themselves: nothing needs Spark's SQL.
-
-        Days and hours are those of UTC there, and in Spark those of the session.
-        """
-        of_time = any(ValueOf.parse(name, said).unit for name, said in self._made().items())
-        if of_time and spark.conf.get("spark.sql.session.timeZone") != "UTC":
-            return False
-        made = {name for name, expression in self._partitions if expression is not None}
-        return (
-            not self.through_spark
-            and can_go_directly(self._source, self._table, json_is_parsed=json_is_parsed)
-            and self._made().keys() == made | self._values.keys()
-        )
+    @cached_property
+    def _in_sql(self) -> dict[str, str]:
+        """Partition columns, and their expressions in Spark SQL."""
+        return {
+            name: expression
+            for name, expression in self._partitions
+            if expression is not None and (name, expression) != (DAY, _OF_DAY)
+        }
 
     @cached_property
     def _values(self) -> dict[str, ValueOf]:
@@ -231,8 +202,8 @@ class Ingest:
     def _made(self) -> dict[str, str]:
         """The columns that are made of others, as tasks make them."""
         made = {name: one.said for name, one in self._values.items()}
-        if (_DAY, _OF_DAY) in self._partitions:
-            made[_DAY] = "day(timestamp)"
+        if (DAY, _OF_DAY) in self._partitions:
+            made[DAY] = OF_DAY
         return made
 
     def remove_gone_keys(self) -> int:
@@ -268,7 +239,7 @@ class Ingest:
                 raise ConfigError(
                     f"--partition-by {item!r}: write a column, or name=<Spark SQL expression>."
                 )
-            if name == _DAY and not equals and _DAY not in self._columns():
+            if name == DAY and not equals and DAY not in (*self._columns(), *self._values):
                 is_bucket = self._source.bucket is not None
                 equals, expression = "=", "to_date(created)" if is_bucket else _OF_DAY
             pairs.append((name, expression if equals else None))

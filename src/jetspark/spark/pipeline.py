@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -16,10 +16,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.spark.checkpoints import check_way, local_path, read_checkpoint
-from jetspark.spark.direct import register_formats
+from jetspark.spark.direct import DAY, OF_DAY, Flow, flow_into, register_formats
 from jetspark.spark.failures import explain
-from jetspark.spark.json_payloads import parsing, with_json_fields
-from jetspark.spark.lakehouse.options import LakehouseOptions
+from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_fit
 from jetspark.spark.option_values import with_names_of_spark
@@ -89,8 +88,8 @@ def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:
     for name, sink in pipeline.sinks.items():
         checkpoint = _checkpoint(pipeline, name)
         with _located(pipeline, "sinks", name):
-            if isinstance(sink.parsed, LakehouseOptions):
-                check_start(replace(sink.parsed, adopt=adopt), checkpoint)
+            if sink.table is not None:
+                check_start(replace(sink.table, adopt=adopt), checkpoint)
             elif (folder := local_path(checkpoint)) is not None:
                 state = read_checkpoint(folder)
                 state.check_whole(checkpoint, "and what the query has written")
@@ -108,16 +107,31 @@ def _checkpoint(pipeline: PipelineFile, name: str) -> str:
 # -- in Spark ----------------------------------------------------------------------------------
 
 
-def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
+def check_queries(
+    pipeline: PipelineFile,
+    spark: SparkSession,
+    *,
+    adopt: bool = False,
+    through_spark: bool = False,
+) -> dict[str, Flow]:
     """Let Spark read the schemas and the SQL as far as it can without reading rows.
 
-    Starts no query. Raises PipelineError, which names the part of the file.
+    Starts no query; returns the rows of each sink. `adopt`, `through_spark`: as for `start`. Raises
+    PipelineError, which names the part of the file.
     """
     _define(pipeline, spark)
+    flows: dict[str, Flow] = {}
     reads: dict[str, list[SourceOptions]] = {}
     for name, sink in pipeline.sinks.items():
-        _check_sink(pipeline, name, sink, spark)
-        reads[name] = list(streaming_sources(spark.table(sink.rows)))
+        source = pipeline.stream_of(sink)
+        if source is None or source.parsed is None:
+            with _located(pipeline, "sinks", name, "from"):
+                flows[name] = Flow(spark.table(sink.rows))
+            reads[name] = list(streaming_sources(flows[name].rows))
+        else:
+            flows[name] = _flow(pipeline, name, sink, source, spark, adopt, through_spark)
+            reads[name] = [source.parsed]
+        _check_sink(pipeline, name, sink, flows[name].rows, spark)
     taken: dict[tuple[str, ...], str] = {}
     for name, sources in reads.items():
         with _located(pipeline, "sinks", name, "from"):
@@ -130,22 +144,30 @@ def check_queries(pipeline: PipelineFile, spark: SparkSession) -> None:
     for name in writes:
         with _located(pipeline, "sinks", name):
             check_no_loop(name, writes, reads, created)
+    return flows
 
 
 def start(
-    pipeline: PipelineFile, spark: SparkSession, *, adopt: bool = False
+    pipeline: PipelineFile,
+    spark: SparkSession,
+    flows: Mapping[str, Flow] | None = None,
+    *,
+    adopt: bool = False,
+    through_spark: bool = False,
 ) -> dict[str, StreamingQuery]:
     """Start the queries, by the names of their sinks; all or none.
 
-    `adopt`: add rows to tables that these queries have not written. Raises PipelineError, which
-    names the part of the file.
+    `flows`: what `check_queries` has returned, which is called otherwise; `adopt`: add rows to
+    tables that these queries have not written; `through_spark`: let all rows pass Spark, also where
+    a task could write what it reads. Raises PipelineError, which names the part of the file.
     """
-    check_queries(pipeline, spark)
+    if flows is None:
+        flows = check_queries(pipeline, spark, adopt=adopt, through_spark=through_spark)
     queries: dict[str, StreamingQuery] = {}
     try:
         for name, sink in pipeline.sinks.items():
             with _located(pipeline, "sinks", name):
-                queries[name] = _start(pipeline, name, sink, spark, adopt)
+                queries[name] = _start(pipeline, name, sink, flows[name].rows, spark, adopt)
     except BaseException:
         for query in queries.values():
             query.stop()
@@ -221,30 +243,66 @@ def _is_query(parser: Any, sql: str) -> bool:
                 return False
 
 
-def _check_sink(pipeline: PipelineFile, name: str, sink: SinkTable, spark: SparkSession) -> None:
+def _flow(
+    pipeline: PipelineFile,
+    name: str,
+    sink: SinkTable,
+    source: SourceTable,
+    spark: SparkSession,
+    adopt: bool,
+    through_spark: bool,
+) -> Flow:
+    """The rows of a stream for a table."""
+    assert sink.table is not None  # noqa: S101
+    assert source.parsed is not None  # noqa: S101
+    columns = list(source.parsed.columns)
+    if source.json is not None:
+        columns = json_columns(source.json, "json", columns)
+    made = {DAY: OF_DAY} if DAY in sink.partition_by and DAY not in columns else {}
+    _check_partition_by(pipeline, name, sink, [*columns, *made])
+    with _located(pipeline, "sinks", name):
+        return flow_into(
+            spark,
+            source.options,
+            sink.table,
+            _sink_options(pipeline, name, sink, adopt),
+            json=("json", source.json),
+            made=made,
+            through_spark=through_spark or sink.through_spark,
+        )
+
+
+def _check_partition_by(
+    pipeline: PipelineFile, name: str, sink: SinkTable, columns: Sequence[str]
+) -> None:
+    folded = {column.casefold() for column in columns}
+    with _located(pipeline, "sinks", name, "partition_by"):
+        for column in sink.partition_by:
+            if column.casefold() not in folded:
+                raise ConfigError(
+                    f"partition_by: there is no column {column!r}; there are {', '.join(columns)}."
+                )
+
+
+def _check_sink(
+    pipeline: PipelineFile, name: str, sink: SinkTable, rows: DataFrame, spark: SparkSession
+) -> None:
     """Raise the errors that Spark would raise at the query's start."""
     jvm: Any = spark._jvm
     where = ("sinks", name)
     with _located(pipeline, *where, "from"):
-        rows = spark.table(sink.rows)
         if not rows.isStreaming:
             raise ConfigError(
                 f"{sink.rows!r} holds only static sources, so there is nothing to follow: use "
                 "spark.read and df.write, or leave static out."
             )
-    folded = {column.casefold() for column in rows.columns}
-    with _located(pipeline, *where, "partition_by"):
-        for column in sink.partition_by:
-            if column.casefold() not in folded:
-                raise ConfigError(
-                    f"partition_by: there is no column {column!r}; there are "
-                    f"{', '.join(rows.columns)}."
-                )
-    with _located(pipeline, *where):
-        if isinstance(sink.parsed, SinkOptions):
-            check_written(sink.parsed, rows.schema)
-        elif sink.parsed is not None:
-            check_fit(sink.parsed, rows.schema)
+    if pipeline.stream_of(sink) is None:
+        _check_partition_by(pipeline, name, sink, rows.columns)
+        with _located(pipeline, *where):
+            if isinstance(sink.parsed, SinkOptions):
+                check_written(sink.parsed, rows.schema)
+            elif sink.table is not None:
+                check_fit(sink.table, rows.schema)
     with _located(pipeline, *where, "mode"):
         mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, sink.mode.capitalize())()
         checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
@@ -334,21 +392,32 @@ def _feeds(sink: SinkOptions, source: SourceOptions, created: Created) -> bool:
     return bool(when) and when == created(here, sink.stream)
 
 
+def _sink_options(
+    pipeline: PipelineFile, name: str, sink: SinkTable, adopt: bool
+) -> dict[str, str]:
+    options = {**sink.options, "checkpointLocation": _checkpoint(pipeline, name)}
+    if sink.table is not None:
+        options["adoptTable"] = str(adopt).lower()
+    return options
+
+
 def _start(
-    pipeline: PipelineFile, name: str, sink: SinkTable, spark: SparkSession, adopt: bool
+    pipeline: PipelineFile,
+    name: str,
+    sink: SinkTable,
+    rows: DataFrame,
+    spark: SparkSession,
+    adopt: bool,
 ) -> StreamingQuery:
     checkpoint = _checkpoint(pipeline, name)
     writer = (
-        spark.table(sink.rows)
-        .writeStream.format(sink.format)
+        rows.writeStream.format(sink.format)
         .queryName(name)
         .outputMode(sink.mode)
-        .options(**sink.options)
-        .option("checkpointLocation", checkpoint)
+        .options(**_sink_options(pipeline, name, sink, adopt))
     )
-    if isinstance(sink.parsed, LakehouseOptions):
-        writer = writer.option("adoptTable", str(adopt).lower())
-        check_start(replace(sink.parsed, adopt=adopt), checkpoint)
+    if sink.table is not None:
+        check_start(replace(sink.table, adopt=adopt), checkpoint)
     elif sink.partition_by:
         writer = writer.partitionBy(*sink.partition_by)
     if isinstance(sink.parsed, SinkOptions):

@@ -123,7 +123,7 @@ _NEEDED = {
     "sinks": "what to write, as [sinks.<name>]",
 }
 _OF_SOURCES = ("format", "json", "watermark", "static")
-_OF_SINKS = ("from", "format", "mode", "partition_by")
+_OF_SINKS = ("from", "format", "mode", "partition_by", "through_spark")
 _NEAR, _MISSPELT = 0.7, 0.8
 """Similarity of a key to one of ours: for an unknown option, and for one that may be known."""
 JETSTREAM = "jetstream"
@@ -155,6 +155,13 @@ class SinkTable:
     """The same, of a stream or of a Delta or Iceberg table."""
     mode: str = "append"
     partition_by: tuple[str, ...] = ()
+    through_spark: bool = False
+    """Rows go through Spark also where tasks could write the table's files themselves."""
+
+    @property
+    def table(self) -> LakehouseOptions | None:
+        """The options of a Delta or Iceberg table."""
+        return self.parsed if isinstance(self.parsed, LakehouseOptions) else None
 
 
 @dataclass(frozen=True)
@@ -170,6 +177,14 @@ class PipelineFile:
     interval: float = 5.0
     spark: Mapping[str, str] = field(default_factory=dict)
     places: Places = field(default_factory=Places, repr=False)
+
+    def stream_of(self, sink: SinkTable) -> SourceTable | None:
+        """The source of a table that gets a stream's rows as they are; None for any other sink."""
+        source = self.sources.get(sink.rows)
+        if source is None or source.parsed is None or source.static or source.watermark:
+            return None
+        plain = source.parsed.bucket is None and not source.parsed.json_fields
+        return source if plain and sink.table is not None else None
 
 
 def read_pipeline(path: str | Path, environment: Mapping[str, str] = os.environ) -> PipelineFile:
@@ -304,6 +319,12 @@ class _Reader:
         if twice := _repeated(columns):
             self._fail((*where, "partition_by"), f"partition_by names {twice!r} twice.")
         lake = lakehouse_format(kind)
+        through_spark = table.pop("through_spark", None)
+        if through_spark is not None and (lake is None or not isinstance(through_spark, bool)):
+            self._fail(
+                (*where, "through_spark"),
+                "through_spark is true or false, for jetspark-delta and jetspark-iceberg.",
+            )
         if mode != "append" and (kind == JETSTREAM or lake is not None):
             self._fail(
                 (*where, "mode"),
@@ -340,7 +361,7 @@ class _Reader:
                 _OF_SINKS,
                 lambda options: parse_lakehouse_options(lake, options).for_streaming(),
             )
-        return SinkTable(rows, kind, options, parsed, mode, tuple(columns))
+        return SinkTable(rows, kind, options, parsed, mode, tuple(columns), bool(through_spark))
 
     def _check_sinks_apart(self, sinks: Mapping[str, SinkTable]) -> None:
         """Of two queries with one table, or one name, the second one would be refused."""
