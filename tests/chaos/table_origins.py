@@ -71,6 +71,7 @@ from jetspark.lakehouse import iceberg, iceberg_maintenance
 from jetspark.lakehouse.batches import commit_batch, commit_files
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.new_files import write_files
+from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Upsert, staged
 
@@ -298,7 +299,7 @@ def with_others_within(chosen: random.Random, folder: Path) -> Made:
 def own(chosen: random.Random, folder: Path, format_: Format) -> Made:
     """Ours, with files of tasks that failed, upserts and a compaction."""
     name = TableName(path=str(folder))
-    partition = chosen.choice([(), ("kind",)])
+    partition = chosen.choice([(), (PartitionBy("kind"),)])
     table = make_table(format_, name, SCHEMA, partition)
     batch = 0
     for turn in range(4):

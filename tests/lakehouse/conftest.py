@@ -8,6 +8,7 @@ import pytest
 from tests.support.table_readers import by_duckdb, by_polars, column
 
 from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import Table, TableName
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ class Place:
         self.name = TableName(path=str(folder))
 
     def make(self, schema: pa.Schema, *partition_by: str) -> Table:
-        return make_table(self.format, self.name, schema, partition_by)
+        return make_table(
+            self.format, self.name, schema, [PartitionBy(one) for one in partition_by]
+        )
 
     def open(self) -> Table:
         return open_table(self.format, self.name)

@@ -29,6 +29,7 @@ from jetspark.lakehouse.formats import (
     open_table,
 )
 from jetspark.lakehouse.iceberg_folder import FolderCatalog
+from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Upsert
 
@@ -51,7 +52,7 @@ def rows(name: TableName) -> Counter[int]:
 
 
 def test_a_table_of_a_catalog_takes_each_batch_once(name: TableName) -> None:
-    table = make_table(Format.ICEBERG, name, SCHEMA, ("kind",))
+    table = make_table(Format.ICEBERG, name, SCHEMA, [PartitionBy("kind")])
     stale = open_table(Format.ICEBERG, name)
     assert commit_batch(table, "q", 0, written(table, 0, 10))
     assert not commit_batch(stale, "q", 0, written(stale, 0, 10))

@@ -21,6 +21,7 @@ from jetspark.errors import ConfigError
 from jetspark.lakehouse.batches import commit_files
 from jetspark.lakehouse.formats import Format, make_table
 from jetspark.lakehouse.new_files import write_files
+from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.prune import parse
 from jetspark.lakehouse.table import Table, TableName
 
@@ -76,7 +77,7 @@ def rows() -> list[dict[str, Any]]:
 def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Table:
     """A file for every two rows."""
     name = TableName(path=str(tmp_path_factory.mktemp("conditions") / "t"))
-    made = make_table(request.param, name, SCHEMA, ("part",))
+    made = make_table(request.param, name, SCHEMA, [PartitionBy("part")])
     add(made, rows(), 2)
     return made
 

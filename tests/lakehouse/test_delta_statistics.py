@@ -22,6 +22,7 @@ from jetspark.lakehouse.batches import commit_files
 from jetspark.lakehouse.delta import statistics
 from jetspark.lakehouse.formats import Format, make_table
 from jetspark.lakehouse.new_files import partition_value, write_files
+from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import TableName
 
 INSTANT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -154,7 +155,12 @@ def test_a_row_of_the_year_1_hides_no_other_row(
     tmp_path: Path, partition_by: tuple[str, ...]
 ) -> None:
     schema = pa.schema([("seq", pa.int64()), ("moment", pa.timestamp("us", "UTC"))])
-    table = make_table(Format.DELTA, TableName(path=str(tmp_path / "t")), schema, partition_by)
+    table = make_table(
+        Format.DELTA,
+        TableName(path=str(tmp_path / "t")),
+        schema,
+        list(map(PartitionBy, partition_by)),
+    )
     rows = pa.record_batch([[1, 2, 3], [ZERO, INSTANT, INSTANT]], schema=schema)
     commit_files(table, write_files(table.layout(10**8, "zstd"), table.storage, "part-0", [rows]))
     where = "SELECT seq FROM t WHERE moment > '2000-01-01'"

@@ -33,6 +33,7 @@ from jetspark.lakehouse.delta import CLAIM, OpenDelta
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.iceberg_folder import IDENTIFIER, FolderCatalog
 from jetspark.lakehouse.maintenance import Vacuum, groups_of
+from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import Table, TableName
 
 by_format = pytest.mark.parametrize("format_", list(Format))
@@ -46,7 +47,7 @@ def made(tmp_path: Path) -> Callable[[Format], Table]:
 
     def make(format_: Format) -> Table:
         name = TableName(path=str(tmp_path / "table"))
-        table = make_table(format_, name, SCHEMA, ("kind",))
+        table = make_table(format_, name, SCHEMA, [PartitionBy("kind")])
         for batch in range(10):
             commit_batch(table, "q", batch, written(table, batch * 10, batch * 10 + 10))
             table.refresh()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse import new_files
-from jetspark.lakehouse.new_files import Layout, write_files
+from jetspark.lakehouse.new_files import Layout, Partition, write_files
 
 SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("day", pa.date32())])
 ROWS = st.lists(
@@ -25,6 +25,10 @@ ROWS = st.lists(
     ),
     max_size=40,
 )
+
+
+def by(*columns: str) -> tuple[Partition, ...]:
+    return tuple(Partition(one, one) for one in columns)
 
 
 class _Kept(io.BytesIO):
@@ -71,7 +75,7 @@ def test_every_row_is_once_in_the_file_of_its_partition(
     keeps: bool,
 ) -> None:
     storage = Memory()
-    layout = Layout(SCHEMA, partition_by, keeps_partition_columns=keeps)
+    layout = Layout(SCHEMA, by(*partition_by), keeps_partition_columns=keeps)
     files = write_files(layout, storage, "part-0", map(batch, batches))
     found: Counter[tuple[object, ...]] = Counter()
     for file in files:
@@ -109,7 +113,7 @@ def test_a_file_ends_at_its_target_size_and_row_groups_before(
 def test_many_partitions_do_not_open_as_many_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(new_files, "OPEN_FILES", 3)
     batches = [batch([(turn, str(one), 0) for one in range(10)]) for turn in range(2)]
-    files = write_files(Layout(SCHEMA, ("key",)), Memory(), "part-0", batches)
+    files = write_files(Layout(SCHEMA, by("key")), Memory(), "part-0", batches)
     assert sum(file.rows for file in files) == 20
     assert {file.partition for file in files} == {(str(one),) for one in range(10)}
 
@@ -121,7 +125,7 @@ def test_a_writer_that_is_given_up_removes_its_files() -> None:
 
     storage = Memory()
     with pytest.raises(OSError, match="the stream is gone"):
-        write_files(Layout(SCHEMA, ("key",), target_bytes=1), storage, "part-0", batches())
+        write_files(Layout(SCHEMA, by("key"), target_bytes=1), storage, "part-0", batches())
     assert storage.files == {}
 
 
@@ -142,7 +146,7 @@ def test_a_null_is_refused_where_the_table_takes_none() -> None:
 
 
 def test_a_new_file_goes_from_a_worker_to_the_driver() -> None:
-    (file,) = write_files(Layout(SCHEMA, ("key",)), Memory(), "part-0", [batch([(1, "a", 0)])])
+    (file,) = write_files(Layout(SCHEMA, by("key")), Memory(), "part-0", [batch([(1, "a", 0)])])
     assert pickle.loads(pickle.dumps(file)) == file
 
 
@@ -167,7 +171,7 @@ def test_bytes_that_are_not_utf8_are_replaced_at_any_depth() -> None:
 
 @pytest.mark.parametrize("value", ["x" * 300, "ü" * 50])
 def test_a_value_too_long_for_a_folder_is_refused_with_its_column(value: str) -> None:
-    layout = Layout(SCHEMA, ("key",))
+    layout = Layout(SCHEMA, by("key"))
     with pytest.raises(ConfigError, match=r"'key' has a value of .* too long .*left\(key, 20\)"):
         write_files(layout, Memory(), "t", [batch([(1, value, None)])])
 
@@ -177,4 +181,4 @@ def test_a_date_that_python_does_not_have_is_no_partition() -> None:
     days = pa.array([10_000_000], pa.int32()).cast(pa.date32())
     rows = pa.RecordBatch.from_arrays([pa.array([1]), days], schema=schema)
     with pytest.raises(ConfigError, match="'day' has a value outside the years 1 to 9999"):
-        write_files(Layout(schema, ("day",)), Memory(), "t", [rows])
+        write_files(Layout(schema, by("day")), Memory(), "t", [rows])

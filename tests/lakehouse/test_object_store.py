@@ -15,6 +15,7 @@ from tests.support.object_store import object_store
 from jetspark.lakehouse.batches import commit_batch, last_batch
 from jetspark.lakehouse.formats import Format, make_table, open_table, table_at
 from jetspark.lakehouse.maintenance import Vacuum
+from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.table import TableName
 
 SECONDS = 120.0
@@ -58,7 +59,7 @@ def named(request: pytest.FixtureRequest, store: str, tmp_path: Path) -> tuple[F
 def test_each_batch_is_there_once_and_files_are_put_together(
     named: tuple[Format, TableName],
 ) -> None:
-    table = make_table(*named, SCHEMA, ("kind",))
+    table = make_table(*named, SCHEMA, [PartitionBy("kind")])
     stale = open_table(*named)
     assert commit_batch(table, "q", 0, written(table, 0, 10))
     assert not commit_batch(stale, "q", 0, written(stale, 0, 10))

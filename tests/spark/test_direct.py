@@ -136,12 +136,18 @@ ODD = (
 )
 
 
-@pytest.mark.parametrize("format_", ["delta", "iceberg"])
-def test_both_ways_make_the_same_table(lake: Lake, format_: str) -> None:
+@pytest.mark.parametrize(
+    ("format_", "partition_by"),
+    [
+        ("delta", ["day", "hour(timestamp)"]),
+        ("iceberg", ["hour(timestamp)", "bucket(4, n)", "truncate(2, name)"]),
+    ],
+)
+def test_both_ways_make_the_same_table(lake: Lake, format_: str, partition_by: list[str]) -> None:
     lake.fill(*payloads(500), *((f"odd.{index}", one) for index, one in enumerate(ODD)))
     how: dict[str, Any] = {
         "format": format_,
-        "partition_by": ["day"],
+        "partition_by": partition_by,
         "columns": ["site=subject[1]", "rest=subject[3]", "who=header[Who]", "h=hour(timestamp)"],
     }
     direct = lake.ingest("direct", **how)

@@ -88,8 +88,9 @@ def ingest(
         start: Where the first run begins: earliest (the default), latest, a sequence, a time such
             as 2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d. Later runs continue.
         json: Schema of JSON payloads, as "carrier STRING, delay DOUBLE": fields become columns.
-        partition_by: Column to partition by, or name=expression in Spark SQL, such as
-            "hour=hour(timestamp)"; day alone is the day of the timestamp; may be given again.
+        partition_by: Column to partition by; day(timestamp), hour(…), or, in Iceberg, month(…),
+            year(…), bucket(16, id), truncate(4, name); or name=expression in Spark SQL. day alone
+            is a column with the day of the timestamp. May be given again.
         follow: Run until Ctrl-C or SIGTERM, then exit with 0; --available-now, the default, ends
             with the messages that are there now.
         interval: Seconds between two batches with --follow; 5 by default.

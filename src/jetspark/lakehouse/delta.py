@@ -29,6 +29,7 @@ from deltalake.transaction import AddAction
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
+from jetspark.lakehouse.generated import Generated
 from jetspark.lakehouse.maintenance import (
     Compaction,
     TableFacts,
@@ -37,7 +38,8 @@ from jetspark.lakehouse.maintenance import (
     provable,
     remove_all,
 )
-from jetspark.lakehouse.new_files import Layout, NewFile, Storage, partition_value
+from jetspark.lakehouse.new_files import Layout, NewFile, Partition, Storage, partition_value
+from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.schemas import nullable, plain
 from jetspark.lakehouse.table import Changes, Numbers, Piece, Table, TableName, pieces_of
 
@@ -246,8 +248,9 @@ class _Held(threading.Thread):
 
 
 _DELETED = "jetspark_deleted"
-_KEPT_BY_WRITERS = ("delta.invariants", "delta.generationExpression", "delta.identity")
+_KEPT_BY_WRITERS = ("delta.invariants", "delta.identity")
 """Metadata of columns that every writer has to enforce."""
+_GENERATED = "delta.generationExpression"
 _REWRITTEN = frozenset(
     {
         "appendOnly", "changeDataFeed", "checkConstraints", "deletionVectors", "generatedColumns",
@@ -325,7 +328,9 @@ class OpenDelta(Table):
             return None
 
     @classmethod
-    def create(cls, name: TableName, schema: pa.Schema, partition_by: Sequence[str]) -> OpenDelta:
+    def create(
+        cls, name: TableName, schema: pa.Schema, partition_by: Sequence[PartitionBy]
+    ) -> OpenDelta:
         """A new, empty table. Raises ConfigError for types that Delta does not have, and
         CommitConflict if another writer created it first."""
         try:
@@ -336,7 +341,7 @@ class OpenDelta(Table):
             made = DeltaTable.create(
                 _path(name),
                 columns,
-                partition_by=list(partition_by),
+                partition_by=[one.column for one in partition_by],
                 storage_options=dict(name.properties),
                 configuration={_LOG_RETENTION: _interval(_KEPT)},
             )
@@ -357,6 +362,17 @@ class OpenDelta(Table):
     @property
     def partition_by(self) -> tuple[str, ...]:
         return tuple(self._table.metadata().partition_columns)
+
+    @property
+    def made(self) -> dict[str, Generated]:
+        return {
+            column.name: Generated.parse(
+                schema.field(column.name), str(column.metadata[_GENERATED]), self.name, schema
+            )
+            for schema in [self.schema]
+            for column in self._table.schema().fields
+            if _GENERATED in column.metadata
+        }
 
     @property
     def storage(self) -> DeltaStorage:
@@ -380,8 +396,9 @@ class OpenDelta(Table):
             )
         return Layout(
             schema=self.schema,
-            partition_by=self.partition_by,
+            partition_by=tuple(Partition(name, name) for name in self.partition_by),
             keeps_partition_columns=False,
+            made=self.made,
             target_bytes=target_bytes,
             compression=compression,
         )

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from jetspark.errors import CommitConflict, ConfigError, JetsparkError, TableError
 from jetspark.lakehouse.batches import gone
-from jetspark.lakehouse.schemas import check_names, check_partitions
+from jetspark.lakehouse.partitions import PartitionBy, check_partitions
+from jetspark.lakehouse.schemas import check_names
 from jetspark.lakehouse.table import Table, TableName
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def open_table(format_: Format, name: TableName) -> Table:
 
 
 def make_table(
-    format_: Format, name: TableName, schema: pa.Schema, partition_by: Sequence[str]
+    format_: Format, name: TableName, schema: pa.Schema, partition_by: Sequence[PartitionBy]
 ) -> Table:
     """The table, created empty if it does not exist. Raises ConfigError for columns that the
     format does not support."""

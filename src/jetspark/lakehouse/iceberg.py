@@ -41,7 +41,7 @@ from pyiceberg.io.pyarrow import (
     schema_to_pyarrow,
 )
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
+from pyiceberg.partitioning import partition_record_value
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableResponse, DataScan, FileScanTask, Transaction
 from pyiceberg.table import Table as PyTable
@@ -55,12 +55,18 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 from pyiceberg.table.update.snapshot import ExpireSnapshots
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
 from jetspark.lakehouse.iceberg_folder import catalog_of
 from jetspark.lakehouse.iceberg_maintenance import manifests_of, old_snapshots, vacuumed
+from jetspark.lakehouse.iceberg_partitions import (
+    add_partitions,
+    partitions_of,
+    sort_keys_of,
+    texts_of,
+)
 from jetspark.lakehouse.maintenance import (
     Compaction,
     TableFacts,
@@ -69,7 +75,8 @@ from jetspark.lakehouse.maintenance import (
     groups_of,
     remove_all,
 )
-from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage, write_files
+from jetspark.lakehouse.new_files import FileWriter, Layout, Made, NewFile, Storage, write_files
+from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.schemas import nullable, plain, small
 from jetspark.lakehouse.table import PLACE, Changes, Numbers, Piece, Table, TableName, pieces_of
 
@@ -160,8 +167,8 @@ class IcebergPiece(Piece):
 class OpenIceberg(Table):
     """An Iceberg table at one version.
 
-    A layout is refused for partitions by a transform of a column, and for a version of the format
-    that PyIceberg does not write. CommitConflict: it is proven that the table does not have the
+    A layout is refused for partitions that nobody can compute, and for a version of the format that
+    PyIceberg does not write. CommitConflict: it is proven that the table does not have the
     commit; TableError: it may have it later, or others commit without a break.
     """
 
@@ -180,7 +187,9 @@ class OpenIceberg(Table):
             return None
 
     @classmethod
-    def create(cls, name: TableName, schema: pa.Schema, partition_by: Sequence[str]) -> OpenIceberg:
+    def create(
+        cls, name: TableName, schema: pa.Schema, partition_by: Sequence[PartitionBy]
+    ) -> OpenIceberg:
         """A new, empty table. Raises ConfigError for types that Iceberg does not have, and
         CommitConflict if another writer created it first."""
         catalog, identifier, location = catalog_of(name)
@@ -193,8 +202,7 @@ class OpenIceberg(Table):
             ) as making:
                 if partition_by:
                     with making.update_spec() as spec:
-                        for column in partition_by:
-                            spec.add_field(column, IdentityTransform(), _avro_name(column))
+                        add_partitions(spec, partition_by)
         except NoSuchNamespaceError:
             raise ConfigError(
                 f"{name}: the catalog has no such namespace; create it first."
@@ -220,8 +228,11 @@ class OpenIceberg(Table):
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        spec, schema = self._table.spec(), self._table.schema()
-        return tuple(schema.find_column_name(one.source_id) or "" for one in spec.fields)
+        return texts_of(self._table.metadata)
+
+    @property
+    def made(self) -> dict[str, Made]:
+        return {}
 
     @property
     def storage(self) -> IcebergStorage:
@@ -233,18 +244,15 @@ class OpenIceberg(Table):
                 f"{self.name} is in version {format_} of the Iceberg format, which PyIceberg does "
                 "not write: write it with Iceberg's own connector for Spark."
             )
-        for one in self._table.spec().fields:
-            if not isinstance(one.transform, IdentityTransform):
-                raise ConfigError(
-                    f"{self.name} is partitioned by {one.transform} of a column, which is not "
-                    "supported here: write it with Iceberg's own connector for Spark."
-                )
+        metadata = self._table.metadata
         return Layout(
             schema=self.schema,
-            partition_by=self.partition_by,
+            partition_by=partitions_of(self.name, metadata),
             folder="data/",
             target_bytes=target_bytes,
             compression=compression,
+            sort_by=sort_keys_of(self.name, metadata),
+            numbers=(metadata.default_spec_id, metadata.default_sort_order_id),
         )
 
     def at_version(self, version: int) -> OpenIceberg:
@@ -545,22 +553,26 @@ class OpenIceberg(Table):
             stats_columns=compute_statistics_plan(schema, metadata.properties),
             parquet_column_mapping=parquet_path_to_id_mapping(schema),
         )
-        key = PartitionKey(
-            field_values=[
-                PartitionFieldValue(field=one, value=value)
+        spec_id, sort_order = file.numbers
+        if spec_id != metadata.default_spec_id:
+            raise TableError(
+                f"{self.name} got other partitions while this batch was written: run it again."
+            )
+        # Not by PyIceberg's PartitionKey, which takes one transform of a column only.
+        partition = Record(
+            *(
+                partition_record_value(one, value, schema)
                 for one, value in zip(spec.fields, file.partition, strict=True)
-            ],
-            partition_spec=spec,
-            schema=schema,
+            )
         )
         return DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=f"{self.location}/{file.path}",
             file_format=FileFormat.PARQUET,
-            partition=key.partition,
+            partition=partition,
             file_size_in_bytes=file.size,
-            sort_order_id=None,
-            spec_id=metadata.default_spec_id,
+            sort_order_id=sort_order or None,
+            spec_id=spec_id,
             equality_ids=None,
             key_metadata=None,
             **statistics.to_serialized_dict(),
@@ -669,9 +681,3 @@ def _widened(field: pa.Field) -> pa.Field:
     if pa.types.is_int8(field.type) or pa.types.is_int16(field.type):
         return field.with_type(pa.int32())
     return field
-
-
-def _avro_name(column: str) -> str:
-    """A partition field's name becomes one in Avro, which is ASCII there: DuckDB aborts otherwise.
-    PyIceberg itself replaces only what is no letter in Unicode."""
-    return "".join(one if one.isascii() else f"_x{ord(one):X}" for one in column)

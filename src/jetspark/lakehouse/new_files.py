@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -92,30 +92,53 @@ def partition_value(value: Any) -> str | None:
             return str(value)
 
 
-def value_of(name: str, found: pa.Scalar) -> Any:
-    """The value in Python. Raises ConfigError for a date that Python does not have."""
-    try:
-        return found.as_py()
-    except (OverflowError, ValueError):
-        raise ConfigError(
-            f"partitionBy: {name!r} has a value outside the years 1 to 9999: partition by another "
-            "column, or leave such rows out."
-        ) from None
+@dataclass(frozen=True)
+class Partition:
+    """What rows are divided by: the values of a column, and of what else a format makes of it."""
+
+    name: str
+    """In folders' names."""
+    column: str
+
+    def of(self, rows: pa.RecordBatch) -> pa.Array:
+        """The value of each row."""
+        return rows.column(self.column)
+
+    def text(self, value: Any) -> str | None:
+        """A value of `of` in a folder's name; None: that for null."""
+        return partition_value(value)
+
+    def value(self, found: pa.Scalar) -> Any:
+        """In Python. Raises ConfigError for a date that Python does not have."""
+        try:
+            return found.as_py()
+        except (OverflowError, ValueError):
+            raise outside_of_years(self.column) from None
 
 
-def folders(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
+def outside_of_years(column: str) -> ConfigError:
+    """The error for a date that Python does not have."""
+    return ConfigError(
+        f"partitionBy: {column!r} has a value outside the years 1 to 9999: partition by another "
+        "column, or leave such rows out."
+    )
+
+
+def folders(partition_by: Sequence[Partition], values: tuple[Any, ...]) -> str:
     """The folders of a partition in Hive's naming, since some readers take the values from it.
 
-    Raises ConfigError for a value that is too long for a folder's name.
+    Raises ConfigError for a value that is too long for a folder's name, or has none.
     """
     found = ""
-    for name, text in zip(names, map(partition_value, values), strict=True):
-        folder = f"{_OF_PATHS.sub(_quoted, name)}={_NULL if text is None else quote(text, safe='')}"
+    for one, value in zip(partition_by, values, strict=True):
+        text = one.text(value)
+        name = _OF_PATHS.sub(_quoted, one.name)
+        folder = f"{name}={_NULL if text is None else quote(text, safe='')}"
         if len(folder.encode()) > _LONGEST:
             raise ConfigError(
-                f"partitionBy: {name!r} has a value of {len(text or '')} characters, too long for "
-                f"the name of a folder ({shown(text)}): partition by less of it, such as "
-                f"{name}_begin=left({name}, 20)."
+                f"partitionBy: {one.name!r} has a value of {len(text or '')} characters, too long "
+                f"for the name of a folder ({shown(text)}): partition by less of it, such as "
+                f"{one.name}_begin=left({one.name}, 20)."
             )
         found += f"{folder}/"
     return found
@@ -155,18 +178,61 @@ class Storage(Protocol):
         """Remove a file that is no longer needed."""
 
 
+class Made(Protocol):
+    """A column that is made of others."""
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """Its values for these rows."""
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """What the rows of a file are sorted by."""
+
+    by: Partition
+    """The value of each row."""
+    descending: bool
+    nulls_first: bool
+
+
+def _sorted(rows: pa.Table, sort_by: Sequence[SortKey]) -> pa.Table:
+    """NaN is greater than every number, and both zeros are the same."""
+    if not sort_by:
+        return rows
+    (batch,) = rows.combine_chunks().to_batches()
+    keys: list[tuple[pa.Array, str]] = []
+    for key in sort_by:
+        values = key.by.of(batch)
+        order = "descending" if key.descending else "ascending"
+        # Arrow puts NaN beside the nulls, and those of all keys at the same end.
+        keys.append((pc.is_null(values), "descending" if key.nulls_first else "ascending"))
+        if pa.types.is_floating(values.type):
+            keys.append((pc.is_nan(values), order))
+        keys.append((values, order))
+    names = [str(at) for at in range(len(keys))]
+    table = pa.Table.from_arrays([values for values, _ in keys], names)
+    orders = [(name, order) for name, (_, order) in zip(names, keys, strict=True)]
+    return pa.Table.from_batches([batch.take(pc.sort_indices(table, orders))])
+
+
 @dataclass(frozen=True)
 class Layout:
     """Layout of a table's data files; sent to executors."""
 
     schema: pa.Schema
     """The table's columns, with the metadata that the format adds."""
-    partition_by: tuple[str, ...] = ()
+    partition_by: tuple[Partition, ...] = ()
     keeps_partition_columns: bool = True
     folder: str = ""
     """Folder of data files below the table's location; ends with a slash unless it is empty."""
+    made: Mapping[str, Made] = field(default_factory=dict)
+    """Columns that rows may lack, and what they are made of."""
     target_bytes: int = 128 * 1024 * 1024
     compression: str = "zstd"
+    sort_by: tuple[SortKey, ...] = ()
+    """How the rows of a file are sorted. Such a file has one row group."""
+    numbers: tuple[int, int] = (0, 0)
+    """Under which the format knows these partitions and this order (Iceberg)."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +245,9 @@ class NewFile:
     """Bytes."""
     rows: int
     partition: tuple[Any, ...]
-    """Values of the partition columns."""
+    """Values of the layout's partitions."""
+    numbers: tuple[int, int]
+    """The layout's."""
     with_nan: frozenset[str]
     """Columns with NaN in them, which Parquet's statistics leave out."""
     footer: bytes = field(repr=False)
@@ -285,25 +353,44 @@ class _Place:
 
     def __init__(self, layout: Layout, storage: Storage) -> None:
         self.layout, self.storage = layout, storage
-        left_out = () if layout.keeps_partition_columns else layout.partition_by
-        self.file_schema = pa.schema([one for one in layout.schema if one.name not in left_out])
+        left_out = [] if layout.keeps_partition_columns else layout.partition_by
+        names = [one.column for one in left_out]
+        self.file_schema = pa.schema([one for one in layout.schema if one.name not in names])
 
 
 def _fitted(layout: Layout, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with the table's columns and types; a column that they lack is null."""
-    columns = []
-    for wanted in layout.schema:
-        index = batch.schema.get_field_index(wanted.name)
-        if index < 0:
-            column = pa.nulls(batch.num_rows, wanted.type)
-        else:
-            column = batch.column(index)
-            if column.type != wanted.type:
-                column = column.cast(wanted.type)
+    """The rows with the table's columns and types; a column that they lack is made, or null."""
+    columns = [_column(batch, wanted) for wanted in layout.schema]
+    rows = pa.RecordBatch.from_arrays(columns, layout.schema.names) if layout.made else batch
+    for name, made in layout.made.items():
+        at = layout.schema.get_field_index(name)
+        column = made.of(rows).cast(layout.schema.field(at).type)
+        if name in batch.schema.names:
+            _check_same(name, columns[at], column)
+        columns[at] = column
+    for wanted, column in zip(layout.schema, columns, strict=True):
         if not wanted.nullable and column.null_count:
             raise ConfigError(f"The column {wanted.name} of the table must not be null.")
-        columns.append(valid_text(column))
     return pa.RecordBatch.from_arrays(columns, schema=layout.schema)
+
+
+def _column(batch: pa.RecordBatch, wanted: pa.Field) -> pa.Array:
+    index = batch.schema.get_field_index(wanted.name)
+    if index < 0:
+        return pa.nulls(batch.num_rows, wanted.type)
+    column = batch.column(index)
+    return valid_text(column if column.type == wanted.type else column.cast(wanted.type))
+
+
+def _check_same(name: str, given: pa.Array, made: pa.Array) -> None:
+    """Raises ConfigError for a value that differs from the one that it is made of."""
+    differs = pc.fill_null(pc.not_equal(given, made), pc.xor(pc.is_null(given), pc.is_null(made)))
+    if pc.any(differs).as_py():
+        at = pc.index(differs, True).as_py()
+        raise ConfigError(
+            f"The column {name} of the table is made of others: it must be {made[at]}, not "
+            f"{given[at]}. Leave it out of the rows."
+        )
 
 
 class _OpenFile:
@@ -325,8 +412,10 @@ class _OpenFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether the file has the size that the table's are to have."""
-        return bool(self._stream.tell() >= self._place.layout.target_bytes)
+        """Whether the file has the size that the table's are to have, or takes no more rows since
+        those that it has are sorted."""
+        layout = self._place.layout
+        return bool(layout.sort_by or self._stream.tell() >= layout.target_bytes)
 
     @property
     def has_row_group(self) -> bool:
@@ -351,7 +440,7 @@ class _OpenFile:
                 compression=self._place.layout.compression,
                 store_decimal_as_integer=True,
             )
-        table = pa.Table.from_batches(self._batches)
+        table = _sorted(pa.Table.from_batches(self._batches), self._place.layout.sort_by)
         self._with_nan.update(_with_nan(table))
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._batches, self._rows, self.buffered = [], 0, 0
@@ -369,6 +458,7 @@ class _OpenFile:
             size,
             metadata.num_rows,
             key,
+            self._place.layout.numbers,
             footer=sink.getvalue().to_pybytes(),
             with_nan=frozenset(self._with_nan),
             table=table,
@@ -391,7 +481,7 @@ def _with_nan(rows: pa.Table) -> Iterator[str]:
 
 
 def _by_partition(
-    batch: pa.RecordBatch, partition_by: tuple[str, ...]
+    batch: pa.RecordBatch, partition_by: Sequence[Partition]
 ) -> Iterator[tuple[tuple[Any, ...], pa.RecordBatch]]:
     """(values, rows) for each partition in the batch."""
     if batch.num_rows == 0:
@@ -399,10 +489,12 @@ def _by_partition(
     if not partition_by:
         yield (), batch
         return
-    order = pc.sort_indices(batch, [(name, "ascending") for name in partition_by])
+    names = [str(at) for at in range(len(partition_by))]
+    table = pa.Table.from_arrays([one.of(batch) for one in partition_by], names)
+    order = pc.sort_indices(table, [(name, "ascending") for name in names])
     rows = batch.take(order)
     changes = [0]
-    keys = [rows.column(name) for name in partition_by]
+    keys = [one.combine_chunks() for one in table.take(order).columns]
     if rows.num_rows > 1:
         differs = None
         for column in keys:
@@ -414,5 +506,5 @@ def _by_partition(
             differs = one if differs is None else pc.or_(differs, one)
         changes += [index + 1 for index in pc.indices_nonzero(differs).to_pylist()]
     for start, end in zip(changes, [*changes[1:], rows.num_rows], strict=True):
-        key = tuple(map(value_of, partition_by, (column[start] for column in keys)))
-        yield key, rows.slice(start, end - start)
+        found = zip(partition_by, keys, strict=True)
+        yield tuple(by.value(column[start]) for by, column in found), rows.slice(start, end - start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -47,26 +47,6 @@ def check_names(schema: pa.Schema) -> None:
                 f"The columns {other!r} and {name!r} have the same name for most readers: rename "
                 "one of them."
             )
-
-
-def check_partitions(schema: pa.Schema, partition_by: Iterable[str]) -> None:
-    """Raises ConfigError for partition columns that do not exist or have nested types."""
-    names = list(partition_by)
-    for name in names:
-        index = schema.get_field_index(name)
-        if index < 0:
-            raise ConfigError(
-                f"partitionBy: there is no column {name!r}; there are {', '.join(schema.names)}."
-            )
-        kind = schema.field(index).type
-        if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_floating(kind):
-            raise ConfigError(
-                f"partitionBy: a table cannot be partitioned by {name!r}, whose type is {kind}."
-            )
-    if len(set(names)) < len(names):
-        raise ConfigError("partitionBy names a column twice.")
-    if names and len(names) == len(schema.names):
-        raise ConfigError("partitionBy names every column: leave out at least one, for the files.")
 
 
 def nullable(field: pa.Field) -> pa.Field:

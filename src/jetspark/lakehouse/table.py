@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.lakehouse.maintenance import Compaction, TableFacts, Vacuum
-from jetspark.lakehouse.new_files import Layout, NewFile, Storage
+from jetspark.lakehouse.new_files import Layout, Made, NewFile, Storage
 
 PLACE = "jetspark_place"
 """Of a row among others; a column that no table has."""
@@ -122,7 +122,12 @@ class Table(Protocol):
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The partition columns."""
+        """What it is partitioned by, as `PartitionBy` says it."""
+
+    @property
+    def made(self) -> Mapping[str, Made]:
+        """Columns that rows may lack, since they are made of others (Delta). Raises ConfigError for
+        one that is made in a way that is not known here."""
 
     @property
     def storage(self) -> Storage:

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, check_library, format_of, in_catalog
+from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path
@@ -40,6 +41,7 @@ from jetspark.validation import path_of
 
 _OF_DAY = "to_date(timestamp)"
 """The same as `OF_DAY`, in Spark SQL."""
+_NEW = "name=<Spark SQL expression>"
 
 
 @dataclass(kw_only=True)
@@ -52,7 +54,8 @@ class Ingest:
     to: str
     """Folder or URI of the table."""
     partition_by: Sequence[str] = ()
-    """Columns, or `name=expression` in Spark SQL."""
+    """Columns, transforms of columns such as `day(timestamp)` (`lakehouse.partitions`), or
+    `name=expression` in Spark SQL."""
     json_schema: str | None = None
     """Schema of JSON payloads as Spark DDL, `carrier STRING, delay DOUBLE`; its fields become
     columns in place of `data`. A payload that does not fit as a whole is kept in
@@ -236,9 +239,7 @@ class Ingest:
         for item in self.partition_by:
             name, equals, expression = (part.strip() for part in item.partition("="))
             if not name or (equals and not expression):
-                raise ConfigError(
-                    f"--partition-by {item!r}: write a column, or name=<Spark SQL expression>."
-                )
+                raise ConfigError(f"--partition-by {item!r}: write a column, or {_NEW}.")
             if name == DAY and not equals and DAY not in (*self._columns(), *self._values):
                 is_bucket = self._source.bucket is not None
                 equals, expression = "=", "to_date(created)" if is_bucket else _OF_DAY
@@ -297,10 +298,11 @@ def _streams(options: SourceOptions) -> str:
 
 
 def _check_column(name: str, expression: str | None, columns: Sequence[str]) -> None:
-    if expression is None and name not in columns:
+    column = PartitionBy.parse(name).column
+    if expression is None and column not in columns:
         raise ConfigError(
             f"--partition-by {name}: there is no such column; there are "
-            f"{', '.join(columns)}, or write {name}=<Spark SQL expression>."
+            f"{', '.join(columns)}, or write {_NEW}."
         )
 
 

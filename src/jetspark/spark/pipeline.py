@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
+from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.spark.checkpoints import check_way, local_path, read_checkpoint
 from jetspark.spark.direct import DAY, OF_DAY, Flow, flow_into, register_formats
 from jetspark.spark.failures import explain
@@ -277,7 +278,8 @@ def _check_partition_by(
 ) -> None:
     folded = {column.casefold() for column in columns}
     with _located(pipeline, "sinks", name, "partition_by"):
-        for column in sink.partition_by:
+        for text in sink.partition_by:
+            column = text if sink.table is None else PartitionBy.parse(text).column
             if column.casefold() not in folded:
                 raise ConfigError(
                     f"partition_by: there is no column {column!r}; there are {', '.join(columns)}."

@@ -9,7 +9,8 @@ from typing import Any
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import STORAGE, Format, absolute, file_size, span
-from jetspark.lakehouse.routes import Route
+from jetspark.lakehouse.partitions import PartitionBy, parse_partitions
+from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Deletes, Upsert
 from jetspark.spark import option_values as values
@@ -59,8 +60,12 @@ def _deletes(_: str, value: str) -> Deletes:
     return Deletes.parse(value)
 
 
+def _partitions(_: str, value: str) -> tuple[PartitionBy, ...]:
+    return parse_partitions(value)
+
+
 _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "partitionBy": ("partition_by", values.columns),
+    "partitionBy": ("partition_by", _partitions),
     "mergeSchema": ("merge_schema", values.truth),
     "targetFileSize": ("target_bytes", _size),
     "compression": ("compression", _compression),
@@ -89,7 +94,7 @@ class LakehouseOptions:
 
     format: Format
     name: TableName
-    partition_by: tuple[str, ...] | None = None
+    partition_by: tuple[PartitionBy, ...] | None = None
     merge_schema: bool = False
     target_bytes: int = 128 * 1024 * 1024
     compression: str = "zstd"
@@ -121,6 +126,25 @@ class LakehouseOptions:
         if self.writer_name is not None or self.checkpoint is None:
             return self.writer_name
         return f"the query with the checkpoint {place(self.checkpoint)}"
+
+    @property
+    def partitions(self) -> tuple[PartitionBy, ...]:
+        """Those of the table, which in Delta are columns only."""
+        given = self.partition_by or ()
+        if self.format is Format.ICEBERG:
+            return given
+        return tuple(PartitionBy(_in_delta(one)) for one in given)
+
+    @property
+    def made(self) -> dict[str, ValueOf]:
+        """Columns that tasks add to the rows of a Delta table, for its partitions."""
+        if self.format is Format.ICEBERG:
+            return {}
+        return {
+            _in_delta(one): ValueOf.parse("partitionBy", str(one))
+            for one in self.partition_by or ()
+            if one.transform
+        }
 
     @property
     def upsert(self) -> Upsert | None:
@@ -236,6 +260,13 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
             "Options 'restTable' and 'maxNewTables' go with a template of tables, such as "
             "lake/{region}."
         )
+    for one in found.get("partition_by", ()) if format_ is Format.DELTA else ():
+        if one.transform not in ("", "day", "hour"):
+            raise ConfigError(
+                f"partitionBy: {one} is for Iceberg tables. Those in Delta are partitioned by "
+                "columns, which day(…) and hour(…) of a time become by themselves: add any other "
+                "column to the rows."
+            )
     aside = found.get("quarantine")
     if aside is not None and aside in (target.path, target.identifier, found.get("rest")):
         raise ConfigError(
@@ -244,6 +275,11 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
     return LakehouseOptions(
         format=format_, name=target, route=route, checkpoint=checkpoint, **found
     )
+
+
+def _in_delta(one: PartitionBy) -> str:
+    """The column's name."""
+    return f"{one.column}_{one.transform}" if one.transform else one.column
 
 
 def table_name(

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -45,7 +45,8 @@ from jetspark.lakehouse.batches import (
 )
 from jetspark.lakehouse.formats import find_table, is_gone, make_table, not_gone, open_table
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
-from jetspark.lakehouse.schemas import Differences, check_names, check_partitions, differences
+from jetspark.lakehouse.partitions import check_partitions
+from jetspark.lakehouse.schemas import Differences, check_names, differences
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import remove, staged
 from jetspark.spark.checkpoints import local_path, read_checkpoint
@@ -406,10 +407,10 @@ def _prepared(
     options: LakehouseOptions, rows: pa.Schema, table: Table | None, *, numbered: bool
 ) -> Target:
     if table is None:
-        table = make_table(options.format, options.name, rows, options.partition_by or ())
+        table = make_table(options.format, options.name, rows, options.partitions)
     if numbered or options.transaction_id is not None:
         table.check_numbers_stay()
-    _check_partitions(options, table)
+    _check_table(options, table)
     if options.keep_versions is not None:
         with suppress(CommitConflict):  # the next batch does it
             table.keep_versions(options.keep_versions)
@@ -420,6 +421,8 @@ def _prepared(
             pass
         table.refresh()
     layout = table.layout(options.target_bytes, options.compression)
+    if options.made:
+        layout = replace(layout, made={**layout.made, **options.made})
     layout = layout if options.upsert is None else staged(layout)
     return Target(options, rows, layout, table.storage)
 
@@ -430,16 +433,17 @@ def check_fit(options: LakehouseOptions, schema: StructType) -> None:
     table = None if options.route is not None else find_table(options.format, options.name)
     if table is None:
         check_names(rows)
-        check_partitions(rows, options.partition_by or ())
+        check_partitions(rows, options.partitions)
         return
     table.check_numbers_stay()
-    _check_partitions(options, table)
+    _check_table(options, table)
     _check_rows(options, table, rows)
 
 
 def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
     """The same, by the names of the columns only. Raises ConfigError."""
     names = list(names)
+    names += [name for name in options.made if name not in names]
     if options.upsert is not None:
         options.upsert.check_names(names)
     if options.route is not None:
@@ -448,9 +452,10 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
     table = find_table(options.format, options.name)
     if table is not None:
         table.check_numbers_stay()
-        _check_partitions(options, table)
+        _check_table(options, table)
         _check_added(options, [name for name in names if name not in table.schema.names])
-        lacking = [name for name in table.schema.names if name not in names]
+        there = {*names, *table.made}
+        lacking = [name for name in table.schema.names if name not in there]
         if lacking and not options.merge_schema:
             raise ConfigError(
                 f"{options.name} has the column {', '.join(lacking)}, which these rows lack: add "
@@ -469,6 +474,8 @@ def _rows(options: LakehouseOptions, schema: StructType) -> pa.Schema:
                 )
         left_out |= {CORRUPT, "data"}
     rows = arrow_schema(StructType([one for one in schema if one.name not in left_out]))
+    if options.made:
+        rows = _with_made(options, rows)
     if options.upsert is not None:
         options.upsert.check(rows)
     if options.route is not None:
@@ -476,11 +483,27 @@ def _rows(options: LakehouseOptions, schema: StructType) -> pa.Schema:
     return rows
 
 
-def _check_partitions(options: LakehouseOptions, table: Table) -> None:
-    if options.partition_by is not None and table.partition_by != options.partition_by:
+def _with_made(options: LakehouseOptions, rows: pa.Schema) -> pa.Schema:
+    """With the columns that tasks add."""
+    for one in options.partition_by or ():
+        one.check(rows)
+    none = pa.RecordBatch.from_pylist([], schema=rows)
+    made = {name: value.of(none).type for name, value in options.made.items()}
+    return pa.schema([*rows, *(pa.field(*one) for one in made.items() if one[0] not in rows.names)])
+
+
+def _check_table(options: LakehouseOptions, table: Table) -> None:
+    """Raises ConfigError for a table that is not what the options say."""
+    if options.upsert is not None and table.made:
+        raise ConfigError(
+            f"{options.name} has generated columns ({', '.join(table.made)}), which deltalake does "
+            "not merge: leave 'keys' out, or write to another table."
+        )
+    wanted = tuple(map(str, options.partitions))
+    if options.partition_by is not None and table.partition_by != wanted:
         raise ConfigError(
             f"{options.name} is partitioned by {_listed(table.partition_by)}, not by "
-            f"{_listed(options.partition_by)}: leave partitionBy out, or write to another table."
+            f"{_listed(wanted)}: leave partitionBy out, or write to another table."
         )
 
 
@@ -506,9 +529,9 @@ def _check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Dif
             f"{options.name} has other types: {'; '.join(changed)}. Cast these columns, or write "
             "to another table."
         )
-    if found.required:
+    if required := [name for name in found.required if name not in table.made]:
         raise ConfigError(
-            f"{options.name} requires {', '.join(found.required)}, which the rows do not have: add "
+            f"{options.name} requires {', '.join(required)}, which the rows do not have: add "
             "the missing columns."
         )
     _check_added(options, [one.name for one in found.added])

@@ -1,0 +1,303 @@
+"""Generated columns of Delta tables: what Spark's SQL makes of other columns, made with Arrow.
+
+Delta protocol, "Generated Columns": a writer fills them in, or checks those that it gets. The forms
+here are those that tables are partitioned by, where Arrow and Spark mean the same: dates and parts
+of times (in UTC, as times are stored), beginnings of texts, sums and products of whole numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.new_files import outside_of_years
+from jetspark.lakehouse.schemas import plain
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<name>[A-Za-z_]\w*)|`(?P<quoted>(?:[^`]|``)+)`|(?P<number>\d+)(?![\w.])"
+    r"|(?P<text>'[^'\\]*'|\"[^\"\\]*\")|(?P<sign>[-+*%(),]))\s*"
+)
+KNOWN = (
+    "CAST(… AS DATE), YEAR, MONTH, DAY and HOUR, DATE_TRUNC, DATE_FORMAT with yyyy, MM, dd, HH and "
+    "mm, SUBSTRING, and +, -, * and % of whole numbers"
+)
+
+
+class _NotKnown(Exception):
+    """An expression that is not one of these."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A column that is made of others; goes to executors."""
+
+    expression: str
+    type: pa.DataType
+    tree: _Part
+
+    @classmethod
+    def parse(
+        cls, column: pa.Field, expression: str, table: object, schema: pa.Schema
+    ) -> Generated:
+        """Raises ConfigError for an expression that is not known here."""
+        try:
+            tree = _Parser(expression, schema.names).whole()
+            kind = tree.of(pa.RecordBatch.from_pylist([], schema=schema)).type
+            if kind != plain(column.type) and not (_whole(kind) and _whole(column.type)):
+                raise _NotKnown
+        except (_NotKnown, pa.ArrowException, TypeError, AttributeError):
+            raise ConfigError(
+                f"{table} has the generated column {column.name} = {expression}, which is not one "
+                f"of the forms that are known here ({KNOWN}): write this table with Delta's own "
+                "connector for Spark."
+            ) from None
+        return cls(expression, column.type, tree)
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """Raises ConfigError for a time outside of the years 1 to 9999, and for a number that is
+        too large."""
+        try:
+            return self.tree.of(batch).cast(self.type)
+        except pa.ArrowInvalid as error:
+            raise ConfigError(f"{self.expression}: {error}") from None
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        column = batch.column(self.name)
+        if pa.types.is_temporal(column.type):
+            try:
+                pc.min_max(column).as_py()
+            except (OverflowError, ValueError):
+                raise outside_of_years(self.name) from None
+        return column
+
+
+@dataclass(frozen=True)
+class _Literal:
+    value: Any
+
+    def of(self, _: pa.RecordBatch) -> Any:
+        return self.value
+
+
+@dataclass(frozen=True)
+class _Call:
+    function: str
+    parts: tuple[_Part, ...]
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        return _FUNCTIONS[self.function](*(one.of(batch) for one in self.parts))
+
+
+_Part = _Column | _Literal | _Call
+
+
+class _Parser:
+    def __init__(self, text: str, columns: list[str]) -> None:
+        self._columns = {name.casefold(): name for name in columns}
+        self._tokens = _tokens(text)
+        self._kind, self._text = next(self._tokens)
+
+    def whole(self) -> _Part:
+        found = self._sum()
+        if self._kind or isinstance(found, _Literal):
+            raise _NotKnown
+        return found
+
+    def _sum(self) -> _Part:
+        return self._operation("+-", lambda: self._operation("*%", self._one))
+
+    def _operation(self, signs: str, part: Callable[[], _Part]) -> _Part:
+        found = part()
+        while self._kind == "sign" and self._text in signs:
+            sign = self._taken()
+            found = _Call(sign, (found, part()))
+        return found
+
+    def _one(self) -> _Part:
+        kind, text = self._kind, self._taken()
+        match kind:
+            case "number":
+                return _Literal(int(text))
+            case "text":
+                return _Literal(text[1:-1])
+            case "quoted":
+                return self._column(text.replace("``", "`"))
+            case "sign" if text == "(":
+                found = self._sum()
+                self._take(")")
+                return found
+            case "name" if self._text == "(" and self._kind == "sign":
+                return self._call(text.casefold())
+            case "name":
+                return self._column(text)
+        raise _NotKnown
+
+    def _call(self, function: str) -> _Part:
+        self._take("(")
+        parts = [self._sum()]
+        if function == "cast":
+            if self._taken().casefold() != "as":
+                raise _NotKnown
+            parts.append(_Literal(self._taken().casefold()))
+        while self._text == "," and self._kind == "sign":
+            self._taken()
+            parts.append(self._sum())
+        self._take(")")
+        if function not in _FUNCTIONS:
+            raise _NotKnown
+        return _Call(function, tuple(parts))
+
+    def _column(self, name: str) -> _Column:
+        if name.casefold() not in self._columns:
+            raise _NotKnown
+        return _Column(self._columns[name.casefold()])
+
+    def _take(self, sign: str) -> None:
+        if self._taken() != sign:
+            raise _NotKnown
+
+    def _taken(self) -> str:
+        text = self._text
+        self._kind, self._text = next(self._tokens)
+        return text
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """(kind, text), and ("", "") at the end."""
+    at = 0
+    while at < len(text):
+        if (found := _TOKEN.match(text, at)) is None:
+            raise _NotKnown
+        at = found.end()
+        kind = found.lastgroup or ""
+        yield kind, found[kind]
+    while True:
+        yield "", ""
+
+
+# -- functions: as in Spark; TypeError for what is left to it -------------------------------------
+
+
+def _whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_signed_integer(kind))
+
+
+def _cast(value: pa.Array, kind: str) -> pa.Array:
+    if kind == "date":
+        return _date(value)
+    if kind in _WHOLE and _whole(value.type):
+        return value.cast(_WHOLE[kind])
+    if kind == "string" and (_whole(value.type) or pa.types.is_date32(value.type)):
+        return value.cast(pa.string())
+    raise TypeError(kind)
+
+
+_WHOLE = {
+    "smallint": pa.int16(), "short": pa.int16(), "int": pa.int32(), "integer": pa.int32(),
+    "bigint": pa.int64(), "long": pa.int64(),
+}  # fmt: skip
+
+
+def _date(value: pa.Array) -> pa.Array:
+    if pa.types.is_timestamp(value.type):
+        return pc.floor_temporal(value, unit="day").cast(pa.date32())
+    if pa.types.is_date32(value.type):
+        return value
+    raise TypeError(value.type)
+
+
+def _part(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+    return lambda value: function(value).cast(pa.int32())
+
+
+_UNITS = {
+    **dict.fromkeys(("year", "yyyy", "yy"), "year"), "quarter": "quarter",
+    **dict.fromkeys(("month", "mon", "mm"), "month"), "week": "week",
+    **dict.fromkeys(("day", "dd"), "day"), "hour": "hour", "minute": "minute",
+}  # fmt: skip
+
+
+def _date_trunc(unit: str, value: pa.Array) -> pa.Array:
+    if not pa.types.is_timestamp(value.type) or unit.casefold() not in _UNITS:
+        raise TypeError(unit)
+    return pc.floor_temporal(value, unit=_UNITS[unit.casefold()])
+
+
+def _trunc(value: pa.Array, unit: str) -> pa.Array:
+    if _UNITS.get(unit.casefold()) not in ("year", "quarter", "month", "week"):
+        raise TypeError(unit)
+    return pc.floor_temporal(_date(value), unit=_UNITS[unit.casefold()])
+
+
+_LETTERS: dict[str, tuple[Callable[[pa.Array], pa.Array], int]] = {
+    "yyyy": (pc.year, 4), "MM": (pc.month, 2), "dd": (pc.day, 2), "HH": (pc.hour, 2),
+    "mm": (pc.minute, 2),
+}  # fmt: skip
+_IN_FORMAT = re.compile(r"(yyyy|MM|dd|HH|mm)|([^A-Za-z'\[\]{}#]+)")
+
+
+def _date_format(value: pa.Array, pattern: str) -> pa.Array:
+    parts = _IN_FORMAT.findall(pattern)
+    if _IN_FORMAT.sub("", pattern) or not any(letters for letters, _ in parts):
+        raise TypeError(pattern)
+    texts: list[Any] = []
+    for letters, between in parts:
+        if letters:
+            part, width = _LETTERS[letters]
+            texts.append(pc.utf8_lpad(part(value).cast(pa.string()), width, "0"))
+        else:
+            texts.append(between)
+    return pc.binary_join_element_wise(*texts, "")
+
+
+def _substring(value: pa.Array, start: int, length: int) -> pa.Array:
+    if start < 1:
+        raise TypeError(start)
+    return pc.utf8_slice_codeunits(value, start - 1, start - 1 + length)
+
+
+def _remainder(value: pa.Array, by: int) -> pa.Array:
+    """With the sign of the value."""
+    if not by:
+        raise TypeError(by)
+    value = _number(value)
+    return pc.subtract_checked(value, pc.multiply_checked(pc.divide_checked(value, by), by))
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, int) or _whole(value.type):
+        return value
+    raise TypeError(value)
+
+
+_FUNCTIONS: dict[str, Callable[..., pa.Array]] = {
+    "cast": _cast,
+    "to_date": _date,
+    "date": _date,
+    "year": _part(pc.year),
+    "month": _part(pc.month),
+    "day": _part(pc.day),
+    "dayofmonth": _part(pc.day),
+    "hour": _part(pc.hour),
+    "date_trunc": _date_trunc,
+    "trunc": _trunc,
+    "date_format": _date_format,
+    "substring": _substring,
+    "substr": _substring,
+    "left": lambda value, length: _substring(value, 1, length),
+    "+": lambda one, other: pc.add_checked(_number(one), _number(other)),
+    "-": lambda one, other: pc.subtract_checked(_number(one), _number(other)),
+    "*": lambda one, other: pc.multiply_checked(_number(one), _number(other)),
+    "%": _remainder,
+}

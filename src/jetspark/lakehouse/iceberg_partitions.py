@@ -1,0 +1,154 @@
+"""Partitions and sort orders of Iceberg tables, as files are divided and sorted by them.
+
+A transform is PyIceberg's own, applied to each different value once: what readers compute to leave
+files out is what is recorded here. Before that Arrow cuts times to hours and texts to the width, so
+that there are few different values. A hash has no such short cut: a bucket of values that are all
+different takes about a microsecond for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.partitioning import PartitionField
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
+from pyiceberg.table.update.spec import UpdateSpec
+from pyiceberg.transforms import (
+    BucketTransform,
+    IdentityTransform,
+    TimeTransform,
+    Transform,
+    TruncateTransform,
+    UnknownTransform,
+    VoidTransform,
+    parse_transform,
+)
+from pyiceberg.types import IcebergType
+
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.new_files import Partition, SortKey, outside_of_years
+from jetspark.lakehouse.partitions import PartitionBy
+
+_INSTEAD = "write it with Iceberg's own connector for Spark."
+
+
+@dataclass(frozen=True)
+class Transformed(Partition):
+    """What a transform makes of a column."""
+
+    transform: Transform[Any, Any]
+    source: IcebergType
+
+    def of(self, rows: pa.RecordBatch) -> pa.Array:
+        column = rows.column(self.column)
+        different = self._fewer(column).dictionary_encode()
+        change = self.transform.transform(self.source)
+        try:
+            values = [change(one) for one in different.dictionary.to_pylist()]
+        except (OverflowError, ValueError):
+            raise outside_of_years(self.column) from None
+        kind = column.type if isinstance(self.transform, TruncateTransform) else pa.int32()
+        return pa.array(values, kind).take(different.indices)
+
+    def _fewer(self, column: pa.Array) -> pa.Array:
+        """Values with the same results; of times their numbers, since Python has not all."""
+        kind = column.type
+        if isinstance(self.transform, TimeTransform) and pa.types.is_timestamp(kind):
+            column = pc.floor_temporal(column, unit="hour")
+        elif isinstance(self.transform, TruncateTransform) and pa.types.is_string(kind):
+            return pc.utf8_slice_codeunits(column, 0, self.transform.width)
+        if pa.types.is_temporal(kind):
+            return column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+        return column
+
+    def text(self, value: Any) -> str | None:
+        if value is None:
+            return None
+        try:
+            kind = self.transform.result_type(self.source)
+            return str(self.transform.to_human_string(kind, value))
+        except (OverflowError, ValueError):
+            raise outside_of_years(self.column) from None
+
+
+def partitions_of(name: object, metadata: TableMetadata) -> tuple[Partition, ...]:
+    """Those of new files. Raises ConfigError for transforms that nobody can compute."""
+    schema = metadata.schema()
+    return tuple(
+        _partition(f"{name} is partitioned by", one, one.name, schema)
+        for one in metadata.spec().fields
+    )
+
+
+def sort_keys_of(name: object, metadata: TableMetadata) -> tuple[SortKey, ...]:
+    """How the rows of new files are sorted. Raises ConfigError as `partitions_of`."""
+    schema = metadata.schema()
+    order = metadata.sort_order_by_id(metadata.default_sort_order_id)
+    return tuple(
+        SortKey(
+            _partition(f"{name} is sorted by", one, "", schema),
+            descending=one.direction is SortDirection.DESC,
+            nulls_first=one.null_order is NullOrder.NULLS_FIRST,
+        )
+        for one in (order.fields if order is not None else ())
+    )
+
+
+def _partition(
+    said: str, field: PartitionField | SortField, name: str, schema: Schema
+) -> Partition:
+    column = schema.find_column_name(field.source_id)
+    if column is None or column not in {one.name for one in schema.fields}:
+        raise ConfigError(
+            f"{said} {column or 'a column that is gone'}, a part of a column, which "
+            f"is not supported here: {_INSTEAD}"
+        )
+    transform = field.transform
+    if isinstance(transform, IdentityTransform):
+        return Partition(name, column)
+    if isinstance(transform, (UnknownTransform, VoidTransform)):
+        raise ConfigError(
+            f"{said} {transform} of {column}, which is not supported here: {_INSTEAD}"
+        )
+    return Transformed(name, column, transform, schema.find_field(field.source_id).field_type)
+
+
+def texts_of(metadata: TableMetadata) -> tuple[str, ...]:
+    """What the table is partitioned by, as `PartitionBy` says it."""
+    schema = metadata.schema()
+    return tuple(
+        _text(schema.find_column_name(one.source_id) or "", one.transform)
+        for one in metadata.spec().fields
+    )
+
+
+def _text(column: str, transform: Transform[Any, Any]) -> str:
+    match transform:
+        case IdentityTransform():
+            return column
+        case BucketTransform():
+            return str(PartitionBy(column, "bucket", transform.num_buckets))
+        case TruncateTransform():
+            return str(PartitionBy(column, "truncate", transform.width))
+    return str(PartitionBy(column, str(transform)))
+
+
+def add_partitions(spec: UpdateSpec, partition_by: Iterable[PartitionBy]) -> None:
+    """To a new table. Raises ValueError for two that Iceberg does not allow together."""
+    for one in partition_by:
+        width = f"[{one.width}]" if one.width else ""
+        transform = parse_transform(f"{one.transform or 'identity'}{width}")
+        name = one.column if not one.transform else f"{one.column}_{one.transform}"
+        spec.add_field(one.column, transform, _avro_name(name))
+
+
+def _avro_name(column: str) -> str:
+    """A partition field's name becomes one in Avro, which is ASCII there: DuckDB aborts otherwise.
+    PyIceberg itself replaces only what is no letter in Unicode."""
+    return "".join(one if one.isascii() else f"_x{ord(one):X}" for one in column)

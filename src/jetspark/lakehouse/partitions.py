@@ -1,0 +1,124 @@
+"""What a table is partitioned by, as people write it: columns, and transforms of columns.
+
+| text | value |
+|---|---|
+| `region` | of the column |
+| `year(timestamp)`, `month(…)`, `day(…)`, `hour(…)` | the unit of time, in UTC |
+| `bucket(16, id)` | one of 16 numbers, by a hash of the value |
+| `truncate(4, name)` | the first characters of a text, or a number rounded down to a multiple |
+
+Iceberg computes them when it reads and writes (specification, "Partition Transforms").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow import types
+
+from jetspark.errors import ConfigError
+
+_OUTSIDE = re.compile(r",(?![^()]*\))")
+_OF_TIME = re.compile(r"(year|month|day|hour)s?\s*\((.+)\)", re.IGNORECASE)
+_WITH_WIDTH = re.compile(r"(bucket|truncate)\s*\(\s*(\d+)\s*,(.+)\)", re.IGNORECASE)
+EXAMPLES = "day(timestamp), hour(…), month(…), year(…), bucket(16, id), truncate(4, name)"
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(types.is_timestamp(kind) or types.is_date(kind))
+
+
+def _has_a_hash(kind: pa.DataType) -> bool:
+    return not (types.is_nested(kind) or types.is_floating(kind) or types.is_boolean(kind))
+
+
+def _can_be_cut(kind: pa.DataType) -> bool:
+    return any(
+        fits(kind)
+        for fits in (types.is_integer, types.is_string, types.is_binary, types.is_decimal)
+    )
+
+
+def _is_whole_value(kind: pa.DataType) -> bool:
+    return not (types.is_nested(kind) or types.is_binary(kind) or types.is_floating(kind))
+
+
+_TAKES: dict[str, Callable[[pa.DataType], bool]] = {
+    "": _is_whole_value,
+    "year": _is_time,
+    "month": _is_time,
+    "day": _is_time,
+    "hour": types.is_timestamp,
+    "bucket": _has_a_hash,
+    "truncate": _can_be_cut,
+}
+
+
+@dataclass(frozen=True)
+class PartitionBy:
+    """A column, or a transform of it."""
+
+    column: str
+    transform: str = ""
+    """Empty: the column's values themselves."""
+    width: int = 0
+    """Of a bucket and a truncation."""
+
+    @classmethod
+    def parse(cls, text: str) -> PartitionBy:
+        """What is no transform is a column's name. Raises ConfigError."""
+        text = text.strip()
+        if (found := _OF_TIME.fullmatch(text)) is not None:
+            return cls(found[2].strip(), found[1].casefold())
+        if (found := _WITH_WIDTH.fullmatch(text)) is None:
+            return cls(text)
+        if not int(found[2]):
+            raise ConfigError(f"partitionBy: {text}: its number must be 1 or more.")
+        return cls(found[3].strip(), found[1].casefold(), int(found[2]))
+
+    def __str__(self) -> str:
+        if not self.transform:
+            return self.column
+        width = f"{self.width}, " if self.width else ""
+        return f"{self.transform}({width}{self.column})"
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raises ConfigError for a column that does not exist, or whose type has no such values."""
+        index = schema.get_field_index(self.column)
+        if index < 0:
+            also = f"; transforms are {EXAMPLES}" if "(" in self.column else ""
+            raise ConfigError(
+                f"partitionBy: there is no column {self.column!r}; there are "
+                f"{', '.join(schema.names)}{also}."
+            )
+        kind = schema.field(index).type
+        if not _TAKES[self.transform](kind):
+            said = self if self.transform else repr(self.column)
+            raise ConfigError(
+                f"partitionBy: a table cannot be partitioned by {said}: the type of "
+                f"{self.column!r} is {kind}."
+            )
+
+
+def parse_partitions(text: str) -> tuple[PartitionBy, ...]:
+    """With commas between them. Raises ConfigError."""
+    found = tuple(PartitionBy.parse(part) for part in _OUTSIDE.split(text) if part.strip())
+    if not found:
+        raise ConfigError("partitionBy is empty: leave it out for a table without partitions.")
+    if len(set(found)) < len(found):
+        raise ConfigError(f"partitionBy names a column twice: {text}.")
+    return found
+
+
+def check_partitions(schema: pa.Schema, partition_by: Iterable[PartitionBy]) -> None:
+    """Raises ConfigError for what a table with these columns cannot be partitioned by."""
+    columns = set()
+    for one in partition_by:
+        one.check(schema)
+        if not one.transform:
+            columns.add(one.column)
+    if columns and len(columns) == len(schema.names):
+        raise ConfigError("partitionBy names every column: leave out at least one, for the files.")
