@@ -15,6 +15,7 @@ from tests.support.table_readers import by_duckdb
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, find_table
 from jetspark.lakehouse.table import TableName
+from jetspark.spark.infer import infer
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.lag import Progress
 
@@ -177,6 +178,24 @@ def test_without_a_schema_payloads_are_bytes_on_both_ways(lake: Lake) -> None:
     lake.ingest("direct", json_schema=None)
     lake.ingest("through", json_schema=None, through_spark=True)
     assert lake.rows("direct") == lake.rows("through")
+
+
+def test_the_schema_of_a_sample_takes_every_message_of_it(lake: Lake) -> None:
+    objects: list[dict[str, Any]] = [
+        {"n": 1, "date": "2026-01-31", "at": "2026-01-31T12:00:00.5+02:00", "table": None},
+        {"n": 0.5, "date": None, "at": "1970-01-01T00:00:00Z", "a b`": [1, None, 2**63]},
+        {"in": {"select": [{"Größe": True}], "x-y": 5}, "mixed": 1, "seq": 7, "e": [], "o": {}},
+        {"in": {"select": []}, "mixed": {"a": [1]}, "a b`": [], "n": -(2**63), "o": {}},
+    ]
+    lake.fill(*(("x", json.dumps(one).encode()) for one in objects))
+    options = {"servers": lake.server.url, "stream": lake.stream, "startingOffsets": "earliest"}
+    (found,) = infer(options, None, 100)
+    lake.ingest("table", json_schema=found.schema)
+    rows = lake.rows("table")
+    assert [row["_corrupt_record"] for row in rows] == [None] * 4
+    assert [row["n"] for row in rows] == [1.0, 0.5, None, -(2.0**63)]
+    assert [row["mixed"] for row in rows] == [None, None, "1", '{"a":[1]}']
+    assert rows[2]["in"] == {"select": [{"Größe": True}], "x-y": 5}
 
 
 def test_generated_payloads_are_the_same_on_both_ways(lake: Lake) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
+from dataclasses import asdict
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from jetspark.cli.console import Outcome, counted
+from jetspark.cli.console import Outcome, counted, say
 from jetspark.cli.options import (
     DEFAULT,
     Connection,
@@ -24,6 +26,7 @@ from jetspark.errors import ConfigError
 
 DEFAULT_OFFSETS_PER_TRIGGER = 500_000
 _INTERVAL = 5.0
+_SAMPLE = 10_000
 _STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 # The flags of options.
 _OF_SOURCE = {
@@ -50,7 +53,7 @@ def ingest(
     stream: str,
     /,
     *,
-    to: str,
+    to: str | None = None,
     connection: Connection = DEFAULT,
     subjects: str | None = None,
     bucket: Switch = False,
@@ -66,6 +69,8 @@ def ingest(
     column: Repeated = None,
     quarantine: str | None = None,
     through_spark: Switch = False,
+    infer: Switch = False,
+    infer_messages: int | None = None,
     table_option: Repeated = None,
     max_offsets_per_trigger: int = DEFAULT_OFFSETS_PER_TRIGGER,
     option: Repeated = None,
@@ -104,6 +109,9 @@ def ingest(
             not fit the schema, and rows without a table. Without it, a payload that does not fit is
             in the column _corrupt_record.
         through_spark: Let all rows pass Spark, also where a task could write what it reads.
+        infer: Print the schema for --json that takes the messages of a sample, for each table if
+            --to is a template, and write nothing. --to may be left out.
+        infer_messages: Messages of the sample, from all parts of the stream; 10,000 by default.
         table_option: Further option of the table, as name=value (targetFileSize=64m,
             storage.AWS_REGION=…).
         max_offsets_per_trigger: Maximum number of sequences in one batch.
@@ -116,6 +124,12 @@ def ingest(
     own_start = next((name for name in further if name.casefold() in starts), None)
     if start is not None and own_start is not None:
         raise ConfigError(f"Give either --start or --option {own_start}.")
+    if infer and json is not None:
+        raise ConfigError("--infer prints what --json takes: give one of them.")
+    if infer_messages is not None and (not infer or infer_messages < 1):
+        raise ConfigError("--infer-messages goes with --infer, and is 1 or more.")
+    if to is None and not infer:
+        raise ConfigError("--to: name the table, such as lake/orders.")
     if interval is not None and not follow:
         raise ConfigError("--interval is for --follow: give that, too, or leave it out.")
     with options_as_flags(_FLAGS, further):
@@ -128,6 +142,9 @@ def ingest(
         if subjects is not None:
             source["subjects"] = subjects
         source |= further
+        if to is None or infer:
+            show_schemas(outcome, source, to, infer_messages or _SAMPLE)
+            return None
         settings = flags.settings()
 
         with signals_held():
@@ -196,6 +213,26 @@ def ingest(
         direct=job.direct,
     )
     return stopped.exit_code if stopped is not None and not follow else None
+
+
+def show_schemas(outcome: Outcome, source: dict[str, str], to: str | None, messages: int) -> None:
+    """The schema of a sample, for each table: what goes behind --json is on standard output."""
+    from jetspark.spark.infer import infer
+
+    found = infer(source, to, messages)
+    if outcome.as_json:
+        outcome.report(schemas=[asdict(one) for one in found])
+        return
+    if not found:
+        outcome.note("There are no messages to look at.")
+    for one in found:
+        if one.table != to:
+            say(f"# {one.table or 'no table'}")
+        outcome.note(f"{counted(one.messages, 'message')} looked at.")
+        for remark in one.remarks:
+            outcome.note(remark)
+        if one.schema:
+            say(shlex.quote(one.schema))
 
 
 def done(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:

@@ -1,0 +1,123 @@
+"""The schema of a stream's JSON payloads, from a sample: behind `jetspark ingest --infer`.
+
+Messages are read from places that are spread evenly over the stream, and nothing is written. It
+takes neither Spark nor Java.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pyarrow as pa
+
+from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.reader import read_range
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.routes import Route
+from jetspark.spark.json_payloads import CORRUPT, KEPT
+from jetspark.spark.json_shape import Shape
+from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.reading import begin, streams_facts
+
+_PLACES = 20
+"""Parts of a stream that messages are read from."""
+_COLUMNS = (*KEPT, "data")
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """The schema for the rows of a table."""
+
+    table: str | None
+    """None for rows that lack a value of the template."""
+    messages: int
+    schema: str
+    """In Spark's DDL; empty if there is no field."""
+    remarks: list[str]
+
+
+def infer(given: Mapping[str, str], to: str | None, messages: int) -> list[Inferred]:
+    """The schemas for a table, or for each one of a template, by its name.
+
+    `given`: options of the source; `messages`: how many to look at, at most. Raises ConfigError,
+    and as a read.
+    """
+    options = parse_options(given).for_streaming()
+    if options.bucket is not None:
+        raise ConfigError("--infer is for streams: leave --bucket out.")
+    route = None if to is None else Route.parse("--to", to)
+    shapes: defaultdict[str | None, Shape] = defaultdict(Shape)
+    for batch in _sample(options, messages):
+        if route is None:
+            for payload in batch.column("data").to_pylist():
+                shapes[to].add(payload)
+        else:
+            _divide(route, batch, shapes)
+    found = []
+    for table in sorted(shapes, key=lambda one: (one is None, one or "")):
+        schema, remarks = shapes[table].schema((*KEPT, CORRUPT))
+        found.append(Inferred(table, shapes[table].messages, schema, remarks))
+    return found
+
+
+def _divide(route: Route, batch: pa.RecordBatch, shapes: defaultdict[str | None, Shape]) -> None:
+    """By the tables that the messages go to; also by fields of payloads, which are columns then."""
+    fields = [one.column for one in route.values if one.column not in KEPT]
+    payloads = batch.column("data").to_pylist()
+    if fields:
+        objects = [_object(payload) for payload in payloads]
+        for name in dict.fromkeys(fields):
+            texts = [_text(one.get(name)) for one in objects]
+            batch = batch.append_column(name, pa.array(texts, pa.string()))
+    place = "jetspark_place"
+    batch = batch.append_column(place, pa.array(range(batch.num_rows)))
+    for table, rows in route.divide(batch):
+        for at in rows.column(place).to_pylist():
+            shapes[table].add(payloads[at])
+
+
+def _object(payload: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(payload)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBatch]:
+    facts = streams_facts(options, sure=True)
+    starts = begin(options, facts)
+    for name, one in facts.items():
+        share = max(messages // len(facts), 1)
+        first, behind = max(one.first_seq, starts[name].next, 1), one.last_seq + 1
+        parts = _PLACES if behind - first > share >= _PLACES else 1
+        for part in range(parts):
+            start, end = (first + (behind - first) * at // parts for at in (part, part + 1))
+            wanted = SequenceRange(
+                name, start, max(end, start), one.created, options.subjects,
+                from_earliest=True, direct=options.removes,
+            )  # fmt: skip
+            yield from _first(options, wanted, -(-share // parts))
+
+
+def _first(options: SourceOptions, wanted: SequenceRange, count: int) -> Iterator[pa.RecordBatch]:
+    """So many messages of a range."""
+    limits = ReadLimits(max_rows=count, pull_messages=count)
+    found = read_range(
+        options.connection, wanted, limits, columns=_COLUMNS, fail_on_data_loss=False
+    )
+    with closing(cast(Any, found)):
+        for batch in found:
+            yield batch.slice(0, count)
+            count -= batch.num_rows
+            if count <= 0:
+                return
