@@ -17,6 +17,8 @@ COLUMNS = (
     *("sched_arr_time", "arr_delay", "carrier", "flight", "tailnum", "origin", "dest"),
     *("air_time", "distance", "hour", "minute", "time_hour"),
 )
+SCHEMA = ", ".join(f"{name} {'STRING' if name in TEXTS else 'INT'}" for name in COLUMNS)
+"""The columns for Spark."""
 
 
 def flights() -> Iterator[bytes]:

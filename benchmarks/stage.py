@@ -29,12 +29,14 @@ def empty_stage(options: argparse.Namespace, *, jetstream: bool = True) -> Itera
 
 
 @contextmanager
-def stage(options: argparse.Namespace, **settings: int) -> Iterator[Job]:
+def stage(
+    options: argparse.Namespace, payloads: raw.Payloads | None = None, **settings: int
+) -> Iterator[Job]:
     """A server with both streams of the job, which has the settings."""
     with empty_stage(options) as job:
-        raw.fill(job.url, job.warm_stream, job.warm_messages, job.size)
+        raw.fill(job.url, job.warm_stream, job.warm_messages, job.size, payloads)
         before = time.perf_counter()
-        raw.fill(job.url, job.stream, job.messages, job.size)
+        raw.fill(job.url, job.stream, job.messages, job.size, payloads)
         seconds = time.perf_counter() - before
         say(f"  filled {job.messages:,} messages of {job.size:,} bytes in {seconds:.1f} s")
         yield replace(job, settings=settings)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.flights import COLUMNS, TEXTS, flights
+from benchmarks.flights import SCHEMA, flights
 from benchmarks.measure import STREAM, Job, Measure, Stopwatch, session_cpu, session_pids
 from benchmarks.raw import RawLink
 from benchmarks.report import Section
@@ -34,9 +34,6 @@ _LABELS = {
     "pathway_csv": "Pathway → CSV",
 }
 _BASE = "nats_py_parquet"
-_SCHEMA = "n LONG, " + ", ".join(
-    f"{name} {'STRING' if name in TEXTS else 'INT'}" for name in COLUMNS
-)
 _KILLED_AFTER = 0.6
 """Of the time that the contestant took undisturbed."""
 
@@ -123,7 +120,7 @@ def pathway_csv(job: Job) -> Measure:
 def _ingest(job: Job) -> list[str]:
     return [
         *(sys.executable, "-m", "jetspark", "ingest", STREAM, "--to", "table", "--server", job.url),
-        *("--json", _SCHEMA, "--quiet"),
+        *("--json", f"n LONG, {SCHEMA}", "--quiet"),
     ]
 
 
@@ -140,7 +137,7 @@ def _raced(job: Job, command: list[str], numbers: Callable[[Path], Iterator[int]
     for left in Path().iterdir():
         raise AssertionError(f"{left} is in the way")
     _forget_readers(job)
-    peak = _Peak()
+    peak = Peak()
     with Stopwatch(session_cpu, peak.stop) as watch:
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         if after := job.settings["kill_after_ms"]:
@@ -176,7 +173,7 @@ def _kill() -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-class _Peak:
+class Peak:
     """The most memory that this session's processes had together: each one's share of it (PSS)."""
 
     def __init__(self) -> None:

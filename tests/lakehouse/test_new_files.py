@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -182,3 +183,35 @@ def test_a_date_that_python_does_not_have_is_no_partition() -> None:
     rows = pa.RecordBatch.from_arrays([pa.array([1]), days], schema=schema)
     with pytest.raises(ConfigError, match="'day' has a value outside the years 1 to 9999"):
         write_files(Layout(schema, by("day")), Memory(), "t", [rows])
+
+
+def test_only_columns_that_gain_by_it_are_compressed_or_have_a_dictionary() -> None:
+    dice = random.Random(1)
+    texts = [b"the same words over and over, and then %d" % number for number in range(20_000)]
+    rows = pa.record_batch(
+        {
+            "seq": pa.array(range(20_000)),
+            "key": [str(number % 50) for number in range(20_000)],
+            "text": texts,
+            "noise": [dice.randbytes(100) for _ in range(20_000)],
+            "tags": [[{"key": "a", "value": "b"}]] * 20_000,
+        }
+    )
+    storage = Memory()
+    (file,) = write_files(Layout(rows.schema), storage, "part-0", [rows])
+    group = file.metadata.row_group(0)
+    found = {
+        one.path_in_schema.partition(".")[0]: (
+            one.compression,
+            "RLE_DICTIONARY" in one.encodings,
+        )
+        for one in map(group.column, range(group.num_columns))
+    }
+    assert found == {
+        "seq": ("ZSTD", False),
+        "key": ("ZSTD", True),
+        "text": ("ZSTD", False),
+        "noise": ("UNCOMPRESSED", False),
+        "tags": ("ZSTD", True),
+    }
+    assert pq.read_table(io.BytesIO(storage.files[file.path])).to_batches() == [rows]

@@ -24,7 +24,10 @@ from jetspark.cli.signals import signals_held
 from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
 from jetspark.errors import ConfigError
 
-DEFAULT_OFFSETS_PER_TRIGGER = 500_000
+_BATCH = {"maxOffsetsPerTrigger": "2000000", "maxBytesPerTrigger": str(2**30)}
+"""The most in a batch by default."""
+_BATCH_OF_BUCKET = {"maxOffsetsPerTrigger": "500000"}
+"""Less, since changes are compared with the table in memory."""
 _INTERVAL = 5.0
 _SAMPLE = 10_000
 _STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
@@ -72,7 +75,7 @@ def ingest(
     infer: Switch = False,
     infer_messages: int | None = None,
     table_option: Repeated = None,
-    max_offsets_per_trigger: int = DEFAULT_OFFSETS_PER_TRIGGER,
+    max_offsets_per_trigger: int | None = None,
     option: Repeated = None,
     flags: SparkFlags = LOCAL,
     json_output: JsonOutputFlag = False,
@@ -114,7 +117,8 @@ def ingest(
         infer_messages: Messages of the sample, from all parts of the stream; 10,000 by default.
         table_option: Further option of the table, as name=value (targetFileSize=64m,
             storage.AWS_REGION=…).
-        max_offsets_per_trigger: Maximum number of sequences in one batch.
+        max_offsets_per_trigger: Maximum number of sequences in one batch; by default 2,000,000 and
+            1 GiB, of a bucket 500,000.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
     """
     outcome = Outcome(flags.quiet, json_output)
@@ -132,11 +136,14 @@ def ingest(
         raise ConfigError("--to: name the table, such as lake/orders.")
     if interval is not None and not follow:
         raise ConfigError("--interval is for --follow: give that, too, or leave it out.")
+    batch = _BATCH_OF_BUCKET if bucket else _BATCH
+    if max_offsets_per_trigger is not None:
+        batch = {"maxOffsetsPerTrigger": str(max_offsets_per_trigger)}
     with options_as_flags(_FLAGS, further):
         source = connection.spark_options(further) | {
             "bucket" if bucket else "stream": stream,
             **({} if own_start else starting(start or "earliest")),
-            "maxOffsetsPerTrigger": str(max_offsets_per_trigger),
+            **batch,
             "minPartitions": str(os.cpu_count() or 1),
         }
         if subjects is not None:

@@ -153,6 +153,10 @@ ROW_GROUP_BYTES = 64 * 1024 * 1024
 ROW_GROUP_ROWS = 1024 * 1024
 BUFFERED_BYTES = 256 * 1024 * 1024
 """Arrow memory of all partitions in one task, in bytes."""
+_SAMPLE = 1000
+"""Rows of a file's first row group that choose its encodings."""
+_REPEATED = 0.99
+"""Different values in a sample of one: at most so many where a dictionary helps."""
 OPEN_FILES = 64
 """Files that one task has open at a time, however many partitions its rows have."""
 
@@ -432,15 +436,16 @@ class _OpenFile:
     def flush(self) -> None:
         if not self._batches:
             return
+        table = pa.Table.from_batches(self._batches)
         if self._writer is None:
             self._stream = self._place.storage.create(self.path)
             self._writer = pq.ParquetWriter(
                 self._stream,
                 self._place.file_schema,
-                compression=self._place.layout.compression,
                 store_decimal_as_integer=True,
+                **_encodings(table, self._place.layout.compression),
             )
-        table = _sorted(pa.Table.from_batches(self._batches), self._place.layout.sort_by)
+        table = _sorted(table, self._place.layout.sort_by)
         self._with_nan.update(_with_nan(table))
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._batches, self._rows, self.buffered = [], 0, 0
@@ -472,6 +477,48 @@ class _OpenFile:
                 self._writer.close()
             self._stream.close()
             self._place.storage.remove(self.path)
+
+
+def _encodings(rows: pa.Table, compression: str) -> dict[str, Any]:
+    """Options of a Parquet writer whose first rows these are.
+
+    A dictionary of values that hardly repeat, and compression of payloads that are random,
+    encrypted or compressed, take most of the time of a file and save nothing.
+    """
+    if rows.num_rows < 10 * _SAMPLE:  # the look takes longer than it saves
+        return {"compression": compression}
+    sample = rows.take(pa.array(range(0, rows.num_rows, rows.num_rows // _SAMPLE)))
+    plain: set[str] = set()
+    stored: set[str] = set()
+    for field_ in rows.schema:
+        column = sample[field_.name]
+        if (
+            pa.types.is_nested(field_.type)
+            or pc.count_distinct(column).as_py() <= _REPEATED * sample.num_rows
+        ):
+            continue
+        plain.add(field_.name)
+        if pa.types.is_binary(field_.type) and not _shrinks(column.combine_chunks()):
+            stored.add(field_.name)
+    leaves = _leaves(rows.schema)
+    return {
+        "use_dictionary": [one for one in leaves if one not in plain],
+        "compression": {one: "none" if one in stored else compression for one in leaves},
+    }
+
+
+def _shrinks(column: pa.Array) -> bool:
+    """Whether compression saves a tenth of these values or more."""
+    values = b"".join(column.drop_null().to_pylist())
+    return len(pa.compress(values, "lz4", asbytes=True)) < 0.9 * len(values)
+
+
+def _leaves(schema: pa.Schema) -> list[str]:
+    """The paths of Parquet's columns."""
+    sink = pa.BufferOutputStream()
+    pq.write_metadata(schema, sink)
+    columns = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    return [columns.column(index).path for index in range(len(columns))]
 
 
 def _with_nan(rows: pa.Table) -> Iterator[str]:

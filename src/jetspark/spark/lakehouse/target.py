@@ -77,6 +77,8 @@ HANDED_OVER = StructField(
         ]
     ),
 )
+_DIVIDED_BYTES = 32 * 1024 * 1024
+"""Rows of several tables are divided when they take so much memory: each table gets few slices."""
 _COMMITS = 8
 """Tables that are committed at a time."""
 _HANDED_OVER: pa.Schema = to_arrow_schema(StructType([HANDED_OVER]), timezone="UTC")
@@ -143,6 +145,8 @@ class TaskFiles:
         self._known: dict[str, str] = {}
         """The table that a name leads to: its own, or the one for the rest."""
         self._made = 0
+        self._undivided: list[pa.RecordBatch] = []
+        self._undivided_bytes = 0
         self.aside = 0
         """Records that are put aside."""
         self._fields = {one.name: one.type for one in target.rows if one.name not in KEPT}
@@ -160,6 +164,18 @@ class TaskFiles:
         if options.route is None:
             self._files.write(batch)
             return
+        self._undivided.append(batch)
+        self._undivided_bytes += batch.nbytes
+        if self._undivided_bytes >= _DIVIDED_BYTES:
+            self._divide()
+
+    def _divide(self) -> None:
+        """Write the rows of several tables."""
+        options = self._target.options
+        if options.route is None or not self._undivided:
+            return
+        batch = pa.concat_batches(self._undivided)
+        self._undivided, self._undivided_bytes = [], 0
         for name, rows in options.route.divide(batch):
             if name is None and options.rest is None and options.quarantine is not None:
                 self._put_aside(rows, options.route.lacking)
@@ -180,7 +196,8 @@ class TaskFiles:
         return quarantine.why_not(row["data"], self._fields)
 
     def close(self) -> list[NewFile]:
-        """Finish all files and return them."""
+        """Finish all files and return them. Raises as `write`."""
+        self._divide()
         return self._files.close()
 
     def discard(self) -> None:

@@ -1,0 +1,90 @@
+"""A long backlog becomes a Delta table: `jetspark ingest` from the return key to the prompt.
+
+`--payload bytes` has opaque payloads, `--payload flights` the demo's flights as JSON, whose fields
+become columns. The command is beside what bounds it: a raw drain of a pull consumer, and Spark
+writing the same rows from its own memory into Parquet. `start` is the command on a stream of one
+message: what is not the backlog's. CPU and memory are those of all processes of a contestant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.flights import SCHEMA, FlightPayloads
+from benchmarks.measure import Job, Measure, Stopwatch, session_cpu
+from benchmarks.race import chosen, contestant_options, race
+from benchmarks.report import Section
+from benchmarks.stage import stage
+from benchmarks.suites import read, spark
+from benchmarks.suites.table import Peak
+
+_LABELS = {
+    "raw_drain": "raw drain",
+    "memory_parquet": "Spark, rows from memory → Parquet",
+    "jetspark_ingest": "jetspark ingest → Delta",
+    "jetspark_snapshot": "jetspark ingest through a snapshot → Delta",
+    "jetspark_start": "jetspark ingest of one message",
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(messages=10_000_000, rounds=3, warm_up=1, timeout=1200)
+    parser.add_argument("--payload", choices=["bytes", "flights"], default="bytes")
+    contestant_options(parser, _LABELS)
+
+
+def run(options: argparse.Namespace) -> Iterator[Section]:
+    flights = options.payload == "flights"
+    payloads = FlightPayloads() if flights else None
+    if payloads is not None:
+        options.size = payloads.size
+    with stage(options, payloads, partitions=os.cpu_count() or 1, flights=int(flights)) as job:
+        title = f"{options.messages:,} messages of {options.size:,} bytes into a table"
+        yield race(options, __name__, chosen(options, _LABELS), job, title, *list(_LABELS)[:2])
+
+
+# -- contestants -------------------------------------------------------------------------------
+
+
+def raw_drain(job: Job) -> Measure:
+    return read.raw_drain(job)
+
+
+def memory_parquet(job: Job) -> Measure:
+    return spark.memory_parquet(job)
+
+
+def jetspark_ingest(job: Job) -> Measure:
+    return _ingest(job)
+
+
+def jetspark_snapshot(job: Job) -> Measure:
+    return _ingest(job, "--option", "backfill=snapshot-blocking-deletes")
+
+
+def jetspark_start(job: Job) -> Measure:
+    return _ingest(replace(job, stream=job.warm_stream, messages=job.warm_messages))
+
+
+def _ingest(job: Job, *further: str) -> Measure:
+    from deltalake import DeltaTable
+
+    schema = ("--json", SCHEMA) if job.settings["flights"] else ()
+    command = (sys.executable, "-m", "jetspark", "ingest", job.stream, "--to", "table")
+    peak = Peak()
+    with Stopwatch(session_cpu, peak.stop) as watch:
+        subprocess.run(
+            [*command, "--server", job.url, *schema, *further, "--quiet"],
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+    rows = DeltaTable(str(Path("table"))).to_pyarrow_dataset().count_rows()
+    if rows != job.messages:
+        raise RuntimeError(f"{rows:,} rows of {job.messages:,} messages")
+    return watch.measure(job.messages)
