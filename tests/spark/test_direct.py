@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tests.support.json_payloads import FIELDS, payload
 from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb
@@ -15,9 +17,14 @@ from tests.support.table_readers import by_duckdb
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, find_table
 from jetspark.lakehouse.table import TableName
+from jetspark.spark.failures import explain, is_mistake
 from jetspark.spark.infer import infer
 from jetspark.spark.ingest import Ingest
+from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lag import Progress
+from jetspark.spark.lakehouse.options import parse_lakehouse_options
+from jetspark.spark.lakehouse.target import TaskFiles, prepare
+from jetspark.spark.second_try import Tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -271,6 +278,29 @@ def test_what_does_not_become_a_row_is_put_aside_with_its_reason(
     assert (done.rows, done.aside) == (1, 3)
 
 
+@pytest.mark.parametrize("through_spark", [False, True])
+def test_a_record_that_becomes_no_row_stops_the_query_until_the_schema_is_mended(
+    lake: Lake, through_spark: bool
+) -> None:
+    how: dict[str, Any] = {"through_spark": through_spark}
+    lake.fill(("a", b'{"n": 1, "x": 0.5}'))
+    lake.ingest("table", **how, on_bad_record="stop")
+    lake.fill(("b", b'{"n": 2}'), ("c", b'{"n": 3, "x": "much"}'), ("d", b'{"n": 4}'))
+    query = lake.job("table", **how, on_bad_record="stop").start(lake.spark)
+    with pytest.raises(StreamingQueryException) as stopped:
+        query.awaitTermination(60)
+    assert is_mistake(stopped.value)
+    assert str(explain(stopped.value)).startswith(
+        f"Message 3 of {lake.stream} on the subject {lake.stream}.c does not become a row, for its "
+        'column x: x is a text ("much"), not double. Nothing of its batch was written. '
+    )
+    assert [row["n"] for row in lake.rows("table")] == [1]
+    mended = "n LONG, name STRING, ok BOOLEAN, at TIMESTAMP"
+    lake.ingest("table", **how, on_bad_record="stop", json_schema=mended, merge_schema=True)
+    found = [(row["n"], row["x"], row["_corrupt_record"]) for row in lake.rows("table")]
+    assert found == [(1, 0.5, None), (2, None, None), (3, None, None), (4, None, None)]
+
+
 def test_a_batch_that_is_run_again_adds_nothing_to_any_table(
     lake: Lake,
 ) -> None:
@@ -297,6 +327,65 @@ def test_an_upsert_puts_records_aside_and_keeps_them(lake: Lake) -> None:
     assert [row["data"] for row in lake.rows("aside")] == [b"{", b"["]
 
 
-def test_the_table_of_the_rows_is_refused_for_what_is_put_aside(lake: Lake) -> None:
+def test_what_is_put_aside_needs_a_table_of_its_own_and_no_other_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def check(**how: Any) -> None:
+        Ingest(**{"options": {"stream": "S"}, "to": "lake", "json_schema": SCHEMA} | how).check()
+
     with pytest.raises(ConfigError, match="name another one"):
-        lake.job("table", quarantine=str(lake.folder / "table"))
+        check(quarantine="lake/")
+    with pytest.raises(ConfigError, match="Give either the option 'quarantineTable'"):
+        check(quarantine="aside", on_bad_record="keep")
+    with pytest.raises(ConfigError, match="'onBadRecord' must be keep, stop, not 'drop'"):
+        check(on_bad_record="drop")
+    with pytest.raises(ConfigError, match="--on-bad-record is for streams with --json"):
+        check(on_bad_record="stop", json_schema=None)
+
+
+def test_a_write_stops_for_a_record_of_which_little_is_known_and_needs_to_know_which_they_are(
+    tmp_path: Path,
+) -> None:
+    options = parse_lakehouse_options(
+        Format.DELTA, {"path": str(tmp_path / "table"), "onBadRecord": "stop"}
+    )
+    number = StructField("n", LongType())
+    with pytest.raises(ConfigError, match="needs rows with the column _corrupt_record"):
+        prepare(options, StructType([number]))
+    files = TaskFiles(prepare(options, StructType([number, StructField(CORRUPT, StringType())])))
+    files.write(pa.RecordBatch.from_pydict({"n": [1], CORRUPT: pa.array([None], pa.string())}))
+    with pytest.raises(ConfigError, match=r"^A record does not become a row, for its column n: "):
+        files.write(pa.RecordBatch.from_pydict({"n": [None], CORRUPT: ['{"n": "x"}']}))
+
+
+def test_records_that_were_put_aside_become_rows_when_the_schema_is_mended(lake: Lake) -> None:
+    how: dict[str, Any] = {
+        "to": "lake/{subject[2]}",
+        "quarantine": str(lake.folder / "aside"),
+        "partition_by": ["day", "who=left(site, 1)"],
+        "columns": ["site=subject[1]"],
+    }
+    lake.fill(
+        ("x.a", b'{"n": 1, "tags": ["p"]}'),
+        ("y.a", b'{"n": 2}'),
+        ("z", b'{"n": 3}'),
+        ("z.b", b"{"),
+        ("z.b", b'{"n": 5.5, "name": 5, "tags": ["q", "r"]}'),  # a text for Spark only
+    )
+    lake.ingest(**how)
+    assert [row["seq"] for row in lake.rows("aside")] == [3, 4, 5]
+    mended = "name STRING, ok BOOLEAN, at TIMESTAMP, x DOUBLE, tags ARRAY<STRING>"
+    job = lake.job(**how, json_schema=mended, merge_schema=True)
+    assert job.try_again(lake.spark) == Tried(added=1, there=0, left=2)
+    (row,) = lake.rows("lake/b")
+    assert (row["seq"], row["name"], row["tags"]) == (5, "5", ["q", "r"])
+    assert (row["site"], row["who"]) == ("z", "z")
+    found = [(row["seq"], row["column"], row["reason"]) for row in lake.rows("aside")]
+    assert found == [
+        (3, "subject", "The row has no subject[2], which names its table."),
+        (4, None, "The payload is not one JSON object: expecting property name enclosed in double "
+         "quotes: line 1 column 2 (char 1)."),
+    ]  # fmt: skip
+    assert job.try_again(lake.spark) == Tried(added=0, there=0, left=2)

@@ -48,6 +48,9 @@ _OF_TABLE = {
     "partitionBy": "--partition-by",
     "mergeSchema": "--merge-schema",
     "adoptTable": "--adopt",
+    "quarantineTable": "--quarantine",
+    "onBadRecord": "--on-bad-record",
+    "compactEvery": "--compact-every",
 }
 _FLAGS = _OF_SOURCE | _OF_TABLE | dict.fromkeys(_STARTS, "--start")
 
@@ -71,6 +74,8 @@ def ingest(
     merge_schema: Switch = False,
     column: Repeated = None,
     quarantine: str | None = None,
+    on_bad_record: str | None = None,
+    compact_every: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
     through_spark: Switch = False,
     infer: Switch = False,
     infer_messages: int | None = None,
@@ -109,8 +114,11 @@ def ingest(
         column: Further column, as site=subject[1], site=header[Site], hour=hour(timestamp); may be
             given again.
         quarantine: Table for messages that do not become rows, with the reason: payloads that do
-            not fit the schema, and rows without a table. Without it, a payload that does not fit is
-            in the column _corrupt_record.
+            not fit the schema, and rows without a table.
+        on_bad_record: Without --quarantine: keep, the default, has a payload that does not fit in
+            the column _corrupt_record; stop ends the run, with a sentence about that message.
+        compact_every: Merge the small files of a table after so many of its commits; 100 by default
+            with --follow, 0 for never.
         through_spark: Let all rows pass Spark, also where a task could write what it reads.
         infer: Print the schema for --json that takes the messages of a sample, for each table if
             --to is a template, and write nothing. --to may be left out.
@@ -171,6 +179,8 @@ def ingest(
             merge_schema=merge_schema,
             columns=column or [],
             quarantine=quarantine,
+            on_bad_record=on_bad_record,
+            compact_every=compact_every,
             through_spark=through_spark,
             table_options=table_options,
         )

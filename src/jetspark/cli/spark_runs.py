@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -23,6 +24,7 @@ from jetspark.cli.folders import temporary_folder
 from jetspark.cli.options import Repeated, pairs
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.errors import ConfigError, PipelineError, SparkUnavailableError
+from jetspark.spark import told
 from jetspark.wire.documents import decode_json
 
 if TYPE_CHECKING:
@@ -213,7 +215,7 @@ def quiet_spark(
         from py4j.protocol import Py4JError, Py4JNetworkError
         from pyspark.errors import AnalysisException, PySparkException
 
-        from jetspark.spark.failures import explain
+        from jetspark.spark.failures import explain, is_mistake
         from jetspark.spark.session import (
             WrongSettingError,
             close_session,
@@ -258,7 +260,9 @@ def quiet_spark(
         except WrongSettingError as error:
             raise SparkUnavailableError(f"{place_of(error.setting)}: {error.reason}") from error
         except (PipelineError, SparkUnavailableError) as error:
-            if not isinstance(error.__cause__, AnalysisException | ConfigError):
+            cause = error.__cause__
+            by_user = isinstance(cause, AnalysisException | ConfigError)
+            if not by_user and not (cause is not None and is_mistake(cause)):
                 kept = folder.with_suffix(".log")
                 with suppress(OSError):
                     log.rename(kept)
@@ -330,6 +334,8 @@ class Watch:
         self._read = read
         self.losses = Losses()
         self.stopped: StopRequested | None = None
+        self._told: Path | None = None
+        """The folder where tasks of first batches tell their rows."""
         self._under_way: dict[StreamingQuery, RowsUnderWay] = {}
         self._began = time.monotonic()
         self._next_line = self._began + _LINE_SECONDS
@@ -351,10 +357,21 @@ class Watch:
     def until_stopped(self) -> Iterator[Stop]:
         """Around Spark: gathers losses; a signal ends the block and is in `stopped`."""
         try:
-            with stop_on_signals() as stop, self.losses.gathered():
+            with stop_on_signals() as stop, self.losses.gathered(), self._rows_told():
                 yield stop
         except StopRequested as request:
             self.stopped = request
+
+    @contextmanager
+    def _rows_told(self) -> Iterator[None]:
+        with temporary_folder("jetspark-rows-") as folder:
+            self._told = folder / "rows"
+            self._told.mkdir()
+            os.environ[told.VARIABLE] = str(self._told)
+            try:
+                yield
+            finally:
+                del os.environ[told.VARIABLE]
 
     def report(self, *sentences: str, **facts: object) -> None:
         """Print the result: the sentences, or the facts with lag, losses, signal and seconds."""
@@ -415,6 +432,9 @@ class Watch:
                         for _, line in self._lines(queries):
                             self._outcome.note(line)
                     begun = all(query.lastProgress is not None for query in queries.values())
+                    if begun and self._told is not None:
+                        shutil.rmtree(self._told, ignore_errors=True)
+                        self._told = None
                     if meanwhile is not None and begun and time.monotonic() >= due:
                         before = time.monotonic()
                         meanwhile()

@@ -1,30 +1,48 @@
-"""`jetspark table`: shows Delta and Iceberg tables, compacts them, removes old files."""
+"""`jetspark table`: shows Delta and Iceberg tables, compacts them, removes old files, and tries
+records again that were put aside."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from cyclopts import Parameter
 
 from jetspark.cli.app import command, group
-from jetspark.cli.console import counted, show_info, show_result, size
-from jetspark.cli.options import JsonOption, Repeated, Switch, pairs
+from jetspark.cli.console import Outcome, counted, show_info, show_result, size
+from jetspark.cli.options import (
+    JsonOption,
+    JsonOutputFlag,
+    Repeated,
+    Switch,
+    named_options,
+    options_as_flags,
+    pairs,
+)
+from jetspark.cli.signals import signals_held, stop_on_signals
+from jetspark.cli.spark_runs import LOCAL, SparkFlags, quiet_spark, spinner
 
 if TYPE_CHECKING:
     from jetspark.lakehouse.table import Table
 
 _SHOWN = 10
 """Names of kept files."""
+_OF_RETRY = {
+    **dict.fromkeys(("path", "catalog", "table"), "--to"),
+    "quarantineTable": "QUARANTINE",
+    "partitionBy": "--partition-by",
+    "mergeSchema": "--merge-schema",
+}
 
 table = group(
     "table",
     "jetspark table info lake/orders",
     "jetspark table compact lake/orders",
     "jetspark table vacuum lake/orders --dry-run",
+    'jetspark table retry lake/bad_orders --to lake/orders --json "id STRING, amount DOUBLE"',
 )
 
 
@@ -141,3 +159,76 @@ def vacuum(
         )
     document = {"files": list(done.removed), "kept": list(done.kept), "removed": not dry_run}
     show_result("\n".join(lines), document, as_json=json)
+
+
+@command(
+    table, 'jetspark table retry lake/bad_orders --to lake/orders --json "id STRING, amount DOUBLE"'
+)
+def retry(
+    quarantine: str,
+    /,
+    *,
+    to: str,
+    json: Annotated[str, Parameter(name=("--json-schema", "--json"))],
+    column: Repeated = None,
+    partition_by: Repeated = None,
+    format: str | None = None,
+    merge_schema: Switch = False,
+    table_option: Repeated = None,
+    flags: SparkFlags = LOCAL,
+    json_output: JsonOutputFlag = False,
+) -> None:
+    """Try messages again that `ingest --quarantine` has put aside, with a mended schema.
+
+    Those that are rows now are added to the table, each once, also when this is killed and run
+    again; the others stay where they are, with their reasons of now. The server is not asked, and
+    the query that fills the tables may run.
+
+    Args:
+        quarantine: The table with the messages, in the format of the other one.
+        to: The table of the rows, or the template of tables, as for `ingest`.
+        json: Schema of the payloads, as for `ingest`.
+        column: Further column, as for `ingest`; may be given again.
+        partition_by: Column to partition by, as for `ingest`; may be given again.
+        format: delta or iceberg; by default the format of the table.
+        merge_schema: Add columns that the table lacks, instead of refusing the rows.
+        table_option: Further option of the table, as name=value; may be given again.
+    """
+    outcome = Outcome(flags.quiet, json_output)
+    options = named_options("--table-option", table_option, _OF_RETRY)
+    with options_as_flags(_OF_RETRY, options):
+        settings = flags.settings()
+        with signals_held():
+            from jetspark.spark.ingest import Ingest
+
+        job = Ingest(
+            options={"stream": "retried"},  # it is not read
+            to=to,
+            json_schema=json,
+            columns=column or [],
+            partition_by=partition_by or [],
+            format=format,
+            merge_schema=merge_schema,
+            quarantine=quarantine,
+            table_options=options,
+        )
+        job.check_rows()
+        job.look_at_records()
+        with (
+            stop_on_signals(),
+            quiet_spark(f"jetspark table retry {quarantine}", flags, settings) as spark,
+            spinner(f"trying {quarantine} again …", quiet=flags.quiet),
+        ):
+            done = job.try_again(spark)
+    sentences = [f"{counted(done.added, 'row')} added to {to}."]
+    if done.there:
+        sentences.append(f"{counted(done.there, 'row')} was there, of a run that was killed.")
+    sentences.append(f"{counted(done.left, 'message')} left in {quarantine}.")
+    outcome.report(
+        *sentences,
+        quarantine=quarantine,
+        table=to,
+        rows=done.added,
+        there=done.there,
+        left=done.left,
+    )

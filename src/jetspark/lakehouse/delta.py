@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from jetspark.lakehouse.maintenance import (
     TableFacts,
     Vacuum,
     check_retention,
+    groups_of,
     provable,
     remove_all,
 )
@@ -248,6 +250,10 @@ class _Held(threading.Thread):
 
 
 _DELETED = "jetspark_deleted"
+_MADE_BY = "jetspark"
+"""Of a commit: which of our calls made it."""
+_LOOKED_AT = 200
+"""Commits among which compactions of other programs are looked for."""
 _KEPT_BY_WRITERS = ("delta.invariants", "delta.identity")
 """Metadata of columns that every writer has to enforce."""
 _GENERATED = "delta.generationExpression"
@@ -442,6 +448,10 @@ class OpenDelta(Table):
         return self._table.version()
 
     @property
+    def commits(self) -> int:
+        return self.version
+
+    @property
     def is_new(self) -> bool:
         return not self._table.get_add_actions().num_rows
 
@@ -541,12 +551,31 @@ class OpenDelta(Table):
             properties=dict(self._table.metadata().configuration),
         )
 
+    def bytes_to_merge(self, target_bytes: int) -> int:
+        others = (
+            one.get("operation") == "OPTIMIZE" and _MADE_BY not in one
+            for one in self._table.history(limit=_LOOKED_AT)
+        )
+        if any(others):
+            return 0
+        files = pa.table(self._table.get_add_actions(flatten=True))
+        sizes: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+        partitions = [files[f"partition.{name}"].to_pylist() for name in self.partition_by]
+        for size, *values in zip(files["size_bytes"].to_pylist(), *partitions, strict=True):
+            sizes[tuple(values)].append(size)
+        return sum(
+            sum(group) for one in sizes.values() for group in groups_of(one, one, target_bytes)
+        )
+
     def compact(self, target_bytes: int) -> Compaction:
         self._check_features(_REWRITTEN, "compact it with Delta's own connector (OPTIMIZE)")
         with self._claim():
             before = self._table.version()
             with self._conflicts():
-                found = self._table.optimize.compact(target_size=target_bytes)
+                found = self._table.optimize.compact(
+                    target_size=target_bytes,
+                    commit_properties=CommitProperties(custom_metadata={_MADE_BY: "compact"}),
+                )
             if found["numFilesRemoved"]:
                 self._check_alone(before)
         return Compaction(removed=found["numFilesRemoved"], added=found["numFilesAdded"])

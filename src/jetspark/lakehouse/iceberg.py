@@ -283,6 +283,12 @@ class OpenIceberg(Table):
         return self._table.metadata.current_snapshot_id or 0
 
     @property
+    def commits(self) -> int:
+        present = self._table.current_snapshot()
+        numbered = None if present is None else present.sequence_number
+        return numbered or len(self._table.metadata.snapshots)
+
+    @property
     def is_new(self) -> bool:
         return not self.version
 
@@ -405,6 +411,13 @@ class OpenIceberg(Table):
             properties=dict(self._table.properties),
         )
 
+    def bytes_to_merge(self, target_bytes: int) -> int:
+        return sum(
+            task.file.file_size_in_bytes
+            for group in self._small_files(target_bytes)
+            for task in group
+        )
+
     def compact(self, target_bytes: int) -> Compaction:
         removed = added = 0
         for group in self._small_files(target_bytes):
@@ -434,7 +447,7 @@ class OpenIceberg(Table):
     def _replace_files(self, old: set[str], new: Sequence[NewFile]) -> bool:
         """Commit files in place of others; False if these were replaced, or rows of them deleted.
 
-        Raises TableError if others commit without a break.
+        Raises CommitConflict if others commit without a break.
         """
         deadline = time.monotonic() + _CONFLICT_SECONDS
         while True:
@@ -452,7 +465,7 @@ class OpenIceberg(Table):
                 return True
             except CommitConflict:
                 if time.monotonic() >= deadline:
-                    raise TableError(
+                    raise CommitConflict(
                         "Other writers committed without a break: compact the table later."
                     ) from None
             finally:

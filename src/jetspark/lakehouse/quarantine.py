@@ -1,4 +1,4 @@
-"""The table for records that do not become rows: as they came, with the reason in a sentence.
+"""Records that do not become rows: why, and the table that keeps them as they came.
 
 | column | type | |
 |---|---|---|
@@ -41,6 +41,18 @@ def records(rows: pa.RecordBatch, reasons: Iterable[Reason]) -> pa.RecordBatch:
     message = [rows.column(name).cast(SCHEMA.field(name).type) for name in MESSAGE]
     said = [pa.array(columns, pa.string()), pa.array(sentences, pa.string())]
     return pa.RecordBatch.from_arrays([*message, *said], schema=SCHEMA)
+
+
+def refusal(row: Mapping[str, Any], reason: Reason) -> str:
+    """A sentence about a record that is not to be kept; `row`: the columns of `MESSAGE` that are
+    known of it."""
+    stream, seq, subject = (row.get(name) for name in ("stream", "seq", "subject"))
+    which = "A record" if seq is None else f"Message {seq}"
+    which += "" if stream is None else f" of {stream}"
+    which += "" if subject is None else f" on the subject {subject}"
+    column, sentence = reason
+    where = "" if column is None else f", for its column {column}"
+    return f"{which} does not become a row{where}: {sentence}"
 
 
 def why_not(payload: bytes | None, fields: Mapping[str, pa.DataType]) -> Reason:

@@ -117,6 +117,10 @@ class Table(Protocol):
         newest snapshot (Iceberg)."""
 
     @property
+    def commits(self) -> int:
+        """How many commits it has had, for what is done after every so many of them."""
+
+    @property
     def is_new(self) -> bool:
         """Whether it has no files yet."""
 
@@ -183,6 +187,10 @@ class Table(Protocol):
 
     def keep_versions(self, span: timedelta) -> None:
         """Keep older versions for about this time, from the next one on."""
+
+    def bytes_to_merge(self, target_bytes: int) -> int:
+        """About how much `compact` would write anew; 0 for a table that another program compacts,
+        which would have to know of it."""
 
     def compact(self, target_bytes: int) -> Compaction:
         """Merge small files into files of about this size."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
@@ -44,8 +44,10 @@ from jetspark.spark.lakehouse.target import (
 )
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.reading import RangePartition, read_partition
+from jetspark.spark.sink import query_id
 from jetspark.spark.source import JetStreamDataSource, schema_of
 from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.told import telling
 
 FORMAT = "jetspark-direct"
 DAY, OF_DAY = "day", "day(timestamp)"
@@ -111,15 +113,14 @@ def flow_into(
     if not direct and table.quarantine is not None:
         parsed = {}  # what the source has parsed comes without its payload
 
-    def rows_of(loaded: DataFrame) -> DataFrame:
-        rows = loaded
-        if ddl is not None:
-            keep = table.quarantine is not None
-            rows = with_json_fields(loaded, ddl, name, parsed=bool(parsed), keep_payload=keep)
-        for one, said in made.items():
-            rows = rows.withColumn(one, spark_value(ValueOf.parse(one, said)))
-        return rows if further is None else further(rows)
-
+    rows_of = partial(
+        table_rows,
+        json=json,
+        made=made,
+        further=further,
+        parsed=bool(parsed),
+        keep_payload=table.quarantine is not None,
+    )
     reader = spark.readStream.format("jetstream").options(**options).options(**parsed)
     rows = rows_of(reader.load())
     check_fit(table, rows.schema)
@@ -129,6 +130,28 @@ def flow_into(
     if source.bucket is None:
         rows = _with_figures(rows, table)
     return Flow(rows, direct)
+
+
+def table_rows(
+    loaded: DataFrame,
+    *,
+    json: tuple[str, str | None],
+    made: Mapping[str, str],
+    further: Callable[[DataFrame], DataFrame] | None = None,
+    parsed: bool = False,
+    keep_payload: bool = False,
+) -> DataFrame:
+    """The rows of a table from messages, by Spark; as in `flow_into`.
+
+    `parsed`: the source has parsed what it can (`json_payloads.parsing`).
+    """
+    rows = loaded
+    name, ddl = json
+    if ddl is not None:
+        rows = with_json_fields(loaded, ddl, name, parsed=parsed, keep_payload=keep_payload)
+    for one, said in made.items():
+        rows = rows.withColumn(one, spark_value(ValueOf.parse(one, said)))
+    return rows if further is None else further(rows)
 
 
 def spark_value(value: ValueOf) -> Column:
@@ -216,15 +239,17 @@ class DirectReader(JetStreamStreamReader):
         )
         schema = None
         try:
-            for batch in read_partition(replace(self._options, json_fields=()), partition):
-                decoded, left, schema = batch, None, batch.schema
-                if parse is not None:
-                    parsed = parse(batch)
-                    decoded, left = _divided(parsed, batch)
-                    schema = parsed.schema
-                files.write(self._row_columns(decoded))
-                if left is not None:
-                    yield with_files(left)
+            with telling(query_id()) as tell:
+                for batch in read_partition(replace(self._options, json_fields=()), partition):
+                    decoded, left, schema = batch, None, batch.schema
+                    if parse is not None:
+                        parsed = parse(batch)
+                        decoded, left = _divided(parsed, batch)
+                        schema = parsed.schema
+                    files.write(self._row_columns(decoded))
+                    tell(batch.num_rows)
+                    if left is not None:
+                        yield with_files(left)
             written = files.close()
         except BaseException:
             files.discard()

@@ -44,10 +44,25 @@ def explain(error: BaseException) -> JetsparkError:
     return explained
 
 
+def is_mistake(error: BaseException) -> bool:
+    """Whether a ConfigError of ours has ended Spark's work: nothing that its log would explain."""
+    ours = _ours(_reasons(error))
+    return ours is not None and ours[0] == ConfigError.__name__
+
+
+def _reasons(error: BaseException) -> list[str]:
+    """The texts of the error and its causes, without what was said while cleaning up."""
+    return [_SUPPRESSED.sub("", part) for part in (str(error), *_causes(error))]
+
+
+def _ours(parts: list[str]) -> tuple[str, str] | None:
+    """(class, sentence) of our own error among others."""
+    return next((found[-1] for found in map(_OURS.findall, parts) if found), None)
+
+
 def _sentence(error: BaseException) -> str:
     text = str(error)
-    parts = [text, *_causes(error)]
-    whole = "\n".join(parts)
+    whole = "\n".join([text, *_causes(error)])
     for known, sentence in _KNOWN.items():
         if known in whole:
             return sentence
@@ -57,10 +72,9 @@ def _sentence(error: BaseException) -> str:
             "To begin anew, remove what is left of it and of the query's table, or name other "
             "folders."
         )
-    # What was said while cleaning up is not the reason.
-    parts = [_SUPPRESSED.sub("", part) for part in parts]
-    if ours := next(filter(None, map(_OURS.findall, parts)), None):
-        sentence = ours[-1][1]
+    parts = _reasons(error)
+    if ours := _ours(parts):
+        sentence = ours[1]
     elif python := _PYTHON.findall(text):
         sentence = ": ".join(python[-1])
     elif java := _JAVA.search(text):

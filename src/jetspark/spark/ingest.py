@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,12 +19,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import Format, check_library, format_of, in_catalog
+from jetspark.lakehouse.formats import (
+    Format,
+    check_library,
+    format_of,
+    in_catalog,
+    open_table,
+)
 from jetspark.lakehouse.partitions import PartitionBy
+from jetspark.lakehouse.quarantine import MESSAGE, SCHEMA
 from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path
-from jetspark.spark.direct import DAY, OF_DAY, flow_into, register_formats
+from jetspark.spark.direct import DAY, OF_DAY, flow_into, register_formats, table_rows
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import CORRUPT, json_columns
 from jetspark.spark.lakehouse.options import (
@@ -34,14 +42,16 @@ from jetspark.spark.lakehouse.options import (
     parse_lakehouse_options,
 )
 from jetspark.spark.lakehouse.start import check_start
-from jetspark.spark.lakehouse.target import check_columns
+from jetspark.spark.lakehouse.target import check_columns, prepare
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.queries import start_query, with_quick_checkpoint
+from jetspark.spark.second_try import Tried, try_again
 from jetspark.validation import path_of
 
 _OF_DAY = "to_date(timestamp)"
 """The same as `OF_DAY`, in Spark SQL."""
 _NEW = "name=<Spark SQL expression>"
+_COMPACT_EVERY = 100
 
 
 @dataclass(kw_only=True)
@@ -75,7 +85,12 @@ class Ingest:
     columns: Sequence[str] = ()
     """Further columns: `name=subject[1]`, `name=header[Site]`, `name=hour(timestamp)`."""
     quarantine: str | None = None
-    """Table for records that do not become rows; None: they are in `_corrupt_record`."""
+    """Table for records that do not become rows."""
+    on_bad_record: str | None = None
+    """Without such a table: keep (they are in `_corrupt_record`, the default) or stop."""
+    compact_every: int | None = None
+    """Commits of a table after which its small files are merged, 0 for never; if None, 100 when
+    following, unless rows replace others."""
     through_spark: bool = False
     """Rows go through Spark also where tasks could write the table's files themselves."""
     direct: bool = field(default=False, init=False)
@@ -101,6 +116,16 @@ class Ingest:
         """Check the options as far as possible before Spark is started. Raises ConfigError."""
         if not 0 <= self.interval < float("inf"):
             raise ConfigError(f"--interval must be seconds, 0 or more, not {self.interval:g}.")
+        if self.compact_every is not None and self.compact_every < 0:
+            raise ConfigError(
+                f"--compact-every must be a number of commits, or 0, not {self.compact_every}."
+            )
+        self.check_rows()
+        if self.checkpoint is None and local_path(self.to) is None:
+            raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
+
+    def check_rows(self) -> None:
+        """Check what does not concern the query's progress. Raises ConfigError."""
         for flag, place in (("--to", self.to), ("--checkpoint", self.checkpoint_location)):
             if not place.strip():
                 raise ConfigError(f"{flag} is empty: name a folder.")
@@ -112,26 +137,65 @@ class Ingest:
             _check_column(name, expression, columns)
             columns.append(name)
         is_bucket = self._source.bucket is not None
-        if self.quarantine is not None and (self.json_schema is None or is_bucket):
-            raise ConfigError(
-                "--quarantine is for streams with --json: without a schema every payload is a row."
-            )
+        for flag, given in (
+            ("--quarantine", self.quarantine),
+            ("--on-bad-record", self.on_bad_record),
+        ):
+            if given is not None and (self.json_schema is None or is_bucket):
+                raise ConfigError(
+                    f"{flag} is for streams with --json: without a schema every payload is a row."
+                )
         if is_bucket:
             bucket_table.check_source(self._source)
             bucket_table.check_table_options(self.table_options)
         check_library(self._table.format)
-        if self.checkpoint is None and local_path(self.to) is None:
-            raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
 
     def look_ahead(self) -> None:
         """Check the table as far as possible before Spark is started; changes nothing. Raises
         ConfigError when table, checkpoint and stream do not belong together."""
         self._check_start()
+        self._check_columns()
+
+    def _check_columns(self) -> None:
         made = [name for name, expression in self._partitions if expression is not None]
         names = [*self._columns(), *self._values, *made]
         if self.quarantine is not None:
             names.remove(CORRUPT)
         check_columns(self._table, names)
+
+    def look_at_records(self) -> None:
+        """As `look_ahead`, for `try_again`. Raises ConfigError."""
+        options = self._table
+        assert options.quarantine is not None  # noqa: S101
+        aside = options.of_table(options.quarantine)
+        for one in (aside,) if options.route is not None else (aside, options):
+            open_table(one.format, one.name)
+        self._check_columns()
+
+    def try_again(self, spark: SparkSession) -> Tried:
+        """Try the records of `quarantine` again: those that are rows now are added to the table,
+        each once, and the others get their new reasons.
+
+        It needs neither the stream nor the checkpoint, and a query may write the table meanwhile.
+        Raises as `look_at_records` and `second_try.try_again`, or PipelineError.
+        """
+        self.look_at_records()
+
+        def decoded(records: pa.Table) -> DataFrame:
+            return table_rows(
+                spark.createDataFrame(records),
+                json=("--json", self.json_schema),
+                made=self._made(),
+                further=self._with_partitions,
+                keep_payload=True,
+            )
+
+        try:
+            rows = decoded(SCHEMA.empty_table().select(MESSAGE))
+            target = prepare(self._table, rows.schema, numbered=True)
+            return try_again(target, lambda records: decoded(records).toArrow())
+        except (PySparkException, Py4JError) as error:
+            raise explain(error) from error
 
     def _check_start(self) -> None:
         check_start(self._table, self.checkpoint_location)
@@ -281,10 +345,20 @@ class Ingest:
             options |= bucket_table.TABLE_OPTIONS
         if self.quarantine is not None:
             options["quarantineTable"] = self.quarantine
+        if self.on_bad_record is not None:
+            options["onBadRecord"] = self.on_bad_record
+        if every := self._compact_every(options):
+            options["compactEvery"] = str(every)
         for name, given in (("mergeSchema", self.merge_schema), ("adoptTable", self.adopt)):
             if given:
                 options[name] = "true"
         return options
+
+    def _compact_every(self, options: Mapping[str, str]) -> int:
+        if self.compact_every is not None:
+            return self.compact_every
+        merged = any(name.casefold() == "keys" for name in options)
+        return _COMPACT_EVERY if self.follow and not merged else 0
 
 
 def _streams(options: SourceOptions) -> str:

@@ -22,6 +22,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from jetspark.spark.told import told
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -208,7 +210,8 @@ class Progress:
 
 
 # -------------------------------------------------------------------------------------------------
-# How many rows a running batch has read so far: the figures of Spark's user interface.
+# How many rows a running batch has read so far: what its tasks tell (`told`), or else the figures
+# of Spark's user interface.
 #
 # Executors report the rows of running tasks with their heartbeats, every ten seconds by default
 # (`spark.executor.heartbeatInterval`). The bytes that Spark shows beside them are no use: with
@@ -224,13 +227,15 @@ class RowsUnderWay:
 
     def __init__(self, query: StreamingQuery) -> None:
         self._store: Any = query._jsq.sparkSession().sharedState().statusStore()
+        self._query = str(query.id)
         self._run = f"runId = {query.runId}"
         self._scans: dict[int, list[int]] = {}
         """By execution, the accumulators of its scans' rows: a batch has several executions."""
 
     def count(self) -> int:
         """0 before the batch has begun."""
-        rows = 0
+        if rows := told(self._query):
+            return rows
         with suppress(Py4JJavaError):  # what Spark has just dropped
             for one in _items(self._store.executionsList()):
                 if self._run in one.description():

@@ -23,6 +23,8 @@ FILES = frozenset({"parquet", "json", "csv", "orc", "text", "avro", "xml"})
 """Formats of Spark's own file sink and source."""
 _CHECKPOINT = "checkpointlocation"
 _OF_SPARK = frozenset({_CHECKPOINT, "queryname", "header", "inferschema"})
+KEEP, STOP = "keep", "stop"
+"""What becomes of a record that does not become a row, without a table for these."""
 _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 
 
@@ -78,7 +80,9 @@ _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "applyAsDeletes": ("deletes", _deletes),
     "restTable": ("rest", values.text),
     "quarantineTable": ("quarantine", values.text),
+    "onBadRecord": ("on_bad_record", values.word(KEEP, STOP)),
     "maxNewTables": ("max_new_tables", values.whole),
+    "compactEvery": ("compact_every", values.whole),
 }
 _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "versionAsOf": ("version", _version),
@@ -111,7 +115,11 @@ class LakehouseOptions:
     """The table for rows that have no other."""
     quarantine: str | None = None
     """The table for records that do not become rows (`lakehouse.quarantine`)."""
+    on_bad_record: str | None = None
+    """`STOP`: the first one ends the write; else they are in `_corrupt_record`."""
     max_new_tables: int = 1000
+    compact_every: int | None = None
+    """After so many commits small files are merged."""
     checkpoint: str | None = None
     version: int | None = None
     prune: str | None = None
@@ -193,6 +201,7 @@ class LakehouseOptions:
         for name, given in (
             ("adoptTable", self.adopt),
             ("writerName", self.writer_name is not None),
+            ("compactEvery", self.compact_every is not None),
         ):
             if given:
                 raise ConfigError(f"Option {name!r} is for streaming queries.")
@@ -267,10 +276,20 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
                 "columns, which day(…) and hour(…) of a time become by themselves: add any other "
                 "column to the rows."
             )
+    if found.keys() >= {"keys", "compact_every"}:
+        raise ConfigError(
+            "Option 'compactEvery' is for tables to which rows are added: with 'keys' the whole "
+            "table would be looked at after each compaction, for keys that are there twice."
+        )
+    for name in found.keys() & {"rest", "quarantine"}:
+        found[name] = _beside(target, found[name])
     aside = found.get("quarantine")
     if aside is not None and aside in (target.path, target.identifier, found.get("rest")):
+        raise ConfigError("Option 'quarantineTable' names the table of the rows: name another one.")
+    if aside is not None and "on_bad_record" in found:
         raise ConfigError(
-            "Option 'quarantineTable' (--quarantine) names the table of the rows: name another one."
+            "Give either the option 'quarantineTable', where records go that do not become rows, "
+            "or the option 'onBadRecord'."
         )
     return LakehouseOptions(
         format=format_, name=target, route=route, checkpoint=checkpoint, **found
@@ -297,6 +316,13 @@ def table_name(
         return TableName(catalog=catalog, identifier=table, properties=dict(properties))
     also = " (or the options 'catalog' and 'table')" if format_ is Format.ICEBERG else ""
     raise ConfigError(f"Name the table: save(path), load(path) or the option 'path'{also}.")
+
+
+def _beside(target: TableName, said: str) -> str:
+    """Another table of the same format: a folder or a URI, or one of the same catalog."""
+    if target.path is not None:
+        return absolute(said)
+    return said.removeprefix(f"{target.catalog}:")
 
 
 def _unknown(format_: Format, given: str, known: list[str]) -> str:

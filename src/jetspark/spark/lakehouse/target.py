@@ -47,11 +47,12 @@ from jetspark.lakehouse.formats import find_table, is_gone, make_table, not_gone
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
 from jetspark.lakehouse.partitions import check_partitions
 from jetspark.lakehouse.schemas import Differences, check_names, differences
+from jetspark.lakehouse.small_files import merge_small_files, size_due
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import remove, staged
 from jetspark.spark.checkpoints import local_path, read_checkpoint
 from jetspark.spark.json_payloads import CORRUPT, KEPT
-from jetspark.spark.lakehouse.options import LakehouseOptions
+from jetspark.spark.lakehouse.options import STOP, LakehouseOptions
 from jetspark.spark.sink import all_answers, needed_query_id
 
 # -------------------------------------------------------------------------------------------------
@@ -133,6 +134,11 @@ class Target:
     """None, as `storage`, when rows are divided into several tables, which tasks look for."""
     storage: Storage | None = None
 
+    @property
+    def fields(self) -> dict[str, pa.DataType]:
+        """The columns that come from payloads, and what is made of others."""
+        return {one.name: one.type for one in self.rows if one.name not in KEPT}
+
 
 class TaskFiles:
     """The new files of one task, in the table or in those that its rows are divided into."""
@@ -149,14 +155,18 @@ class TaskFiles:
         self._undivided_bytes = 0
         self.aside = 0
         """Records that are put aside."""
-        self._fields = {one.name: one.type for one in target.rows if one.name not in KEPT}
+        self._fields = target.fields
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Raises ConfigError for a null in a required column, and for rows without a table."""
+        """Raises ConfigError for a null in a required column, for rows without a table, and for a
+        record that does not become a row, where that is to end the write."""
         options = self._target.options
-        if options.quarantine is not None and CORRUPT in batch.schema.names:
+        sorts = options.quarantine is not None or options.on_bad_record == STOP
+        if sorts and CORRUPT in batch.schema.names:
             refused = pc.is_valid(batch.column(CORRUPT))
             if pc.any(refused).as_py():
+                if options.quarantine is None:
+                    raise self._refusal(batch.filter(refused))
                 self._put_aside(batch.filter(refused), self._why_not)
                 batch = batch.filter(pc.invert(refused))
         if not batch.num_rows:
@@ -191,6 +201,17 @@ class TaskFiles:
         self._found(name, rows, quarantine.SCHEMA)
         self.aside += rows.num_rows
         self._files.write(quarantine.records(rows, map(why, rows.to_pylist())), name)
+
+    def _refusal(self, rows: pa.RecordBatch) -> ConfigError:
+        """The error for the first of records that do not become rows."""
+        first = rows.slice(0, 1).to_pylist()[0]
+        payload = first.get("data", first[CORRUPT].encode())
+        said = quarantine.refusal(first, quarantine.why_not(payload, self._fields))
+        return ConfigError(
+            f"{said} Nothing of its batch was written. Mend the schema and run again, which goes "
+            "on here; or give the option 'quarantineTable', to put such records aside; or leave "
+            f"the option 'onBadRecord' out, to keep them in {CORRUPT}."
+        )
 
     def _why_not(self, row: Mapping[str, Any]) -> quarantine.Reason:
         return quarantine.why_not(row["data"], self._fields)
@@ -339,6 +360,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         Raises PipelineError without all tasks' answers, and as `commit_batch`.
         """
         writer, files = self._written(messages)
+        due: list[tuple[Table, int]] = []
 
         def commit(options: LakehouseOptions, files: list[NewFile]) -> None:
             table = find_table(options.format, options.name)
@@ -348,7 +370,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
                 not_gone(options.format, options.name, batchId),
                 self._changing(options, table, files) as change,
             ):
-                commit_batch(
+                is_added = commit_batch(
                     table,
                     writer,
                     batchId,
@@ -358,8 +380,12 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
                     every_batch=options is self._options,
                     change=change,
                 )
+            every, full = options.compact_every, options.target_bytes
+            if is_added and every is not None and (size := size_due(table, every, full)):
+                due.append((table, size))
 
         self._each(files, commit)
+        merge_small_files(due)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to do: readers ignore files without a commit."""
@@ -490,6 +516,11 @@ def _rows(options: LakehouseOptions, schema: StructType) -> pa.Schema:
                     f"jetstream, with {CORRUPT}, which is null in good ones."
                 )
         left_out |= {CORRUPT, "data"}
+    if options.on_bad_record == STOP and CORRUPT not in schema.names:
+        raise ConfigError(
+            f"Option 'onBadRecord' needs rows with the column {CORRUPT}, which is null in good "
+            "ones: those of payloads with a schema."
+        )
     rows = arrow_schema(StructType([one for one in schema if one.name not in left_out]))
     if options.made:
         rows = _with_made(options, rows)

@@ -1,0 +1,281 @@
+"""Records that were put aside are tried again, with a mended schema.
+
+Rows that fit are added to their tables, a commit for each; then one commit removes their records
+from the quarantine, and gives the others their new reasons. A run that was killed in between has
+begun (a number in the quarantine) and not ended (another one): then the tables tell which records
+they have. A table's number proves that nobody has added records since it was looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.errors import ConfigError, TableError
+from jetspark.lakehouse import quarantine
+from jetspark.lakehouse.batches import added, commit_files
+from jetspark.lakehouse.formats import find_table, open_table
+from jetspark.lakehouse.new_files import NewFile
+from jetspark.lakehouse.table import Changes, Numbers, Table
+from jetspark.lakehouse.upserts import remove
+from jetspark.spark.json_payloads import CORRUPT
+from jetspark.spark.lakehouse.options import LakehouseOptions
+from jetspark.spark.lakehouse.target import Target, TaskFiles
+
+_KEY: Final = ("stream", "seq", "timestamp")
+"""What tells one message from all others, also of a stream that was deleted and made anew."""
+_ROWS = 10_000
+"""Records that are decoded at a time."""
+
+Key: TypeAlias = tuple[str, int, datetime]
+Decode: TypeAlias = Callable[[pa.Table], pa.Table]
+"""From the columns of messages to those of the table, with `CORRUPT` and all of the messages'."""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of the records."""
+
+    added: int
+    there: int
+    """In the table already, from a run that was killed before it could say so."""
+    left: int
+
+
+def try_again(target: Target, decode: Decode) -> Tried:
+    """Add the records to the target's tables that have become rows; again after a kill.
+
+    Raises ConfigError for a target without records, and for one whose rows replace others without
+    an order; TableError if somebody else does the same.
+    """
+    return _Attempt(target, decode).run()
+
+
+class _Attempt:
+    def __init__(self, target: Target, decode: Decode) -> None:
+        options = target.options
+        assert options.quarantine is not None  # noqa: S101
+        aside = options.of_table(options.quarantine)
+        self._target = target
+        self._decode = decode
+        self._records = open_table(aside.format, aside.name)
+        if set(self._records.schema.names) != set(quarantine.SCHEMA.names):
+            raise ConfigError(
+                f"{aside.name} has the columns {', '.join(self._records.schema.names)}: it is no "
+                "table of records that --quarantine has put aside."
+            )
+        if options.keys and options.sequence_by is None:
+            raise ConfigError(
+                "Option 'keys' needs 'sequenceBy' here: without an order a record from before "
+                "would replace a row of now."
+            )
+        self._records.check_numbers_stay()
+        self._begun = f"jetspark.retry.begun.{options.name}"
+        self._ended = f"jetspark.retry.ended.{options.name}"
+        self._number = f"jetspark.retry.{aside.name}"
+        """In the tables that get the rows."""
+        ended = self._records.number(self._ended) or 0
+        self._was_killed = (self._records.number(self._begun) or 0) > ended
+        self._this = (self._records.number(self._begun) or 0) + 1
+        self._seen: dict[str, int | None] = {}
+        """The numbers of the tables that get rows."""
+        self._has: dict[str, frozenset[Key]] = {}
+        self._done: set[Key] = set()
+        self._there = 0
+        self._left: dict[Key, quarantine.Reason] = {}
+        """With the reason of now, and below, the rows of those that had another one."""
+        self._changed: list[pa.RecordBatch] = []
+
+    def run(self) -> Tried:
+        self._commit(self._records, self._begun, self._this - 1, ())
+        self._records.refresh()  # what is read now is what was there when others were told
+        files = TaskFiles(self._target)
+        try:
+            for batch in self._batches():
+                self._try(batch, files)
+            written = files.close()
+        except BaseException:
+            files.discard()
+            raise
+        self._add(written)
+        self._clean_up()
+        return Tried(len(self._done) - self._there, self._there, len(self._left))
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for piece in self._records.pieces(quarantine.SCHEMA.names, None, 1):
+            for batch in piece.batches():
+                for start in range(0, batch.num_rows, _ROWS):
+                    yield batch.slice(start, _ROWS)
+
+    def _try(self, batch: pa.RecordBatch, files: TaskFiles) -> None:
+        """The rows of some records."""
+        options = self._target.options
+        reasons = dict(zip(_keys(batch), _reasons(batch), strict=True))
+        if options.route is None:
+            batch = self._new(batch, "")
+        decoded = self._decode(pa.Table.from_batches([batch.select(quarantine.MESSAGE)]))
+        for rows in decoded.to_batches():
+            refused = pc.is_valid(rows.column(CORRUPT))
+            self._leave(rows.filter(refused), self._why_not, reasons)
+            rows = rows.filter(pc.invert(refused))
+            if options.route is None:
+                self._add_rows(rows, "", files)
+                continue
+            for name, part in options.route.divide(rows):
+                if name is None and options.rest is None:
+                    self._leave(part, options.route.lacking, reasons)
+                else:
+                    self._add_rows(self._new(part, name or ""), name or "", files)
+
+    def _add_rows(self, rows: pa.RecordBatch, name: str, files: TaskFiles) -> None:
+        if rows.num_rows:
+            files.write(rows)
+            self._done.update(_keys(rows))
+
+    def _why_not(self, row: Mapping[str, Any]) -> quarantine.Reason:
+        return quarantine.why_not(row["data"], self._target.fields)
+
+    def _leave(
+        self,
+        rows: pa.RecordBatch,
+        why: Callable[[Mapping[str, Any]], quarantine.Reason],
+        before: Mapping[Key, quarantine.Reason],
+    ) -> None:
+        """Records that stay where they are; `before`: their reasons so far."""
+        if not rows.num_rows:
+            return
+        found = quarantine.records(rows, map(why, rows.to_pylist()))
+        changed = []
+        for key, reason in zip(_keys(found), _reasons(found), strict=True):
+            changed.append(key not in self._left and before[key] != reason)
+            self._left[key] = reason
+        self._changed.append(found.filter(pa.array(changed, pa.bool_())))
+
+    # -- what the tables have already -------------------------------------------------------
+
+    def _new(self, rows: pa.RecordBatch, name: str) -> pa.RecordBatch:
+        """The records that the table lacks, each once; the others are done."""
+        has = self._keys_in(name)
+        taken = set(self._done)
+        chosen = []
+        for key in _keys(rows):
+            chosen.append(key not in has and key not in taken)
+            taken.add(key)
+            if key in has and key not in self._done:
+                self._there += 1
+                self._done.add(key)
+        return rows.filter(pa.array(chosen, pa.bool_()))
+
+    def _keys_in(self, name: str) -> frozenset[Key]:
+        """Those of the records that a table has, or the one for the rest in its place."""
+        if name not in self._has:
+            places = [name] if name else []
+            places += [one for one in (self._target.options.rest,) if one is not None]
+            found = [self._looked_up(self._options(one)) for one in places or [""]]
+            self._has[name] = frozenset().union(*found)
+        return self._has[name]
+
+    def _looked_up(self, options: LakehouseOptions) -> frozenset[Key]:
+        table = find_table(options.format, options.name)
+        self._seen[str(options.name)] = None if table is None else table.number(self._number)
+        if table is None or not self._was_killed:
+            return frozenset()
+        wanted = self._wanted
+        if not wanted:
+            return frozenset()
+        first, last = (end(key[1] for key in wanted) for end in (min, max))
+        return wanted.intersection(_keys_of(table, f"seq >= {first} AND seq <= {last}"))
+
+    @cached_property
+    def _wanted(self) -> frozenset[Key]:
+        return frozenset(_keys_of(self._records))
+
+    def _options(self, name: str) -> LakehouseOptions:
+        options = self._target.options
+        return options.of_table(name) if name else options
+
+    # -- commits ----------------------------------------------------------------------------
+
+    def _add(self, files: Sequence[NewFile]) -> None:
+        by_table: dict[str, list[NewFile]] = {}
+        for file in files:
+            by_table.setdefault(file.table, []).append(file)
+        for name, group in by_table.items():
+            options = self._options(name)
+            table = open_table(options.format, options.name)
+            self._records.refresh()
+            if self._records.number(self._begun) != self._this:
+                raise self._not_alone()
+            seen = self._seen.get(str(options.name))
+            self._commit(table, self._number, seen, group, options.upsert or added)
+            if options.upsert is not None:
+                remove(table.storage, group)
+
+    def _commit(
+        self,
+        table: Table,
+        name: str,
+        seen: int | None,
+        files: Sequence[NewFile],
+        change: Callable[[Table, Sequence[NewFile], Numbers], None] = added,
+    ) -> None:
+        """One commit that sets a number, which nobody else has set since it was seen."""
+
+        def checked(table: Table, files: Sequence[NewFile], numbers: Numbers) -> None:
+            if (table.number(name) or 0) != (seen or 0):
+                raise self._not_alone()
+            change(table, files, {**numbers, name: self._this})
+
+        commit_files(table, files, checked)
+
+    def _clean_up(self) -> None:
+        """Remove the records that have become rows."""
+        # Which table another record went to, in the run that was killed, is not known.
+        settled = not self._was_killed or self._target.options.route is None or not self._left
+        numbers = {self._ended: self._this} if settled else {}
+
+        def change(table: Table, files: Sequence[NewFile], _: Numbers) -> None:
+            if table.number(self._begun) != self._this:
+                raise self._not_alone()
+            table.merge(self._changes(frozenset(_keys_of(table))), numbers)
+
+        commit_files(self._records, (), change)
+
+    def _changes(self, there: frozenset[Key]) -> Changes:
+        """For those that are there; a merge would add others."""
+        schema = quarantine.SCHEMA
+        done = [dict(zip(_KEY, key, strict=True)) for key in self._done & there]
+        rows = [pa.Table.from_pylist(done, schema)]
+        for batch in self._changed:
+            chosen = pa.array([key in there for key in _keys(batch)], pa.bool_())
+            rows.append(pa.Table.from_batches([batch.filter(chosen)]))
+        found = pa.concat_tables(rows)
+        deleted = pa.array([index < len(done) for index in range(found.num_rows)], pa.bool_())
+        return Changes(found, pa.chunked_array([deleted]), _KEY, None)
+
+    def _not_alone(self) -> TableError:
+        return TableError(
+            f"Another run tries the records of {self._records.name} at the same time: let it end, "
+            "and run this again."
+        )
+
+
+def _keys_of(table: Table, prune: str | None = None) -> Iterator[Key]:
+    for piece in table.pieces(_KEY, prune, 1):
+        for batch in piece.batches():
+            yield from _keys(batch)
+
+
+def _keys(rows: pa.RecordBatch) -> Iterator[Key]:
+    columns = (rows.column(name).cast(quarantine.SCHEMA.field(name).type) for name in _KEY)
+    return zip(*(column.to_pylist() for column in columns), strict=True)
+
+
+def _reasons(rows: pa.RecordBatch) -> Iterator[quarantine.Reason]:
+    return zip(*(rows.column(name).to_pylist() for name in ("column", "reason")), strict=True)

@@ -1,0 +1,213 @@
+"""Records that were put aside become rows once, wherever a run is killed; no Spark is started."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from jetspark.errors import ConfigError, TableError
+from jetspark.lakehouse import quarantine
+from jetspark.lakehouse.batches import commit_files
+from jetspark.lakehouse.formats import Format, find_table, make_table, open_table
+from jetspark.lakehouse.new_files import write_files
+from jetspark.lakehouse.table import TableName
+from jetspark.spark import second_try
+from jetspark.spark.json_payloads import CORRUPT
+from jetspark.spark.lakehouse.options import parse_lakehouse_options
+from jetspark.spark.lakehouse.target import prepare
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TEXT = partial(StructField, dataType=StringType())
+BEGIN = datetime(2026, 1, 31, 12, tzinfo=UTC)
+ROWS = StructType(
+    [
+        StructField("stream", StringType()),
+        StructField("subject", StringType()),
+        StructField("seq", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("headers", ArrayType(StructType([*map(TEXT, ("key", "value"))]))),
+        StructField("data", StringType()),
+        StructField("n", LongType()),
+        StructField("site", StringType()),
+        StructField(CORRUPT, StringType()),
+    ]
+)
+
+
+class Killed(BaseException):
+    """At this place."""
+
+
+class Place:
+    """A table of records, and one or many of rows."""
+
+    def __init__(self, folder: Path, format_: Format, to: str = "rows", **options: str) -> None:
+        self.folder, self.format = folder, format_
+        given = {"path": str(folder / to), "quarantineTable": str(folder / "aside"), **options}
+        self.options = parse_lakehouse_options(format_, given)
+        self._aside = TableName(path=str(folder / "aside"))
+        make_table(format_, self._aside, quarantine.SCHEMA, ())
+
+    def put_aside(self, *payloads: Any, first: int = 1) -> None:
+        """As messages from this sequence on."""
+        table = open_table(self.format, self._aside)
+        rows = [
+            {
+                "stream": "S", "subject": "s", "seq": seq,
+                "timestamp": BEGIN + timedelta(seconds=seq),
+                "data": json.dumps(one).encode(), "column": "n", "reason": "It did not fit.",
+            }
+            for seq, one in enumerate(payloads, first)
+        ]  # fmt: skip
+        batch = pa.RecordBatch.from_pylist(rows, quarantine.SCHEMA)
+        commit_files(
+            table, write_files(table.layout(10**8, "zstd"), table.storage, "part-1", [batch])
+        )
+
+    def try_again(self, kind: type = int, between: Callable[[], None] = lambda: None) -> Any:
+        """With a schema of which n has this type."""
+
+        def decode(records: pa.Table) -> pa.Table:
+            between()
+            found = []
+            for row in records.to_pylist():
+                value = json.loads(row["data"])
+                fits = type(value["n"]) is kind
+                n = int(value["n"]) if fits else None
+                corrupt = None if fits else row["data"].decode()
+                found.append({**row, "n": n, "site": value.get("site"), CORRUPT: corrupt})
+            fields = [("n", pa.int64()), ("site", pa.string()), (CORRUPT, pa.string())]
+            schema = pa.schema([*records.schema, *(pa.field(*one) for one in fields)])
+            return pa.Table.from_pylist(found, schema)
+
+        return second_try.try_again(prepare(self.options, ROWS, numbered=True), decode)
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        table = find_table(self.format, TableName(path=str(self.folder / name)))
+        pieces = [] if table is None else table.pieces(table.schema.names, None, 1)
+        return [row for one in pieces for batch in one.batches() for row in batch.to_pylist()]
+
+    def rows(self, *names: str) -> Counter[int]:
+        """The sequences."""
+        return Counter(row["seq"] for name in names or ("rows",) for row in self._rows(name))
+
+    def aside(self) -> dict[int, str]:
+        found = self._rows("aside")
+        assert len({row["seq"] for row in found}) == len(found)
+        return {row["seq"]: row["reason"] for row in found}
+
+
+@pytest.fixture(params=list(Format))
+def format_(request: pytest.FixtureRequest) -> Format:
+    found: Format = request.param
+    return found
+
+
+def test_what_fits_becomes_rows_and_the_rest_stays_with_its_new_reason(
+    tmp_path: Path, format_: Format
+) -> None:
+    place = Place(tmp_path, format_)
+    place.put_aside({"n": 1}, {"n": "two"}, {"n": 3, "site": "é"})
+    place.put_aside({"n": 1})  # the same message, of another query
+    tried = place.try_again()
+    assert (tried.added, tried.there, tried.left) == (2, 0, 1)
+    assert place.rows() == Counter([1, 3])
+    assert [(row["n"], row["site"]) for row in place._rows("rows")] == [(1, None), (3, "é")]
+    assert place.aside() == {2: 'n is a text ("two"), not int64.'}
+    (left,) = place._rows("aside")
+    assert (left["data"], left["column"], left["subject"]) == (b'{"n": "two"}', "n", "s")
+    assert place.try_again() == second_try.Tried(0, 0, 1)
+    assert place.rows() == Counter([1, 3])
+
+
+ONE, MANY = ("rows", 3), ("all/{site}", 4)  # with the number of commits
+KILLS = [(Format.DELTA, to, at) for to, commits in (ONE, MANY) for at in range(2 * commits)]
+KILLS += [(Format.ICEBERG, ONE[0], at) for at in (3, 4)]
+
+
+@pytest.mark.parametrize(("format_", "to", "at"), KILLS)
+def test_a_run_that_is_killed_at_a_commit_adds_nothing_twice(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    format_: Format,
+    to: str,
+    at: int,
+) -> None:
+    killed_at, after = divmod(at, 2)
+    lake = Place(tmp_path, format_, to)
+    lake.put_aside(*({"n": index, "site": "ab"[index % 2]} for index in range(6)), {"n": "x"})
+    done = 0
+
+    def commit_or_end(*given: Any) -> None:
+        nonlocal done
+        if done == killed_at and not after:
+            raise Killed
+        commit_files(*given)
+        if done == killed_at:
+            raise Killed
+        done += 1
+
+    with monkeypatch.context() as patched:
+        patched.setattr(second_try, "commit_files", commit_or_end)
+        with pytest.raises(Killed):
+            lake.try_again()
+    lake.put_aside({"n": 8, "site": "a"}, first=8)  # meanwhile, by the query
+    lake.try_again(float)  # nothing fits
+    lake.try_again()
+    assert lake.rows("rows", "all/a", "all/b") == Counter([*range(1, 7), 8])
+    assert lake.aside() == {7: 'n is a text ("x"), not int64.'}
+    assert lake.try_again() == second_try.Tried(0, 0, 1)
+
+
+def test_of_two_runs_at_the_same_time_one_adds_the_rows(tmp_path: Path, format_: Format) -> None:
+    place = Place(tmp_path, format_)
+    place.put_aside({"n": 1}, {"n": 2})
+
+    def other() -> None:
+        assert place.try_again().added == 2
+
+    with pytest.raises(TableError, match=r"Another run tries the records of .*aside"):
+        place.try_again(between=other)
+    assert place.rows() == Counter([1, 2])
+    assert place.aside() == {}
+
+
+def test_rows_with_keys_are_merged_in_their_order(tmp_path: Path, format_: Format) -> None:
+    place = Place(tmp_path, format_, keys="n", sequenceBy="seq")
+    place.put_aside({"n": 1}, {"n": 2})
+    place.put_aside({"n": 1}, first=3)
+    assert place.try_again().added == 3
+    assert place.rows() == Counter([2, 3])
+    place.put_aside({"n": 1}, first=1)
+    assert place.try_again().added == 1
+    assert place.rows() == Counter([2, 3])
+    unordered = Place(tmp_path / "other", format_, keys="n")
+    with pytest.raises(ConfigError, match="'keys' needs 'sequenceBy'"):
+        unordered.try_again()
+
+
+def test_a_table_of_other_columns_holds_no_records(tmp_path: Path) -> None:
+    place = Place(tmp_path, Format.DELTA)
+    other = TableName(path=str(tmp_path / "other"))
+    make_table(Format.DELTA, other, pa.schema([("a", pa.int64())]), ())
+    given = {"path": str(tmp_path / "rows"), "quarantineTable": str(tmp_path / "other")}
+    place.options = parse_lakehouse_options(Format.DELTA, given)
+    with pytest.raises(ConfigError, match="has the columns a: it is no table of records"):
+        place.try_again()

@@ -1,0 +1,73 @@
+"""Rows of running tasks; no Spark is started."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+from jetspark.bulk.arrow import SCHEMA
+from jetspark.lakehouse.formats import Format
+from jetspark.spark import direct
+from jetspark.spark.direct import DirectPartition, DirectReader, Into
+from jetspark.spark.lag import RowsUnderWay
+from jetspark.spark.lakehouse.options import parse_lakehouse_options
+from jetspark.spark.lakehouse.target import prepare
+from jetspark.spark.options import parse_options
+from jetspark.spark.told import VARIABLE, telling, told
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def test_what_tasks_tell_is_added_up_for_each_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    with telling("a") as one, telling("a") as another, telling("b") as other:
+        one(10_000)
+        another(7)
+        one(1)
+        other(2**40)
+    assert (told("a"), told("b"), told("c")) == (10_008, 2**40, 0)
+
+
+def test_nobody_who_listens_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with telling("a") as one:
+        one(1)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "removed"))
+    with telling("a") as one, telling(None) as other:
+        one(1)
+        other(1)
+    assert told("a") == 0
+
+
+def test_a_task_that_writes_files_tells_each_of_its_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    seen: list[int] = []
+
+    def batches(*_: Any) -> Iterator[pa.RecordBatch]:
+        for count in (3, 4):
+            yield pa.RecordBatch.from_pydict(
+                {"seq": list(range(count))}, pa.schema([SCHEMA.field("seq")])
+            )
+            seen.append(told("a"))
+
+    monkeypatch.setattr(direct, "read_partition", batches)
+    monkeypatch.setattr(direct, "query_id", lambda: "a")
+    rows = StructType([StructField("seq", LongType())])
+    table = parse_lakehouse_options(Format.DELTA, {"path": str(tmp_path / "table")})
+    reader = DirectReader(parse_options({"stream": "S"}), Into(table, rows, {}))
+    assert list(reader.read(DirectPartition((), prepare(table, rows))))
+    assert seen == [3, 7]
+    state = SimpleNamespace(statusStore=lambda: None)
+    session = SimpleNamespace(sharedState=lambda: state)
+    java = SimpleNamespace(sparkSession=lambda: session)
+    assert RowsUnderWay(cast("Any", SimpleNamespace(id="a", runId="b", _jsq=java))).count() == 7
