@@ -99,15 +99,15 @@ def commit_batch(
     *,
     name: str | None = None,
     adopt: bool = False,
-    every_batch: bool = True,
+    after: int | None = None,
     change: Change = added,
 ) -> bool:
     """Add the files of a batch, unless the table has it; returns whether they were added.
 
     `name`: stays the same when the checkpoint is lost and the writer gets a new id; `adopt`:
     continue although a writer with this name and another id has written, and whatever the table
-    has lost. `every_batch`: the table has each of the writer's batches, also empty ones; not so one
-    of several that a batch is divided into. `change`: what the rows do to the table. Raises
+    has lost. `after`: the writer's batch that the table has to have; by default the one before,
+    since a single table gets empty batches, too. `change`: what the rows do to the table. Raises
     TableError if rows would be written twice, if the table lacks earlier ones, or if others commit
     without a break; and ConfigError for a table that would forget the batch.
     """
@@ -117,8 +117,8 @@ def commit_batch(
         last = last_batch(table, writer)
         if last is not None and last >= batch:
             return False
-        if every_batch and not adopt:
-            check_has_batches(table, writer, batch)
+        if not adopt:
+            check_has_batches(table, writer, batch if after is None else after + 1)
             if last_batch(table, writer) != last:
                 continue
         numbers: dict[str, int | None] = {_batch(writer): batch, _version(writer): None}

@@ -52,6 +52,7 @@ from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import remove, staged
 from jetspark.spark.checkpoints import local_path, read_checkpoint
 from jetspark.spark.json_payloads import CORRUPT, KEPT
+from jetspark.spark.lakehouse.ledger import TableLedger
 from jetspark.spark.lakehouse.options import STOP, LakehouseOptions
 from jetspark.spark.sink import all_answers, needed_query_id
 
@@ -360,6 +361,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         Raises PipelineError without all tasks' answers, and as `commit_batch`.
         """
         writer, files = self._written(messages)
+        ledger = TableLedger(self._options.checkpoint, writer)
         due: list[tuple[Table, int]] = []
 
         def commit(options: LakehouseOptions, files: list[NewFile]) -> None:
@@ -377,7 +379,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
                     files,
                     name=options.query_name,
                     adopt=options.adopt,
-                    every_batch=options is self._options,
+                    after=None if options is self._options else ledger.last(str(options.name)),
                     change=change,
                 )
             every, full = options.compact_every, options.target_bytes
@@ -385,6 +387,9 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
                 due.append((table, size))
 
         self._each(files, commit)
+        ledger.note(
+            batchId, {str(self._options.of_table(one.table).name) for one in files if one.table}
+        )
         merge_small_files(due)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -1,0 +1,104 @@
+"""An older copy of one of many tables is noticed; no Spark is started."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from jetspark.errors import TableError
+from jetspark.lakehouse.formats import Format, open_table
+from jetspark.lakehouse.table import TableName
+from jetspark.spark.lakehouse.ledger import NONE, TableLedger
+from jetspark.spark.lakehouse.options import parse_lakehouse_options
+from jetspark.spark.lakehouse.target import (
+    LakehouseStreamWriter,
+    TaskFiles,
+    Written,
+    prepare_for_query,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = StructType([StructField("site", StringType()), StructField("n", LongType())])
+
+
+class Query:
+    """What Spark does with the batches of a query into a table for each site."""
+
+    def __init__(self, folder: Path, format_: Format) -> None:
+        self.folder, self.format = folder, format_
+        self.checkpoint = folder / "checkpoint"
+        self.checkpoint.mkdir()
+
+    def write(self, batch: int, sites: str, **more: str) -> None:
+        given = {"path": f"{self.folder}/{{site}}", "checkpointLocation": str(self.checkpoint)}
+        options = parse_lakehouse_options(self.format, given | more).for_streaming()
+        target = prepare_for_query(options, ROWS)
+        files = TaskFiles(target)
+        files.write(pa.RecordBatch.from_pydict({"site": list(sites), "n": [batch] * len(sites)}))
+        answers: list[Any] = [Written("q", files.close())]
+        LakehouseStreamWriter(options, target, replace=False).commit(answers, batch)
+
+    def batches(self, site: str) -> list[int]:
+        table = open_table(self.format, TableName(path=str(self.folder / site)))
+        pieces = table.pieces(["n"], None, 1)
+        found = [row["n"] for one in pieces for rows in one.batches() for row in rows.to_pylist()]
+        return sorted(found)
+
+
+@pytest.fixture(params=list(Format))
+def query(request: pytest.FixtureRequest, tmp_path: Path) -> Query:
+    return Query(tmp_path, request.param)
+
+
+def test_an_older_copy_stops_the_query_and_the_newest_one_goes_on(query: Query) -> None:
+    query.write(0, "ab")
+    shutil.copytree(query.folder / "a", query.folder / "older")
+    query.write(1, "a")
+    query.write(2, "b")
+    query.write(2, "b")  # again, after a crash
+    (query.folder / "a").rename(query.folder / "newest")
+    (query.folder / "older").rename(query.folder / "a")
+    query.write(3, "b")  # nothing for the older copy
+    with pytest.raises(TableError, match=r"a has only this query's batch 0, and the checkpoint "):
+        query.write(4, "ab")
+    assert query.batches("a") == [0]
+    shutil.rmtree(query.folder / "a")
+    (query.folder / "newest").rename(query.folder / "a")
+    query.write(4, "ab")
+    assert query.batches("a") == [0, 1, 4]
+    assert query.batches("b") == [0, 2, 3, 4]
+
+
+def test_a_table_that_was_removed_stops_the_query_until_it_is_to_go_on_without(
+    query: Query,
+) -> None:
+    query.write(0, "ab")
+    shutil.rmtree(query.folder / "a")
+    query.write(1, "b")
+    with pytest.raises(TableError, match=r"a does not have this query's batch 0: it was removed"):
+        query.write(2, "a")
+    query.write(2, "a", adoptTable="true")
+    query.write(3, "a")
+    assert query.batches("a") == [2, 3]
+
+
+def test_a_checkpoint_that_does_not_know_the_tables_refuses_none(tmp_path: Path) -> None:
+    query = Query(tmp_path, Format.DELTA)
+    query.write(0, "a")
+    (file,) = query.checkpoint.iterdir()
+    for content in (b"", b'{"query": "another", "tables": {"x": 5}}'):
+        file.write_bytes(content)
+        ledger = TableLedger(str(query.checkpoint), "q")
+        assert (ledger.last("x"), ledger.last(str(tmp_path / "a"))) == (NONE, NONE)
+    shutil.rmtree(tmp_path / "a")
+    query.write(1, "a")
+    assert query.batches("a") == [1]
+    shutil.rmtree(query.checkpoint)
+    query.write(2, "a")
+    assert not query.checkpoint.exists()
