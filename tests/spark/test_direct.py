@@ -156,6 +156,7 @@ def test_both_ways_make_the_same_table(lake: Lake, format_: str, partition_by: l
     how: dict[str, Any] = {
         "format": format_,
         "partition_by": partition_by,
+        "rest_column": "others",
         "columns": ["site=subject[1]", "rest=subject[3]", "who=header[Who]", "h=hour(timestamp)"],
     }
     direct = lake.ingest("direct", **how)
@@ -164,6 +165,8 @@ def test_both_ways_make_the_same_table(lake: Lake, format_: str, partition_by: l
     assert direct.rows == through.rows == 500 + len(ODD)
     one = lake.rows("direct", Format(format_))[0]
     assert (one["site"], one["rest"], one["who"], one["n"]) == ("s0", None, None, 0)
+    others = [row["others"] for row in lake.rows("direct", Format(format_)) if row["others"]]
+    assert others == ['{"N":3}', '{"other":[[[[{}]]]]}']
 
 
 def test_days_of_another_time_zone_are_left_to_spark(lake: Lake) -> None:
@@ -211,8 +214,9 @@ def test_generated_payloads_are_the_same_on_both_ways(lake: Lake) -> None:
     chosen = random.Random(seed)
     lake.fill(*(("x", payload(chosen)) for _ in range(5_000)))
     schema = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS.items())
-    lake.ingest("direct", json_schema=schema)
-    lake.ingest("through", json_schema=schema, through_spark=True)
+    how: dict[str, Any] = {"json_schema": schema, "rest_column": "the rest"}
+    lake.ingest("direct", **how)
+    lake.ingest("through", **how, through_spark=True)
     pairs = zip(lake.rows("direct"), lake.rows("through"), strict=True)
     assert [(one, other) for one, other in pairs if one != other] == []
 
@@ -366,6 +370,7 @@ def test_records_that_were_put_aside_become_rows_when_the_schema_is_mended(lake:
         "quarantine": str(lake.folder / "aside"),
         "partition_by": ["day", "who=left(site, 1)"],
         "columns": ["site=subject[1]"],
+        "rest_column": "others",
     }
     lake.fill(
         ("x.a", b'{"n": 1, "tags": ["p"]}'),
@@ -381,7 +386,7 @@ def test_records_that_were_put_aside_become_rows_when_the_schema_is_mended(lake:
     assert job.try_again(lake.spark) == Tried(added=1, there=0, left=2)
     (row,) = lake.rows("lake/b")
     assert (row["seq"], row["name"], row["tags"]) == (5, "5", ["q", "r"])
-    assert (row["site"], row["who"]) == ("z", "z")
+    assert (row["site"], row["who"], row["others"]) == ("z", "z", '{"n":5.5}')
     found = [(row["seq"], row["column"], row["reason"]) for row in lake.rows("aside")]
     assert found == [
         (3, "subject", "The row has no subject[2], which names its table."),

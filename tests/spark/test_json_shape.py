@@ -161,6 +161,9 @@ def test_infer_prints_a_schema_for_each_table_and_writes_nothing(
         (["--to", "t", "--infer-messages", "5"], "--infer-messages goes with --infer"),
         (["--infer", "--infer-messages", "0"], "1 or more"),
         (["--infer", "--bucket"], "--infer is for streams"),
+        (["--to", "t", "--rest-column", "x"], "--rest-column goes with --json"),
+        (["--to", "t", "--json", "a INT", "--rest-column", "A"], "a name that no column has"),
+        (["--to", "t", "--bucket", "--json", "a INT", "--rest-column", "x"], "is for streams"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(

@@ -73,6 +73,7 @@ def ingest(
     format: str | None = None,
     merge_schema: Switch = False,
     column: Repeated = None,
+    rest_column: str | None = None,
     quarantine: str | None = None,
     on_bad_record: str | None = None,
     compact_every: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
@@ -113,6 +114,7 @@ def ingest(
         merge_schema: Add columns that the table lacks, instead of refusing the rows.
         column: Further column, as site=subject[1], site=header[Site], hour=hour(timestamp); may be
             given again.
+        rest_column: Name of a column with the fields that the schema of --json lacks, as JSON text.
         quarantine: Table for messages that do not become rows, with the reason: payloads that do
             not fit the schema, and rows without a table.
         on_bad_record: Without --quarantine: keep, the default, has a payload that does not fit in
@@ -178,6 +180,7 @@ def ingest(
             format=format,
             merge_schema=merge_schema,
             columns=column or [],
+            rest_column=rest_column,
             quarantine=quarantine,
             on_bad_record=on_bad_record,
             compact_every=compact_every,

@@ -171,6 +171,7 @@ def retry(
     to: str,
     json: Annotated[str, Parameter(name=("--json-schema", "--json"))],
     column: Repeated = None,
+    rest_column: str | None = None,
     partition_by: Repeated = None,
     format: str | None = None,
     merge_schema: Switch = False,
@@ -189,6 +190,7 @@ def retry(
         to: The table of the rows, or the template of tables, as for `ingest`.
         json: Schema of the payloads, as for `ingest`.
         column: Further column, as for `ingest`; may be given again.
+        rest_column: Name of the column with other fields, as for `ingest`.
         partition_by: Column to partition by, as for `ingest`; may be given again.
         format: delta or iceberg; by default the format of the table.
         merge_schema: Add columns that the table lacks, instead of refusing the rows.
@@ -206,6 +208,7 @@ def retry(
             to=to,
             json_schema=json,
             columns=column or [],
+            rest_column=rest_column,
             partition_by=partition_by or [],
             format=format,
             merge_schema=merge_schema,

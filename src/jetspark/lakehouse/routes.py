@@ -13,9 +13,10 @@ cut and has a hash at its end. Different values have different names.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError
+from jetspark.lakehouse.rest import rest_of
 from jetspark.subjects import nearest_name
 
 _LONGEST = 120
@@ -31,27 +33,39 @@ _PLACE = re.compile(r"\{([^{}]*)\}")
 _SAFE = frozenset(string.ascii_letters + string.digits + "_-.")
 _WITH_KEY = re.compile(r"(subject|header)\[(.*)\]")
 _OF_TIME = re.compile(r"(day|hour)\((.*)\)")
+_REST = re.compile(r"rest(\[.*\])")
 
 
 @dataclass(frozen=True)
 class ValueOf:
-    """A value of each row: of a column, or of a part of the columns subject and headers."""
+    """A value of each row: of a column, of a part of the columns subject and headers, or what a
+    schema leaves of the payload."""
 
     said: str
     column: str
     token: int | None = None
     header: str | None = None
     unit: str | None = None
+    known: frozenset[str] | None = None
+    """The fields of the payload that the rest is without."""
+
+    @classmethod
+    def rest(cls, known: Iterable[str]) -> ValueOf:
+        """The fields of the payload but these."""
+        return cls.parse("rest", f"rest{json.dumps(sorted(known))}")
 
     @classmethod
     def parse(cls, option: str, said: str) -> ValueOf:
-        """From `region`, `subject[1]`, `header[Site]`, `day(timestamp)` or `hour(timestamp)`.
+        """From `region`, `subject[1]`, `header[Site]`, `day(timestamp)`, `hour(timestamp)`, or what
+        `rest` says.
 
         Raises ConfigError.
         """
         said = said.strip()
         if (of_time := _OF_TIME.fullmatch(said)) is not None:
             return cls(said, of_time[2].strip(), unit=of_time[1])
+        if (rest := _REST.fullmatch(said)) is not None:
+            return cls(said, "data", known=frozenset(json.loads(rest[1])))
         if (keyed := _WITH_KEY.fullmatch(said)) is None:
             if not said or "[" in said:
                 raise ConfigError(
@@ -72,6 +86,9 @@ class ValueOf:
         if self.unit is not None:
             floor = pc.floor_temporal(column, unit=self.unit)
             return floor.cast(pa.date32()) if self.unit == "day" else floor
+        if self.known is not None:
+            texts = [rest_of(one, self.known) for one in column.to_pylist()]
+            return pa.array(texts, pa.string())
         if self.header is not None:
             return _header(column, self.header)
         if self.token is not None:

@@ -23,11 +23,12 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from jetspark.bulk.arrow import JsonFields
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.lakehouse.formats import Format
+from jetspark.lakehouse.rest import rest_of
 from jetspark.lakehouse.routes import ValueOf
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.json_payloads import CORRUPT, parsing, with_json_fields
@@ -99,7 +100,9 @@ def flow_into(
     source = parse_options(options)
     name, ddl = json
     parsed = {} if ddl is None else parsing(spark, options, ddl, name)
-    of_time = any(ValueOf.parse(one, said).unit for one, said in made.items())
+    values = [ValueOf.parse(one, said) for one, said in made.items()]
+    of_time = any(value.unit for value in values)
+    of_payload = any(value.known is not None for value in values)
     direct = (
         not through_spark
         and further is None
@@ -110,7 +113,7 @@ def flow_into(
         # Days and hours are those of UTC in tasks, and in Spark those of the session.
         and not (of_time and spark.conf.get("spark.sql.session.timeZone") != "UTC")
     )
-    if not direct and table.quarantine is not None:
+    if not direct and (table.quarantine is not None or of_payload):
         parsed = {}  # what the source has parsed comes without its payload
 
     rows_of = partial(
@@ -147,10 +150,14 @@ def table_rows(
     """
     rows = loaded
     name, ddl = json
+    values = {one: ValueOf.parse(one, said) for one, said in made.items()}
+    of_payload = [one for one, value in values.items() if value.known is not None]
+    for one in of_payload:
+        rows = rows.withColumn(one, spark_value(values.pop(one)))
     if ddl is not None:
-        rows = with_json_fields(loaded, ddl, name, parsed=parsed, keep_payload=keep_payload)
-    for one, said in made.items():
-        rows = rows.withColumn(one, spark_value(ValueOf.parse(one, said)))
+        rows = with_json_fields(rows, ddl, name, parsed=parsed, keep_payload=keep_payload)
+    for one, value in values.items():
+        rows = rows.withColumn(one, spark_value(value))
     return rows if further is None else further(rows)
 
 
@@ -159,6 +166,8 @@ def spark_value(value: ValueOf) -> Column:
     column = F.col(f"`{value.column.replace('`', '``')}`")
     if value.unit is not None:
         return F.to_date(column) if value.unit == "day" else F.date_trunc(value.unit, column)
+    if value.known is not None:
+        return F.udf(partial(rest_of, names=value.known), StringType(), useArrow=False)(column)
     if (header := value.header) is not None:
         return F.get(F.filter(column, lambda one: one["key"].eqNullSafe(header)), 0)["value"]
     if value.token is not None:

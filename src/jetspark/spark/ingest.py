@@ -31,6 +31,7 @@ from jetspark.lakehouse.quarantine import MESSAGE, SCHEMA
 from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path
+from jetspark.spark.ddl import check_fields
 from jetspark.spark.direct import DAY, OF_DAY, flow_into, register_formats, table_rows
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import CORRUPT, json_columns
@@ -84,6 +85,9 @@ class Ingest:
     """Add columns that the table lacks."""
     columns: Sequence[str] = ()
     """Further columns: `name=subject[1]`, `name=header[Site]`, `name=hour(timestamp)`."""
+    rest_column: str | None = None
+    """Column with the fields of each object that `json_schema` lacks, as JSON; None: they are left
+    out."""
     quarantine: str | None = None
     """Table for records that do not become rows."""
     on_bad_record: str | None = None
@@ -145,6 +149,8 @@ class Ingest:
                 raise ConfigError(
                     f"{flag} is for streams with --json: without a schema every payload is a row."
                 )
+        if self.rest_column is not None and is_bucket:
+            raise ConfigError("--rest-column is for streams: leave --bucket out.")
         if is_bucket:
             bucket_table.check_source(self._source)
             bucket_table.check_table_options(self.table_options)
@@ -264,6 +270,12 @@ class Ingest:
                     f"--column {item!r}: there is no column {found[name].column}; there are "
                     f"{', '.join(self._columns())}."
                 )
+        if (rest := self.rest_column) is not None:
+            if self.json_schema is None:
+                raise ConfigError("--rest-column goes with --json: it has what that schema lacks.")
+            if not rest.strip() or rest.casefold() in map(str.casefold, (*self._columns(), *found)):
+                raise ConfigError(f"--rest-column {rest!r}: give it a name that no column has.")
+            found[rest] = ValueOf.rest(check_fields(self.json_schema, "--json"))
         return found
 
     def _made(self) -> dict[str, str]:
