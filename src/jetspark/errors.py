@@ -440,6 +440,9 @@ class SparkUnavailableError(JetsparkError):
 class PipelineError(JetsparkError):
     """A Spark query failed; `__cause__` is Spark's whole error."""
 
+    is_mistake = False
+    """Whether an option or argument was the reason: Spark's log has nothing about that."""
+
 
 class TableError(JetsparkError):
     """A commit to a table would lose or repeat rows."""

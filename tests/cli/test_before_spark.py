@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tests.support.streams import Admin
 
 INGEST = ["ingest", "S", "--to", "nowhere", "--server", "nats://127.0.0.1:1"]
+JSON = [*INGEST, "--json", "n LONG"]
+RETRY = ["table", "retry", "no/records", "--to", "nowhere"]
 OWN_START = ["--option", "startingTimestamp=1700000000"]
 REPLAY = ["replay", "/", "--to", "S", "--server", "nats://127.0.0.1:1"]
 
@@ -82,6 +84,17 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*INGEST, "--table-option", "Path=x"], "Give --to in place of --table-option Path."),
         ([*INGEST, "--table-option", "mergeSchema=true"], "Give --merge-schema in place of"),
         ([*INGEST, "--table-option", "checkpointlocation=x"], "Give --checkpoint in place of"),
+        ([*INGEST, "--table-option", "onBadRecord=stop"], "Give --on-bad-record in place of"),
+        ([*INGEST, "--on-bad-record", "stop"], "--on-bad-record is for streams with --json: "),
+        ([*JSON, "--on-bad-record", "drop"], "--on-bad-record must be keep, stop, not 'drop'."),
+        (
+            [*JSON, "--on-bad-record", "stop", "--quarantine", "q"],
+            "Give either --quarantine, where records go that do not become rows, or --on-bad-rec",
+        ),
+        ([*INGEST, "--compact-every", "-5"], "--compact-every must be a whole number of at least"),
+        ([*RETRY, "--json", "n LONG"], "There is no Delta table at "),
+        ([*RETRY, "--json", "n LNG"], "there is no type LNG (did you mean LONG?)"),
+        ([*RETRY, "--json", "n LONG", "--table-option", "path=x"], "Give --to in place of"),
         ([*REPLAY, "--option", "stream=E"], "Give --to in place of --option stream."),
         ([*REPLAY, "--option", "Guarantee=x"], "Give --guarantee in place of --option Guarantee."),
         ([*REPLAY, "--option", "transactionId=x"], "Give --transaction-id in place of --option"),

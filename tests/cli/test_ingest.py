@@ -80,6 +80,11 @@ def test_a_table_of_columns_of_json_goes_on_in_its_format_and_gets_columns_when_
         (2, f"{name}.b", None, None, "b", "no JSON"),
         (3, f"{name}.a", "AA", 3.5, "a", None),
     ]
+    admin.fill([(f"{name}.b", b"[")])
+    code, out, err = ingest(*wider, "--on-bad-record", "stop")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"Message 4 of {name} on the subject {name}.b does not become a row: ")
+    assert err.endswith("; or leave --on-bad-record out, to keep them in _corrupt_record.\n")
 
 
 @pytest.mark.spark

@@ -17,7 +17,7 @@ from jetspark.lakehouse.batches import commit_batch, last_batch
 from jetspark.lakehouse.delta import CLAIM
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.small_files import merge_small_files, size_due
-from jetspark.spark.lakehouse.options import parse_lakehouse_options
+from jetspark.spark.lakehouse.options import parse_lakehouse_options, when_following
 from jetspark.spark.lakehouse.target import LakehouseStreamWriter, Written, prepare
 
 if TYPE_CHECKING:
@@ -115,11 +115,19 @@ def test_a_query_merges_what_its_batches_have_added(place: Place, tmp_path: Path
     assert place.column("n") == Counter(range(120))
 
 
+def test_who_follows_a_stream_merges_unless_that_was_decided() -> None:
+    def more(**given: str) -> dict[str, str]:
+        return when_following(parse_lakehouse_options(Format.DELTA, {"path": "t", **given}))
+
+    assert more() == {"compactEvery": "100"}
+    assert more(keys="n") == more(compactEvery="0") == more(compactEvery="7") == {}
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"keys": "n", "compactEvery": "5"}, "is for tables to which rows are added"),
-        ({"compactEvery": "0"}, "must be a whole number of at least 1"),
+        ({"compactEvery": "-1"}, "must be a whole number of at least 1"),
     ],
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any], said: str) -> None:

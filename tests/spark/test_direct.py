@@ -14,10 +14,10 @@ from tests.support.json_payloads import FIELDS, payload
 from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, PipelineError
 from jetspark.lakehouse.formats import Format, find_table
 from jetspark.lakehouse.table import TableName
-from jetspark.spark.failures import explain, is_mistake
+from jetspark.spark.failures import explain
 from jetspark.spark.infer import infer
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.json_payloads import CORRUPT
@@ -293,8 +293,9 @@ def test_a_record_that_becomes_no_row_stops_the_query_until_the_schema_is_mended
     query = lake.job("table", **how, on_bad_record="stop").start(lake.spark)
     with pytest.raises(StreamingQueryException) as stopped:
         query.awaitTermination(60)
-    assert is_mistake(stopped.value)
-    assert str(explain(stopped.value)).startswith(
+    assert isinstance(said := explain(stopped.value), PipelineError)
+    assert said.is_mistake
+    assert str(said).startswith(
         f"Message 3 of {lake.stream} on the subject {lake.stream}.c does not become a row, for its "
         'column x: x is a text ("much"), not double. Nothing of its batch was written. '
     )

@@ -215,7 +215,7 @@ def quiet_spark(
         from py4j.protocol import Py4JError, Py4JNetworkError
         from pyspark.errors import AnalysisException, PySparkException
 
-        from jetspark.spark.failures import explain, is_mistake
+        from jetspark.spark.failures import explain
         from jetspark.spark.session import (
             WrongSettingError,
             close_session,
@@ -260,9 +260,8 @@ def quiet_spark(
         except WrongSettingError as error:
             raise SparkUnavailableError(f"{place_of(error.setting)}: {error.reason}") from error
         except (PipelineError, SparkUnavailableError) as error:
-            cause = error.__cause__
-            by_user = isinstance(cause, AnalysisException | ConfigError)
-            if not by_user and not (cause is not None and is_mistake(cause)):
+            by_user = isinstance(error.__cause__, AnalysisException | ConfigError)
+            if not by_user and not (isinstance(error, PipelineError) and error.is_mistake):
                 kept = folder.with_suffix(".log")
                 with suppress(OSError):
                     log.rename(kept)

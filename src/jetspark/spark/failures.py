@@ -41,10 +41,11 @@ def explain(error: BaseException) -> JetsparkError:
         return error
     explained = PipelineError(_sentence(error))
     explained.__cause__ = error
+    explained.is_mistake = _is_mistake(error)
     return explained
 
 
-def is_mistake(error: BaseException) -> bool:
+def _is_mistake(error: BaseException) -> bool:
     """Whether a ConfigError of ours has ended Spark's work: nothing that its log would explain."""
     ours = _ours(_reasons(error))
     return ours is not None and ours[0] == ConfigError.__name__

@@ -41,6 +41,7 @@ from jetspark.spark.lakehouse.options import (
     LakehouseOptions,
     not_a_table,
     parse_lakehouse_options,
+    when_following,
 )
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_columns, prepare
@@ -52,7 +53,6 @@ from jetspark.validation import path_of
 _OF_DAY = "to_date(timestamp)"
 """The same as `OF_DAY`, in Spark SQL."""
 _NEW = "name=<Spark SQL expression>"
-_COMPACT_EVERY = 100
 
 
 @dataclass(kw_only=True)
@@ -120,10 +120,6 @@ class Ingest:
         """Check the options as far as possible before Spark is started. Raises ConfigError."""
         if not 0 <= self.interval < float("inf"):
             raise ConfigError(f"--interval must be seconds, 0 or more, not {self.interval:g}.")
-        if self.compact_every is not None and self.compact_every < 0:
-            raise ConfigError(
-                f"--compact-every must be a number of commits, or 0, not {self.compact_every}."
-            )
         self.check_rows()
         if self.checkpoint is None and local_path(self.to) is None:
             raise ConfigError(f"--checkpoint: name a folder for the progress into {self.to}.")
@@ -216,6 +212,8 @@ class Ingest:
             format_ = self._table.format
             sink = self._sink_options(format_)
             sink["checkpointLocation"] = self.checkpoint_location
+            if self.follow:
+                sink |= when_following(self._table)
             of_bucket = {} if self._source.bucket is None else {"presentValues": "true"}
             flow = flow_into(
                 spark,
@@ -359,18 +357,12 @@ class Ingest:
             options["quarantineTable"] = self.quarantine
         if self.on_bad_record is not None:
             options["onBadRecord"] = self.on_bad_record
-        if every := self._compact_every(options):
-            options["compactEvery"] = str(every)
+        if self.compact_every is not None:
+            options["compactEvery"] = str(self.compact_every)
         for name, given in (("mergeSchema", self.merge_schema), ("adoptTable", self.adopt)):
             if given:
                 options[name] = "true"
         return options
-
-    def _compact_every(self, options: Mapping[str, str]) -> int:
-        if self.compact_every is not None:
-            return self.compact_every
-        merged = any(name.casefold() == "keys" for name in options)
-        return _COMPACT_EVERY if self.follow and not merged else 0
 
 
 def _streams(options: SourceOptions) -> str:

@@ -20,6 +20,7 @@ from jetspark.spark.checkpoints import check_way, local_path, read_checkpoint
 from jetspark.spark.direct import DAY, OF_DAY, Flow, flow_into, register_formats
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
+from jetspark.spark.lakehouse.options import when_following
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_fit
 from jetspark.spark.option_values import with_names_of_spark
@@ -400,6 +401,8 @@ def _sink_options(
     options = {**sink.options, "checkpointLocation": _checkpoint(pipeline, name)}
     if sink.table is not None:
         options["adoptTable"] = str(adopt).lower()
+        if pipeline.follow:
+            options |= when_following(sink.table)
     return options
 
 

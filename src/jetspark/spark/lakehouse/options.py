@@ -25,6 +25,8 @@ _CHECKPOINT = "checkpointlocation"
 _OF_SPARK = frozenset({_CHECKPOINT, "queryname", "header", "inferschema"})
 KEEP, STOP = "keep", "stop"
 """What becomes of a record that does not become a row, without a table for these."""
+_COMPACT_EVERY = 100
+"""Commits from one compaction to the next while a command follows a stream."""
 _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 
 
@@ -44,6 +46,10 @@ def _compression(name: str, value: str) -> str:
     if folded not in _COMPRESSIONS:
         raise ConfigError(f"Option {name!r} must be {', '.join(_COMPRESSIONS)}, not {value!r}.")
     return folded
+
+
+def _every(name: str, value: str) -> int:
+    return 0 if value.strip() == "0" else values.whole(name, value)
 
 
 def _version(name: str, value: str) -> int:
@@ -82,7 +88,7 @@ _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "quarantineTable": ("quarantine", values.text),
     "onBadRecord": ("on_bad_record", values.word(KEEP, STOP)),
     "maxNewTables": ("max_new_tables", values.whole),
-    "compactEvery": ("compact_every", values.whole),
+    "compactEvery": ("compact_every", _every),
 }
 _READING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "versionAsOf": ("version", _version),
@@ -119,7 +125,7 @@ class LakehouseOptions:
     """`STOP`: the first one ends the write; else they are in `_corrupt_record`."""
     max_new_tables: int = 1000
     compact_every: int | None = None
-    """After so many commits small files are merged."""
+    """After so many commits small files are merged; 0: never; None: nobody has said."""
     checkpoint: str | None = None
     version: int | None = None
     prune: str | None = None
@@ -223,6 +229,12 @@ class LakehouseOptions:
         return self
 
 
+def when_following(options: LakehouseOptions) -> dict[str, str]:
+    """What a command adds to the options of a query that follows a stream."""
+    is_open = options.compact_every is None and not options.keys
+    return {"compactEvery": str(_COMPACT_EVERY)} if is_open else {}
+
+
 def lakehouse_format(name: str) -> Format | None:
     """The table format of a Spark format name; None if it is none of ours."""
     found = name.casefold().removeprefix(PREFIX)
@@ -276,7 +288,7 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
                 "columns, which day(…) and hour(…) of a time become by themselves: add any other "
                 "column to the rows."
             )
-    if found.keys() >= {"keys", "compact_every"}:
+    if "keys" in found and found.get("compact_every"):
         raise ConfigError(
             "Option 'compactEvery' is for tables to which rows are added: with 'keys' the whole "
             "table would be looked at after each compaction, for keys that are there twice."

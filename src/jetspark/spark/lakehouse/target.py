@@ -383,7 +383,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
                     change=change,
                 )
             every, full = options.compact_every, options.target_bytes
-            if is_added and every is not None and (size := size_due(table, every, full)):
+            if is_added and every and (size := size_due(table, every, full)):
                 due.append((table, size))
 
         self._each(files, commit)
