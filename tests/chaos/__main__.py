@@ -23,7 +23,7 @@ from jetspark.bulk import leaders
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("what", choices=["reading", "backfill", "writing", "leaders"])
+    parser.add_argument("what", choices=["reading", "backfill", "writing", "leaders", "ingesting"])
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, metavar="RUN", help="number to begin with")
     parser.add_argument("--only", type=int, metavar="RUN", help="this run and no other")

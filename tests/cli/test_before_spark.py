@@ -108,6 +108,82 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         (["demo", "--to", ""], "--to is empty: name a folder."),
         (["demo", "--master", "lokal"], "--master 'lokal': write local[*] for this machine"),
         ([*INGEST, "--conf", "executor.memory=1g"], "--conf executor.memory: Spark ignores "),
+        *(
+            (["ingest", "S", "--to", to, *INGEST[4:], *more], sentence)
+            for to, more, sentence in [
+                ("lake/{}", [], "--to: {} is no value of a row: write {column}, {subject[1]}"),
+                ("lake/{subject[x]}", [], "{subject[x]}: a token of a subject has a number, from "),
+                ("lake/{subject[-1]}", [], "{subject[-1]}: a token of a subject has a number"),
+                ("lake/{subject[1}", [], "{subject[1} is no value of a row"),
+                ("lake/{header[]}", [], "{header[]}: name the header."),
+                ("lake/{region", [], "the braces do not match: write {column}"),
+                ("lake/region}", [], "the braces do not match: write {column}"),
+                ("lake/{field[1]}", [], "{field[1]} is no value of a row"),
+                ("c:{subject[1]}", [], "has no namespace: write c:namespace.{subject[1]} for a"),
+                ("c:a.{subject[1]}", [], "--checkpoint: name a folder for the progress into c:a."),
+                ("c:a.{subject[1]}", ["--format", "delta"], "is a table of a catalog, which is in"),
+                ("s3://b/{subject[1]}", [], "--checkpoint: name a folder for the progress into s3"),
+                ("lake/{key}", ["--bucket"], "--to lake/{key}: a bucket has one table; leave the"),
+            ]
+        ),
+        *(
+            (["ingest", "S", "--to", to, *INGEST[4:], "--json", "region STRING", *more], sentence)
+            for to, more, sentence in [
+                ("t", ["--quarantine", ""], "--quarantine is empty."),
+                ("t", ["--quarantine", "./t/"], "/t names a table of the rows: name another one."),
+                ("l/{region}", ["--quarantine", "l/bad"], "another one, such as /"),
+                ("t", ["--quarantine", "c:a.bad"], "c:a.bad is a table of a catalog, and the "),
+                ("t", ["--quarantine", "q/{region}"], "is a template; name a single table."),
+                (
+                    "c:a.{region}",
+                    ["--checkpoint", "chk", "--quarantine", "lake/bad"],
+                    "lake/bad is no table of the catalog c, as the other one is: write namespace.",
+                ),
+                (
+                    "c:a.{region}",
+                    ["--checkpoint", "chk", "--quarantine", "c:a.bad"],
+                    "a.bad names a table of the rows: name another one, such as a._bad.",
+                ),
+                (
+                    "t",
+                    ["--table-option", "quarantineTable=x"],
+                    "Give --quarantine in place of --table-option quarantineTable.",
+                ),
+                ("t", ["--table-option", "restTable=x"], "go with a template of tables, such as "),
+                ("t", ["--table-option", "maxNewTables=5"], "go with a template of tables, such "),
+                (
+                    "l/{region}",
+                    ["--table-option", "maxNewTables=0"],
+                    "Option 'maxNewTables' must be a whole number of at least 1, not '0'.",
+                ),
+                ("l/{region}", ["--table-option", "maxNewTables=few"], "must be a whole number"),
+                ("l/{region}", ["--table-option", "restTable="], "Option 'restTable' is empty."),
+                ("l/{region}", ["--table-option", "restTable=r/{a}"], "is a template; name a sin"),
+                (
+                    "l/{region}",
+                    ["--table-option", "restTable=r", "--quarantine", "r"],
+                    "/r names a table of the rows: name another one, such as ",
+                ),
+                ("t", ["--column", "site"], "--column 'site': write name=subject[1], name=header"),
+                ("t", ["--column", "=subject[1]"], "--column '=subject[1]': write name=subject"),
+                ("t", ["--column", "seq=subject[1]"], "there is a column seq already."),
+                ("t", ["--column", "a=field[1]"], "--column: {field[1]} is no value of a row"),
+                ("t", ["--column", "a=subject[x]"], "{subject[x]}: a token of a subject has a"),
+                ("t", ["--column", "a=upper(subject)"], "there is no column upper(subject); there"),
+                ("t", ["--column", "a=day(at)"], "there is no column at; there are stream, "),
+                ("t", ["--column", "a=day(region)"], "region is string, and day(…) is of a time"),
+                ("t", ["--column", "a=hour(seq)"], "seq is no timestamp, and hour(…) is of a "),
+                (
+                    "t",
+                    ["--column", "a=subject[1]", "--column", "A=subject[2]"],
+                    "there is a column a already",
+                ),
+            ]
+        ),
+        (
+            [*INGEST, "--quarantine", "bad"],
+            "--quarantine is for streams with --json: without a schema every payload is a row.",
+        ),
         ([*INGEST], "Cannot connect to nats://127.0.0.1:1: "),
         ([*INGEST, "--start", "-1h"], "Cannot connect to nats://127.0.0.1:1: "),
         ([*REPLAY, "--guarantee", "once"], "--guarantee must be at-least-once, "),
@@ -477,6 +553,13 @@ def test_a_table_of_a_catalog_is_in_iceberg() -> None:
     ingest = Ingest(options={"stream": "S"}, to="mine:lake.x", checkpoint="chk", format="delta")
     with pytest.raises(ConfigError, match=r"^--format delta: mine:lake.x is a table of a"):
         ingest.check()
+
+
+def test_a_template_in_a_catalog_that_is_not_configured_is_told_before_spark_starts() -> None:
+    ingest = Ingest(options={"stream": "S"}, to="mine:lake.{subject[1]}", checkpoint="chk")
+    ingest.check()
+    with pytest.raises(ConfigError, match="no configuration of a catalog 'mine'"):
+        ingest.look_ahead()
 
 
 @pytest.mark.parametrize(

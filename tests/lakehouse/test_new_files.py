@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse import new_files
-from jetspark.lakehouse.new_files import Layout, Partition, write_files
+from jetspark.lakehouse.new_files import FileWriter, Layout, Partition, write_files
 
 SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.string()), ("day", pa.date32())])
 ROWS = st.lists(
@@ -117,6 +117,25 @@ def test_many_partitions_do_not_open_as_many_files(monkeypatch: pytest.MonkeyPat
     files = write_files(Layout(SCHEMA, by("key")), Memory(), "part-0", batches)
     assert sum(file.rows for file in files) == 20
     assert {file.partition for file in files} == {(str(one),) for one in range(10)}
+
+
+def test_a_rare_row_does_not_keep_the_memory_of_the_batch_that_it_was_cut_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(new_files, "BUFFERED_BYTES", 1 << 20)
+    monkeypatch.setattr(new_files, "ROW_GROUP_BYTES", 1 << 18)
+    rows: list[tuple[int, str | None, int | None]] = [
+        (one, "rare" if one == 7 else "often", 0) for one in range(5_000)
+    ]
+    before, most = pa.total_allocated_bytes(), 0
+    writer = FileWriter(Layout(SCHEMA, by("key")), Memory(), "part-0")
+    for _ in range(200):
+        writer.write(batch(rows))
+        most = max(most, pa.total_allocated_bytes() - before)
+    files = writer.close()
+    assert sum(file.rows for file in files if file.partition == ("rare",)) == 200
+    assert sum(file.rows for file in files) == 200 * len(rows)
+    assert most < 6 << 20
 
 
 def test_a_writer_that_is_given_up_removes_its_files() -> None:

@@ -74,6 +74,8 @@ def test_a_value_of_others_stays_within_its_folder_and_different_values_have_dif
         assert "/" not in folder
         assert folder[0] != "."
         assert len(folder) <= 255
+        assert one.may_name(name)
+        assert not one.may_name(one.another(name))
 
 
 @pytest.mark.parametrize(

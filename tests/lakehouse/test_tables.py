@@ -125,6 +125,26 @@ def test_other_readers_see_partitions_of_columns_with_unusual_names(
         assert asked == [(1,), (3,)]
 
 
+def test_dates_that_python_does_not_have_are_stored(place: Place) -> None:
+    kinds = {"on": pa.date32(), "at": pa.timestamp("us", "UTC"), "some": pa.list_(pa.date32())}
+    numbers = [3_000_000, 10**18, [3_000_000, -1]]
+    table = place.make(pa.schema([("n", pa.int64()), *kinds.items()]))
+    widths = (pa.int32(), pa.int64(), pa.list_(pa.int32()))
+    columns = [
+        pa.array([number], width).cast(kind)
+        for number, width, kind in zip(numbers, widths, kinds.values(), strict=True)
+    ]
+    for n in range(2):
+        row = pa.record_batch([pa.array([n]), *columns], names=["n", *kinds])
+        files = write_files(table.layout(10**8, "zstd"), table.storage, "part-0", [row])
+        assert commit_batch(table, "q", n, files)
+        table.refresh()
+    assert place.duckdb("SELECT n FROM t WHERE n = 1") == [(1,)]
+    assert place.duckdb('SELECT count(*) FROM t WHERE year("on") = 10183') == [(2,)]
+    found = [one for piece in table.pieces(["at"], None, 1) for one in piece.batches()]
+    assert pa.Table.from_batches(found)["at"].cast(pa.int64()).to_pylist() == [10**18, 10**18]
+
+
 def test_a_query_does_not_go_on_in_a_table_that_has_lost_its_batches(place: Place) -> None:
     table = place.make(SCHEMA)
     commit_batch(table, "q", 0, written(table, 0, 10))
@@ -336,7 +356,7 @@ def test_a_table_is_made_once_by_two_that_want_it(place: Place) -> None:
     first = place.make(SCHEMA, "day")
     assert place.make(SCHEMA, "day").location == first.location
     with pytest.raises(CommitConflict):
-        type(first).create(place.name, SCHEMA, ())  # type: ignore[attr-defined]
+        type(first).create(place.name, SCHEMA, (), {})  # type: ignore[attr-defined]
 
 
 def test_what_is_in_a_folder(place: Place) -> None:

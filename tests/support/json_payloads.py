@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Callable, Mapping
+
+Kind = str | Callable[[random.Random, bool], str]
+"""A type, or what makes values of it: plain ones, or some that are not."""
 
 FIELDS = {
     "t": "string",
@@ -20,7 +24,7 @@ FIELDS = {
 }
 """Types of fields, by their names."""
 
-_words = re.compile(r"\S+").findall
+_words: Callable[[str], list[str]] = re.compile(r"\S+").findall
 
 _PLAIN = {
     "string": [
@@ -37,6 +41,8 @@ _PLAIN = {
         "123456789012345678901234567890 2.2250738585072011e-308 0.30000000000000004"
     ),
     "boolean": _words("true false null"),
+    "decimal": _words("0 1.5 -12345678.91 12345678.915 0.1 1e3 99999999.99 100000000 1E-20 null"),
+    "binary": _words('"aGVsbG8=" "" "AA==" null'),
     "date": _words('"2026-01-31" "1970-01-01" "0001-01-01" "9999-12-31" "2024-02-29" null'),
     "timestamp": [
         '"1969-12-31 23:59:59.999999Z"',
@@ -63,31 +69,98 @@ _ODD += ["", '"tab\t"', "1 2", '" 2026-01-31"', '"2026-01-31T12:00:00 UTC"', "/*
 _ODD += ["1" * 30, "1" * 60, "0." + "3" * 50, "[" * 40 + "]" * 40, '"' + "\\u0041" * 500 + '"']
 _SPACES = ("", "", "", " ", "\n", "\t ", "\r\n")
 _WRONG = [b"", b" ", *map(str.encode, _words('null 1 "x" [] { } {} {,} [{}] {}{}')), b"\xff"]
+_WRONG += [b"\xef\xbb\xbf{}", b'\xef\xbb\xbf{"t": "x"}', b"\x00{}", b"{}\x00", b"\xc2\xa0{}"]
+# What is at the limits of a parser: of depth, of the length of a number, of a name.
+_HUGE = [
+    *("[" * depth + "]" * depth for depth in (300, 999, 1_000, 1_001, 5_000)),
+    *('{"a":' * depth + "1" + "}" * depth for depth in (499, 998, 1_000, 1_001)),
+    *("1" * digits for digits in (309, 999, 1_000, 1_001)),
+    *("0." + "1" * digits for digits in (990, 1_100)),
+    "1e" + "9" * 30,
+    *('"' + "x" * size + '"' for size in (70_000, 200_000)),
+    *('{"' + "n" * size + '": 1}' for size in (50_000, 50_001)),
+]
 
 
-def payload(rng: random.Random) -> bytes:
+def _object(**fields: Kind) -> Kind:
+    def made(rng: random.Random, odd: bool) -> str:
+        names = rng.sample(sorted(fields), rng.randint(0, len(fields)))
+        if odd and names and rng.random() < 0.2:
+            names.append(rng.choice(names))
+        members = (_spaced(rng, f'"{one}"', ":", _value(rng, fields[one], odd)) for one in names)
+        return _spaced(rng, "{", ",".join(members), "}")
+
+    return made
+
+
+def _list(of: Kind) -> Kind:
+    def made(rng: random.Random, odd: bool) -> str:
+        items = [_value(rng, of, odd) for _ in range(rng.randint(0, 4))]
+        return _spaced(rng, "[", ",".join(items), "]")
+
+    return made
+
+
+def _map(of: Kind) -> Kind:
+    def made(rng: random.Random, odd: bool) -> str:
+        names = (rng.choice(("a", "b", "", "é", "a b")) for _ in range(rng.randint(0, 3)))
+        return "{" + ",".join(f"{json.dumps(name)}: {_value(rng, of, odd)}" for name in names) + "}"
+
+    return made
+
+
+NESTED: dict[str, tuple[str, Kind]] = {
+    "s": (
+        "struct<a: int, b: string, c: struct<d: double, e: boolean>>",
+        _object(a="int", b="string", c=_object(d="double", e="boolean")),
+    ),
+    "l": ("array<bigint>", _list("bigint")),
+    "o": (
+        "array<struct<at: timestamp, on: date>>",
+        _list(_object(at="timestamp", on="date")),
+    ),
+    "m": ("map<string, double>", _map("double")),
+    "g": ("map<string, array<string>>", _map(_list("string"))),
+    "p": ("decimal(10, 2)", "decimal"),
+    "q": ("decimal(38, 18)", "decimal"),
+    "f": ("float", "double"),
+    "z": ("binary", "binary"),
+    "t": ("string", "string"),
+    "n": ("bigint", "bigint"),
+}
+"""Types in DDL, which are in no kernel, and what makes their values."""
+
+
+def payload(rng: random.Random, fields: Mapping[str, Kind] = FIELDS) -> bytes:
     """An object, of which about half are plain."""
     if rng.random() < 0.03:
         return rng.choice(_WRONG)
     odd = rng.random() < 0.4
-    names = rng.sample(sorted(FIELDS), rng.randint(0, len(FIELDS)))
+    names = rng.sample(sorted(fields), rng.randint(0, len(fields)))
     if rng.random() < 0.4:
         names.append(rng.choice(("other", "T", "", "_corrupt_record", "x.y")))
     if odd and names and rng.random() < 0.2:
         names.append(rng.choice(names))
     members = []
     for name in names:
-        kind = FIELDS.get(name) or rng.choice(sorted(_PLAIN))
-        if odd and rng.random() < 0.3:
-            kind = rng.choice(sorted(_PLAIN))
-        value = rng.choice(_ODD if odd and rng.random() < 0.3 else _PLAIN[kind])
+        value = _value(rng, fields.get(name) or rng.choice(sorted(_PLAIN)), odd)
         key = json.dumps(name, ensure_ascii=rng.random() < 0.5)
-        if rng.random() < 0.05 and name in FIELDS:
+        if rng.random() < 0.05 and name in fields:
             key = f'"\\u{ord(name[0]):04x}{key[2:]}'
         members.append(_spaced(rng, key, ":", value))
     text = _spaced(rng, "{", _spaced(rng, ",".join(members)), "}")
     data = text.encode("utf-8", "surrogatepass")
     return _spoiled(data, rng) if odd and rng.random() < 0.3 else data
+
+
+def _value(rng: random.Random, kind: Kind, odd: bool) -> str:
+    if odd and rng.random() < 0.3:
+        kind = rng.choice(sorted(_PLAIN))
+    if odd and rng.random() < 0.3:
+        return rng.choice(_HUGE if rng.random() < 0.004 else _ODD)
+    if isinstance(kind, str):
+        return rng.choice(_PLAIN[kind])
+    return kind(rng, odd)
 
 
 def _spaced(rng: random.Random, *parts: str) -> str:

@@ -178,6 +178,20 @@ def wrote_as(table: Table, writer: str, name: str) -> bool:
     return last_batch(table, writer) is None or first == _fingerprint(writer)
 
 
+def made_for(writer: str, batch: int) -> dict[str, int]:
+    """Numbers of a table that is created for a batch."""
+    return {_made(writer): batch}
+
+
+def was_made_for(table: Table, writer: str, batch: int) -> bool:
+    """Whether an attempt of this batch has created the table."""
+    return table.number(_made(writer)) == batch
+
+
+def _made(writer: str) -> str:
+    return f"jetspark.made.{writer}"
+
+
 def _batch(writer: str) -> str:
     return f"jetspark.batch.{writer}"
 

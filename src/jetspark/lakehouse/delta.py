@@ -335,7 +335,11 @@ class OpenDelta(Table):
 
     @classmethod
     def create(
-        cls, name: TableName, schema: pa.Schema, partition_by: Sequence[PartitionBy]
+        cls,
+        name: TableName,
+        schema: pa.Schema,
+        partition_by: Sequence[PartitionBy],
+        numbers: Mapping[str, int],
     ) -> OpenDelta:
         """A new, empty table. Raises ConfigError for types that Delta does not have, and
         CommitConflict if another writer created it first."""
@@ -350,6 +354,7 @@ class OpenDelta(Table):
                 partition_by=[one.column for one in partition_by],
                 storage_options=dict(name.properties),
                 configuration={_LOG_RETENTION: _interval(_KEPT)},
+                commit_properties=_properties(numbers),
             )
         except DeltaError as error:
             if cls.find(name) is not None:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 # How users name a table: a folder, a URI, or catalog:namespace.table.
 
 
-_IN_CATALOG = re.compile(r"(?!file:)([\w-]+):([\w-]+(?:\.[\w-]+)*)")
+_PART = r"(?:[\w-]|\{[^{}]*\})+"  # with values of a row in a template of tables
+_IN_CATALOG = re.compile(rf"(?!file:)([\w-]+):({_PART}(?:\.{_PART})*)")
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)b?")
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 _LEAST_SIZE = 64 * 1024
@@ -50,7 +51,7 @@ def in_catalog(place: str) -> tuple[str, str] | None:
     match = _IN_CATALOG.fullmatch(place)
     if match is None:
         return None
-    if "." not in match[2]:
+    if "." not in re.sub(r"\{[^{}]*\}", "", match[2]):
         raise ConfigError(
             f"{place!r} has no namespace: write {match[1]}:namespace.{match[2]} for a table of the "
             f"catalog {match[1]}, or ./{place} for a folder."
@@ -201,17 +202,21 @@ def open_table(format_: Format, name: TableName) -> Table:
 
 
 def make_table(
-    format_: Format, name: TableName, schema: pa.Schema, partition_by: Sequence[PartitionBy]
+    format_: Format,
+    name: TableName,
+    schema: pa.Schema,
+    partition_by: Sequence[PartitionBy],
+    numbers: Mapping[str, int] | None = None,
 ) -> Table:
-    """The table, created empty if it does not exist. Raises ConfigError for columns that the
-    format does not support."""
+    """The table, created empty and with these numbers if it does not exist. Raises ConfigError for
+    columns that the format does not support."""
     while (found := find_table(format_, name)) is None:
         check_names(schema)
         check_partitions(schema, partition_by)
         check_empty(format_, name)
         try:
             with in_a_sentence(name):
-                return _opener(format_).create(name, schema, partition_by)
+                return _opener(format_).create(name, schema, partition_by, numbers or {})
         except CommitConflict:
             continue  # created by another writer
     return found

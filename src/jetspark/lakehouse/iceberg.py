@@ -6,12 +6,13 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
@@ -34,6 +35,9 @@ from pyiceberg.expressions import IsNull as Null
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import (
     ArrowScan,
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
     UnsupportedPyArrowTypeException,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
@@ -56,6 +60,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
@@ -110,6 +115,7 @@ def to_iceberg(condition: Condition) -> BooleanExpression:
             return (And if isinstance(condition, All) else Or)(first, *more) if more else first
 
 
+_DATES = (DateType, TimestampType, TimestamptzType)
 _MERGED_BYTES = 128 * 1024 * 1024
 _NUMBER = "jetspark.number."
 """Prefix of the table properties that hold numbers; properties of snapshots would expire."""
@@ -188,7 +194,11 @@ class OpenIceberg(Table):
 
     @classmethod
     def create(
-        cls, name: TableName, schema: pa.Schema, partition_by: Sequence[PartitionBy]
+        cls,
+        name: TableName,
+        schema: pa.Schema,
+        partition_by: Sequence[PartitionBy],
+        numbers: Mapping[str, int],
     ) -> OpenIceberg:
         """A new, empty table. Raises ConfigError for types that Iceberg does not have, and
         CommitConflict if another writer created it first."""
@@ -198,7 +208,8 @@ class OpenIceberg(Table):
                 identifier,
                 pa.schema([nullable(_widened(one)) for one in schema]),
                 location=location,
-                properties=_OF_NEW_TABLES,
+                properties=_OF_NEW_TABLES
+                | {_NUMBER + number: str(value) for number, value in numbers.items()},
             ) as making:
                 if partition_by:
                     with making.update_spec() as spec:
@@ -563,7 +574,7 @@ class OpenIceberg(Table):
         schema, spec = metadata.schema(), metadata.spec()
         statistics = data_file_statistics_from_parquet_metadata(
             parquet_metadata=file.metadata,
-            stats_columns=compute_statistics_plan(schema, metadata.properties),
+            stats_columns=_statistics(file.metadata, schema, metadata.properties),
             parquet_column_mapping=parquet_path_to_id_mapping(schema),
         )
         spec_id, sort_order = file.numbers
@@ -590,6 +601,31 @@ class OpenIceberg(Table):
             key_metadata=None,
             **statistics.to_serialized_dict(),
         )
+
+
+def _statistics(
+    metadata: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]
+) -> dict[int, StatisticsCollector]:
+    """Which statistics of a file the table gets: of a column with a date that Python does not have
+    the counts only, since the library takes the bounds for Python's dates."""
+    wanted = compute_statistics_plan(schema, dict(properties))
+    for path, number in parquet_path_to_id_mapping(schema).items():
+        if isinstance(wanted[number].iceberg_type, _DATES) and not _has_bounds(metadata, path):
+            counts = MetricsMode(MetricModeTypes.COUNTS)
+            wanted[number] = replace(wanted[number], mode=counts)
+    return wanted
+
+
+def _has_bounds(metadata: pq.FileMetaData, path: str) -> bool:
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.num_columns):
+            column = metadata.row_group(group).column(index)
+            if column.path_in_schema == path and column.is_stats_set:
+                try:
+                    _ = column.statistics.min, column.statistics.max
+                except (OverflowError, ValueError):
+                    return False
+    return True
 
 
 def _stage(making: Transaction, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:

@@ -283,7 +283,7 @@ class FileWriter:
     """Writes record batches into new files, sorted by table and partition. Not thread-safe.
 
     Rows are buffered by file, and a file is opened when its first row group is written: thousands
-    of tables or partitions take the memory of `BUFFERED_BYTES`, and few open files.
+    of tables or partitions take at most twice the memory of `BUFFERED_BYTES`, and few open files.
     """
 
     def __init__(self, layout: Layout | None, storage: Storage | None, name: str) -> None:
@@ -296,6 +296,8 @@ class FileWriter:
         self._done: list[NewFile] = []
         self._count = 0
         self._buffered = 0
+        self._held = 0
+        """Bytes of the batches whose memory the buffered rows may share."""
 
     def add_table(self, table: str, layout: Layout, storage: Storage) -> None:
         """Another table, for `write`."""
@@ -312,6 +314,11 @@ class FileWriter:
         files = self._files
         while self._buffered > BUFFERED_BYTES:
             self._flush(max(files, key=lambda one: files[one].buffered))
+        self._held += batch.nbytes
+        if self._held > BUFFERED_BYTES:
+            for other in files.values():
+                other.copy()
+            self._held = self._buffered
 
     def _flush(self, name: tuple[Any, ...]) -> None:
         one = self._files[name]
@@ -432,6 +439,14 @@ class _OpenFile:
         self._rows += rows.num_rows
         self.buffered += rows.nbytes
         return int(rows.nbytes)
+
+    def copy(self) -> None:
+        """Give the buffered rows memory of their own: one row keeps the whole batch that it was
+        cut from."""
+        if self._batches:
+            table = pa.Table.from_batches(self._batches)
+            columns = [pa.concat_arrays(column.chunks) for column in table.columns]
+            self._batches = [pa.RecordBatch.from_arrays(columns, schema=table.schema)]
 
     def flush(self) -> None:
         if not self._batches:

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -35,8 +35,10 @@ Reason = tuple[str | None, str]
 """A column, or None, and a sentence."""
 
 
-def records(rows: pa.RecordBatch, reasons: Iterable[Reason]) -> pa.RecordBatch:
-    """Rows of the table: `rows` has the columns of `MESSAGE`, and one reason for each."""
+def records(rows: pa.RecordBatch, why: Callable[[pa.RecordBatch], Reason]) -> pa.RecordBatch:
+    """Rows of the table: `rows` has the columns of `MESSAGE`; `why` says the reason of one row."""
+    # Not as Python's values, which lack some dates that other columns may have.
+    reasons = [why(rows.slice(at, 1)) for at in range(rows.num_rows)]
     columns, sentences = zip(*reasons, strict=True)
     message = [rows.column(name).cast(SCHEMA.field(name).type) for name in MESSAGE]
     said = [pa.array(columns, pa.string()), pa.array(sentences, pa.string())]

@@ -16,7 +16,7 @@ import hashlib
 import json
 import re
 import string
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,9 @@ _SAFE = frozenset(string.ascii_letters + string.digits + "_-.")
 _WITH_KEY = re.compile(r"(subject|header)\[(.*)\]")
 _OF_TIME = re.compile(r"(day|hour)\((.*)\)")
 _REST = re.compile(r"rest(\[.*\])")
+# What becomes of a value in a name.
+_OF_FOLDER = r"[0-9A-Za-z~-][0-9A-Za-z_.~-]*"
+_OF_CATALOG = r"(?:[0-9A-Za-z]|_x[0-9a-f]+_)+(?:[0-9a-z_]*-[0-9a-f]{16})?"
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,8 @@ class ValueOf:
             return cls(said, said)
         kind, key = keyed[1], keyed[2].strip()
         if kind == "header":
+            if not key:
+                raise ConfigError(f"{option}: {{{said}}}: name the header.")
             return cls(said, "headers", header=key)
         if not key.isdecimal():
             raise ConfigError(f"{option}: {{{said}}}: a token of a subject has a number, from 0.")
@@ -129,6 +134,11 @@ class Route:
     def parse(cls, option: str, template: str, *, in_catalog: bool = False) -> Route | None:
         """None if it has no values. Raises ConfigError."""
         parts = _PLACE.split(template)
+        if any(one in text for text in parts[::2] for one in "{}"):
+            raise ConfigError(
+                f"{option}: in {template} the braces do not match: write {{column}}, "
+                "{subject[1]} or {header[Name]}."
+            )
         if len(parts) == 1:
             return None
         values = tuple(ValueOf.parse(option, said) for said in parts[1::2])
@@ -139,6 +149,16 @@ class Route:
         """The folder that all tables are in."""
         return self.texts[0].rpartition("/")[0] or "."
 
+    def may_name(self, table: str) -> bool:
+        """Whether values of a row can make this name."""
+        value = _OF_CATALOG if self.in_catalog else _OF_FOLDER
+        return re.fullmatch(value.join(map(re.escape, self.texts)), table) is not None
+
+    def another(self, table: str) -> str:
+        """A name beside this one that no value makes."""
+        place, separator, name = table.rpartition("." if self.in_catalog else "/")
+        return f"{place}{separator}_{name}"
+
     def check(self, option: str, names: Sequence[str]) -> None:
         """Raises ConfigError for a value of a column that rows of these columns lack."""
         for one in self.values:
@@ -147,11 +167,20 @@ class Route:
                 hint = f"did you mean {near!r}?" if near else f"there are {', '.join(names)}."
                 raise ConfigError(f"{option}: the rows have no column {one.column!r}; {hint}")
 
-    def lacking(self, row: Mapping[str, Any]) -> tuple[str | None, str]:
-        """The column that names no table for a row, and a sentence."""
-        batch = pa.RecordBatch.from_pylist([dict(row)])
+    def check_types(self, option: str, rows: pa.Schema) -> None:
+        """Raises ConfigError for a column whose values make no name."""
         for one in self.values:
-            if one.of(batch)[0].as_py() in (None, ""):
+            kind = rows.field(one.column).type
+            if one.said == one.column and (pa.types.is_nested(kind) or pa.types.is_binary(kind)):
+                raise ConfigError(
+                    f"{option}: {{{one.said}}} has the type {kind}, which makes no name: take a "
+                    "text, a number or a time."
+                )
+
+    def lacking(self, row: pa.RecordBatch) -> tuple[str | None, str]:
+        """The column that names no table for a row, and a sentence."""
+        for one in self.values:
+            if not one.of(row).cast(pa.string())[0].as_py():
                 return one.column, f"The row has no {one.said}, which names its table."
         return None, "No table was found for the row."
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from glob import escape, iglob
 from pathlib import Path
 
 import pyarrow as pa
@@ -148,6 +149,8 @@ class Ingest:
         if self.rest_column is not None and is_bucket:
             raise ConfigError("--rest-column is for streams: leave --bucket out.")
         if is_bucket:
+            if self._table.route is not None:
+                raise ConfigError(f"--to {self.to}: a bucket has one table; leave the braces out.")
             bucket_table.check_source(self._source)
             bucket_table.check_table_options(self.table_options)
         check_library(self._table.format)
@@ -260,14 +263,16 @@ class Ingest:
                     f"--column {item!r}: write name=subject[1], name=header[Name] or "
                     "name=day(timestamp)."
                 )
-            if name in self._columns() or name in found:
-                raise ConfigError(f"--column {item!r}: there is a column {name} already.")
+            for other in (*self._columns(), *found):
+                if other.casefold() == name.casefold():
+                    raise ConfigError(f"--column {item!r}: there is a column {other} already.")
             found[name] = ValueOf.parse("--column", said)
             if found[name].column not in self._columns():
                 raise ConfigError(
                     f"--column {item!r}: there is no column {found[name].column}; there are "
                     f"{', '.join(self._columns())}."
                 )
+            self._check_unit(item, found[name])
         if (rest := self.rest_column) is not None:
             if self.json_schema is None:
                 raise ConfigError("--rest-column goes with --json: it has what that schema lacks.")
@@ -275,6 +280,20 @@ class Ingest:
                 raise ConfigError(f"--rest-column {rest!r}: give it a name that no column has.")
             found[rest] = ValueOf.rest(check_fields(self.json_schema, "--json"))
         return found
+
+    def _check_unit(self, item: str, value: ValueOf) -> None:
+        """Raises ConfigError for the day or the hour of what is no timestamp."""
+        if value.unit is None:
+            return
+        kinds = dict.fromkeys(("timestamp", "created"), "timestamp")
+        if self.json_schema is not None:
+            kinds |= check_fields(self.json_schema, "--json")
+        kind = kinds.get(value.column, "no timestamp")
+        if kind and not kind.startswith("timestamp"):  # empty: what depends on a setting
+            raise ConfigError(
+                f"--column {item!r}: {value.column} is {kind}, and {value.unit}(…) is of a "
+                "timestamp."
+            )
 
     def _made(self) -> dict[str, str]:
         """The columns that are made of others, as tasks make them."""
@@ -340,7 +359,12 @@ class Ingest:
         if in_catalog(self.to) is not None:
             return Format.ICEBERG
         folder = local_path(self.to)
-        return None if folder is None else format_of(Path(folder))
+        if folder is None:
+            return None
+        route = Route.parse("--to", folder)
+        # Of many tables, that of the first one.
+        places = [folder] if route is None else iglob("*".join(map(escape, route.texts)))
+        return next(filter(None, map(format_of, map(Path, places))), None)
 
     def _sink_options(self, format_: Format) -> dict[str, str]:
         options = {"writerName": f"the run on {_streams(self._source)}", **self.table_options}

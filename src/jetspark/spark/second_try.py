@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -138,19 +138,19 @@ class _Attempt:
             files.write(rows)
             self._done.update(_keys(rows))
 
-    def _why_not(self, row: Mapping[str, Any]) -> quarantine.Reason:
-        return quarantine.why_not(row["data"], self._target.fields)
+    def _why_not(self, row: pa.RecordBatch) -> quarantine.Reason:
+        return quarantine.why_not(row.column("data")[0].as_py(), self._target.fields)
 
     def _leave(
         self,
         rows: pa.RecordBatch,
-        why: Callable[[Mapping[str, Any]], quarantine.Reason],
+        why: Callable[[pa.RecordBatch], quarantine.Reason],
         before: Mapping[Key, quarantine.Reason],
     ) -> None:
         """Records that stay where they are; `before`: their reasons so far."""
         if not rows.num_rows:
             return
-        found = quarantine.records(rows, map(why, rows.to_pylist()))
+        found = quarantine.records(rows, why)
         changed = []
         for key, reason in zip(_keys(found), _reasons(found), strict=True):
             changed.append(key not in self._left and before[key] != reason)

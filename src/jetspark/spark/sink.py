@@ -277,6 +277,7 @@ class EntryEncoder:
 
 
 _QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
 Answer = TypeVar("Answer", bound=WriterCommitMessage)
 
 
@@ -284,6 +285,13 @@ def query_id() -> str | None:
     """The id of this task's streaming query; None if Spark does not provide it."""
     context = TaskContext.get()
     return (context.getLocalProperty(_QUERY_ID) if context is not None else None) or None
+
+
+def batch_of_query() -> tuple[str, int] | None:
+    """The id of this task's streaming query, and the number of the batch; None without them."""
+    query, context = query_id(), TaskContext.get()
+    batch = None if context is None else context.getLocalProperty(_BATCH_ID)
+    return None if query is None or not batch else (query, int(batch))
 
 
 def needed_query_id() -> str:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from jetspark.errors import ConfigError
-from jetspark.lakehouse.formats import STORAGE, Format, absolute, file_size, span
+from jetspark.lakehouse.formats import STORAGE, Format, absolute, file_size, in_catalog, span
 from jetspark.lakehouse.partitions import PartitionBy, parse_partitions
 from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.lakehouse.table import TableName
@@ -84,8 +84,8 @@ _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "keys": ("keys", values.columns),
     "sequenceBy": ("sequence_by", values.name),
     "applyAsDeletes": ("deletes", _deletes),
-    "restTable": ("rest", values.text),
-    "quarantineTable": ("quarantine", values.text),
+    "restTable": ("rest", values.name),
+    "quarantineTable": ("quarantine", values.name),
     "onBadRecord": ("on_bad_record", values.word(KEEP, STOP)),
     "maxNewTables": ("max_new_tables", values.whole),
     "compactEvery": ("compact_every", _every),
@@ -293,11 +293,18 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
             "Option 'compactEvery' is for tables to which rows are added: with 'keys' the whole "
             "table would be looked at after each compaction, for keys that are there twice."
         )
-    for name in found.keys() & {"rest", "quarantine"}:
-        found[name] = _beside(target, found[name])
+    for attribute, name in (("rest", "restTable"), ("quarantine", "quarantineTable")):
+        if attribute in found:
+            found[attribute] = _beside(target, name, found[attribute])
     aside = found.get("quarantine")
-    if aside is not None and aside in (target.path, target.identifier, found.get("rest")):
-        raise ConfigError("Option 'quarantineTable' names the table of the rows: name another one.")
+    if aside is not None and (
+        aside in (target.path, target.identifier, found.get("rest"))
+        or (route is not None and route.may_name(aside))
+    ):
+        raise ConfigError(
+            f"Option 'quarantineTable' (--quarantine) {aside} names a table of the rows: name "
+            "another one" + ("." if route is None else f", such as {route.another(aside)}.")
+        )
     if aside is not None and "on_bad_record" in found:
         raise ConfigError(
             "Give either the option 'quarantineTable', where records go that do not become rows, "
@@ -330,11 +337,27 @@ def table_name(
     raise ConfigError(f"Name the table: save(path), load(path) or the option 'path'{also}.")
 
 
-def _beside(target: TableName, said: str) -> str:
-    """Another table of the same format: a folder or a URI, or one of the same catalog."""
-    if target.path is not None:
+def _beside(target: TableName, option: str, said: str) -> str:
+    """The name of a further table of a query: a folder, or one of the same catalog, as the first
+    table is. Raises ConfigError."""
+    if {"{", "}"} & set(said):
+        raise ConfigError(f"Option {option!r}: {said} is a template; name a single table.")
+    catalog = in_catalog(said)
+    if target.catalog is None:
+        if catalog is not None:
+            raise ConfigError(
+                f"Option {option!r}: {said} is a table of a catalog, and the other one is "
+                f"{target}: name a folder; for one with a colon write ./{said}."
+            )
         return absolute(said)
-    return said.removeprefix(f"{target.catalog}:")
+    if catalog is not None and catalog[0] == target.catalog:
+        said = catalog[1]
+    if in_catalog(f"{target.catalog}:{said}") is None:
+        raise ConfigError(
+            f"Option {option!r}: {said} is no table of the catalog {target.catalog}, as the other "
+            "one is: write namespace.table."
+        )
+    return said
 
 
 def _unknown(format_: Format, given: str, known: list[str]) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,7 +40,9 @@ from jetspark.lakehouse.batches import (
     commit_batch,
     commit_files,
     gone,
+    made_for,
     replaced,
+    was_made_for,
 )
 from jetspark.lakehouse.formats import find_table, is_gone, make_table, not_gone, open_table
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
@@ -54,7 +55,7 @@ from jetspark.spark.checkpoints import local_path, read_checkpoint
 from jetspark.spark.json_payloads import CORRUPT, KEPT
 from jetspark.spark.lakehouse.ledger import TableLedger
 from jetspark.spark.lakehouse.options import STOP, LakehouseOptions
-from jetspark.spark.sink import all_answers, needed_query_id
+from jetspark.spark.sink import all_answers, batch_of_query, needed_query_id
 
 # -------------------------------------------------------------------------------------------------
 # df.write and df.writeStream into a Delta or Iceberg table.
@@ -151,7 +152,10 @@ class TaskFiles:
         self._files = FileWriter(target.layout, target.storage, f"part-{part:05}")
         self._known: dict[str, str] = {}
         """The table that a name leads to: its own, or the one for the rest."""
-        self._made = 0
+        self._new = 0
+        self._batch = batch_of_query()
+        if (transaction := target.options.transaction_id) is not None:
+            self._batch = transaction, 0
         self._undivided: list[pa.RecordBatch] = []
         self._undivided_bytes = 0
         self.aside = 0
@@ -194,18 +198,19 @@ class TaskFiles:
                 self._files.write(rows, self._found(name, rows))
 
     def _put_aside(
-        self, rows: pa.RecordBatch, why: Callable[[Mapping[str, Any]], quarantine.Reason]
+        self, rows: pa.RecordBatch, why: Callable[[pa.RecordBatch], quarantine.Reason]
     ) -> None:
         """Into the table for records that do not become rows."""
         name = self._target.options.quarantine
         assert name is not None  # noqa: S101
         self._found(name, rows, quarantine.SCHEMA)
         self.aside += rows.num_rows
-        self._files.write(quarantine.records(rows, map(why, rows.to_pylist())), name)
+        self._files.write(quarantine.records(rows, why), name)
 
     def _refusal(self, rows: pa.RecordBatch) -> ConfigError:
         """The error for the first of records that do not become rows."""
-        first = rows.slice(0, 1).to_pylist()[0]
+        known = [name for name in (*quarantine.MESSAGE, CORRUPT) if name in rows.schema.names]
+        first = rows.slice(0, 1).select(known).to_pylist()[0]
         payload = first.get("data", first[CORRUPT].encode())
         said = quarantine.refusal(first, quarantine.why_not(payload, self._fields))
         return ConfigError(
@@ -214,8 +219,8 @@ class TaskFiles:
             f"the option 'onBadRecord' out, to keep them in {CORRUPT}."
         )
 
-    def _why_not(self, row: Mapping[str, Any]) -> quarantine.Reason:
-        return quarantine.why_not(row["data"], self._fields)
+    def _why_not(self, row: pa.RecordBatch) -> quarantine.Reason:
+        return quarantine.why_not(row.column("data")[0].as_py(), self._fields)
 
     def close(self) -> list[NewFile]:
         """Finish all files and return them. Raises as `write`."""
@@ -237,19 +242,30 @@ class TaskFiles:
             return self._known[name]
         one = options.of_table(name)
         table = find_table(one.format, one.name)
-        if table is None and name not in (options.rest, options.quarantine):
-            if self._made >= options.max_new_tables:
+        if self._is_new(table) and name not in (options.rest, options.quarantine):
+            if self._new >= options.max_new_tables:
                 most = f"more than {options.max_new_tables} new tables (option 'maxNewTables')"
                 rest = self._rest(f"{options.name} would make {most}")
                 self._known[name] = self._found(rest, rows)
                 return self._known[name]
-            self._made += 1
-        made = _prepared(one, schema or self._target.rows, table, numbered=True)
+            self._new += 1
+        columns = schema or self._target.rows
+        if table is None:
+            numbers = {} if self._batch is None else made_for(*self._batch)
+            table = make_table(one.format, one.name, columns, one.partitions, numbers)
+        made = _prepared(one, columns, table, numbered=True)
         assert made.layout is not None  # noqa: S101
         assert made.storage is not None  # noqa: S101
         self._files.add_table(name, made.layout, made.storage)
         self._known[name] = name
         return name
+
+    def _is_new(self, table: Table | None) -> bool:
+        """Whether this batch makes the table, or has made it in an attempt that failed: each
+        attempt has to take the same rows to the same tables."""
+        if table is None:
+            return True
+        return self._batch is not None and was_made_for(table, *self._batch)
 
     def _rest(self, why: str) -> str:
         if (rest := self._target.options.rest) is None:
@@ -496,6 +512,8 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
         options.upsert.check_names(names)
     if options.route is not None:
         options.route.check(str(options.name), names)
+        if options.name.catalog is not None:  # out of reach, it is told before Spark starts
+            find_table(options.format, options.of_table("x".join(options.route.texts)).name)
         return
     table = find_table(options.format, options.name)
     if table is not None:
@@ -533,6 +551,7 @@ def _rows(options: LakehouseOptions, schema: StructType) -> pa.Schema:
         options.upsert.check(rows)
     if options.route is not None:
         options.route.check(str(options.name), rows.names)
+        options.route.check_types(str(options.name), rows)
     return rows
 
 

@@ -1,0 +1,285 @@
+"""`jetspark ingest` killed: `python -m tests.chaos ingesting --runs 100 --seed 1`.
+
+The command is a process as a user starts it, over a real nats-server. At moments of a batch (it was
+planned, a file was begun, a table has committed, the batch is done) one of its Python workers or
+the command itself is killed, with or without the server; then it is started again, until it is
+done. Every message must then be in one place: a row of its table, the row of its key, or a record
+of the table for those that do not become rows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tests.chaos.campaign import Kinds, Run
+from tests.chaos.outcome import Findings, Outcome, compare
+from tests.chaos.spark import below
+from tests.support.java import small_jvms
+from tests.support.processes import finish, jetspark
+from tests.support.streams import Admin
+from tests.support.table_readers import by_duckdb
+
+from jetspark.lakehouse.formats import format_of
+from jetspark.server import NatsServer
+
+STREAM = "E"
+_LIVES = 2
+"""Starts of the command that are killed."""
+_MOST_STARTS = 12
+_LOOK_EVERY = 0.01  # seconds
+_WITHIN = 240.0
+_BAD = (b"", b"{", b"\xff{", b'{"k": "x", "n": [2]}', b'{"n": 1} x')
+_WITHOUT_FIELDS = _BAD[:3]
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Which tables a run writes."""
+
+    many: bool = False
+    """One for each second token of the subject."""
+    keys: bool = False
+    aside: bool = False
+    """Records that do not become rows go to a table of their own."""
+    few: bool = False
+    """One for each key, of which a task may make only some; the other rows go to another table."""
+
+    def arguments(self, folder: Path) -> list[str]:
+        to = "t"
+        options = ["keys=k", "sequenceBy=seq"] if self.keys else []
+        if self.many:
+            to = "lake/{subject[1]}"
+        if self.few:
+            to = "lake/{k}"
+            options.append("maxNewTables=4")
+        if self.few or (self.many and not self.aside):
+            options.append(f"restTable={folder}/rest")
+        found = ["--to", f"{folder}/{to}", *(f"--table-option={one}" for one in options)]
+        return [*found, f"--quarantine={folder}/aside"] if self.aside else found
+
+
+Row = tuple[str, object, int, object, object]
+"""Table, key of an upsert, sequence, value, and what comes from the subject."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """What is published."""
+
+    seq: int
+    subject: str
+    payload: bytes
+    key: str | None
+    """None, as `number`, of a payload that is no row."""
+    number: int | None
+
+    @property
+    def site(self) -> str | None:
+        return self.subject.partition(".")[2] or None
+
+
+def messages(rng: random.Random, sink: Sink) -> list[Message]:
+    """Of a run."""
+    found = []
+    for seq in range(1, rng.randint(800, 1600)):
+        subject = f"{STREAM}.r{rng.randrange(4)}"
+        if sink.many and rng.random() < 0.05:
+            subject = STREAM
+        key, number = f"k{rng.randrange(12 if sink.few else 60)}", rng.randrange(10**6)
+        payload = json.dumps({"k": key, "n": number, "pad": "x" * rng.randrange(60)}).encode()
+        if (sink.aside or not (sink.keys or sink.few)) and rng.random() < 0.06:
+            spoilt = rng.choice(_BAD if sink.aside else _WITHOUT_FIELDS)
+            found.append(Message(seq, subject, spoilt, None, None))
+        else:
+            found.append(Message(seq, subject, payload, key, number))
+    return found
+
+
+def expected(published: list[Message], sink: Sink) -> Iterator[Row]:
+    """Where each message has to be; of one key only the last one."""
+    last: dict[tuple[str, str], Row] = {}
+    for one in published:
+        place = "t"
+        if sink.many:
+            place = f"lake/{one.site}" if one.site else "rest"
+        if sink.few:
+            place = "some"
+        if sink.aside and (one.number is None or (sink.many and one.site is None)):
+            yield "aside", None, one.seq, one.payload, one.site
+        elif sink.keys:
+            assert one.key is not None
+            last[place, one.key] = place, one.key, one.seq, one.number, one.site
+        else:
+            yield place, one.key, one.seq, one.number, one.site
+    yield from last.values()
+
+
+def stored(folder: Path, sink: Sink) -> Iterator[Row]:
+    """What the tables have, read by DuckDB."""
+    tables = [one for one in (folder / "t", folder / "rest") if one.exists()]
+    tables += [one for one in (folder / "lake").glob("*") if one.name[0] != "_"]
+    for table in tables:
+        format_ = format_of(table)
+        if format_ is None:  # a kill came while it was made, and then no row
+            continue
+        name = str(table.relative_to(folder))
+        for key, *row in by_duckdb(format_, table, "SELECT k, seq, n, site FROM t"):
+            right = sink.few and table.name in (key, "rest")
+            yield "some" if right else name, key, *row
+    aside = folder / "aside"
+    if (format_ := format_of(aside)) is not None:
+        for seq, data, subject in by_duckdb(format_, aside, "SELECT seq, data, subject FROM t"):
+            yield "aside", None, seq, data, subject.partition(".")[2] or None
+
+
+class Scene:
+    """One run: its server, its folder, and the command."""
+
+    def __init__(self, run: Run, server: NatsServer, sink: Sink, format_: str) -> None:
+        self.rng, self.folder, self.server = run.rng, run.folder, server
+        self.hits: Counter[str] = Counter()
+        self.endings: Counter[str] = Counter()
+        self._sink = sink
+        self.published = messages(run.rng, sink)
+        with Admin(server.url) as admin:
+            admin.create(STREAM, STREAM, f"{STREAM}.>")
+            admin.fill([(one.subject, one.payload) for one in self.published])
+        self._arguments = [
+            *("ingest", STREAM, "--server", server.url, "--format", format_),
+            *("--master", "local[2,4]", "--json", "k STRING, n LONG", "--column=site=subject[1]"),
+            *("--checkpoint", str(run.folder / "progress"), "--option", "minPartitions=2"),
+            *("--max-offsets-per-trigger", str(len(self.published) // 8)),
+            *sink.arguments(run.folder),
+        ]
+        if not sink.keys and run.rng.random() < 0.3:
+            self._arguments += ["--partition-by", "day"]
+
+    def act(self) -> None:
+        """Kill it, start it again, let it end."""
+        for start in range(_MOST_STARTS):
+            with jetspark(*self._arguments) as command:
+                if start < _LIVES:
+                    for _ in range(self.rng.randint(2, 5)):
+                        self._strike(command, partial(self._kill_worker, command.pid), "worker")
+                    self._strike(command, partial(self._kill_command, command.pid), "driver")
+                code, _, err = finish(command, _WITHIN)
+            if code == 0:
+                return
+            if code != -signal.SIGKILL:
+                assert code == 1, (code, err)
+                assert "Traceback" not in err, err
+                self.endings[err.strip().splitlines()[0][:150]] += 1
+        raise TimeoutError(f"it did not end in {_MOST_STARTS} starts: {self.endings}")
+
+    def _strike(
+        self, command: subprocess.Popen[bytes], kill: Callable[[], bool], what: str
+    ) -> None:
+        moments: list[tuple[Callable[[], int], float]] = [
+            (partial(_files, self.folder / "progress/offsets", "[0-9]*"), 0.3),
+            (partial(_files, self.folder, "**/*.parquet"), 0.1),
+            (self._commits, 0.03),
+            (self._commits, 0.0),
+            (partial(_files, self.folder / "progress/commits", "[0-9]*"), 0.3),
+        ]
+        count, longest = self.rng.choice(moments)
+        wanted = count() + 1
+        deadline = time.monotonic() + _WITHIN
+        while count() < wanted:
+            if command.poll() is not None:
+                return
+            assert time.monotonic() < deadline, "no batch"
+            time.sleep(_LOOK_EVERY)
+        time.sleep(self.rng.uniform(0, longest))
+        with_server = self.rng.random() < 0.4
+        if with_server:
+            self.server.kill()
+        if command.poll() is None and kill():
+            self.hits[f"{what} and server" if with_server else what] += 1
+        if with_server:
+            time.sleep(self.rng.uniform(0, 0.7))
+            self.server.start()
+
+    def _commits(self) -> int:
+        """Of all tables."""
+        tables = [self.folder / name for name in ("t", "rest", "aside")]
+        tables += (self.folder / "lake").glob("*")
+        logs = ("_delta_log/*.json", "metadata/v*.metadata.json")
+        return sum(_files(table, log) for table in tables for log in logs)
+
+    def _kill_worker(self, command: int) -> bool:
+        """A process that reads, writes, plans or commits."""
+        every = [one for one in below(command) if "fork_server" in one.command]
+        parents = {one.parent for one in every}
+        leaves = [one for one in every if one.pid not in parents and one.parent != command]
+        if not leaves:
+            return False
+        with suppress(ProcessLookupError):
+            os.kill(self.rng.choice(leaves).pid, signal.SIGKILL)
+            return True
+        return False
+
+    def _kill_command(self, command: int) -> bool:
+        """With all that it has started, mostly; or they are left to find out."""
+        kill = os.kill if self.rng.random() < 0.2 else os.killpg
+        kill(command, signal.SIGKILL)
+        return True
+
+    def findings(self) -> Findings:
+        return compare(
+            stored(self.folder, self._sink),
+            expected(self.published, self._sink),
+            order=lambda _: ("", 0),
+        )
+
+
+def _files(folder: Path, pattern: str) -> int:
+    with suppress(FileNotFoundError):  # it is just removed
+        return sum(1 for _ in folder.glob(pattern))
+    return 0
+
+
+def ingesting(run: Run, sink: Sink, format_: str) -> Outcome:
+    """One run."""
+    small_jvms()
+    os.environ["TMPDIR"] = str(run.folder)
+    with NatsServer() as server:
+        scene = Scene(run, server, sink, format_)
+        scene.act()
+    found = scene.findings()
+    hits = ", ".join(f"{count} {what}" for what, count in sorted(scene.hits.items()))
+    ended = "; ".join(f"{count} × {said}" for said, count in scene.endings.items())
+    return Outcome(
+        faults=scene.hits.total(),
+        expected=len(scene.published),
+        missing=found.missing,
+        repeated=found.repeated,
+        unexpected=found.unexpected,
+        note="; ".join(filter(None, (hits, ended, found.examples))),
+    )
+
+
+_SINKS = {
+    "append": Sink(),
+    "upsert": Sink(keys=True),
+    "many tables": Sink(many=True),
+    "quarantine": Sink(aside=True),
+    "many tables, quarantine": Sink(many=True, aside=True),
+    "many tables, upsert, quarantine": Sink(many=True, keys=True, aside=True),
+    "more tables than allowed": Sink(few=True),
+}
+KINDS: Kinds = {
+    f"{name}, {format_}": partial(ingesting, sink=sink, format_=format_)
+    for name, sink in _SINKS.items()
+    for format_ in ("delta", "iceberg")
+}
