@@ -37,8 +37,9 @@ from jetspark.wire.service_api import Verb, verb_subjects
 class Responses:
     """Permission to respond to received messages (`allow_responses`), instead of ack subjects.
 
-    `max`: responses to one message; each in_progress counts. `expires`: how long after its
-    delivery, in seconds or as a timedelta, at least the consumer's ack_wait. Raises ConfigError.
+    `max`: responses to one message; each in_progress is one. `expires`: how long they are allowed
+    after its delivery (seconds or a timedelta), at least the consumer's ack_wait. Raises
+    ConfigError.
     """
 
     max: int = 10
@@ -98,7 +99,7 @@ class Permissions:
 
 
 def _side(subjects: tuple[str, ...]) -> dict[str, list[str]]:
-    # To a server an empty allow list may mean everything.
+    # A server may take an empty allow list for "everything".
     return {"allow": list(subjects)} if subjects else {"deny": [">"]}
 
 
@@ -131,7 +132,7 @@ _ADMINISTRATION: Final = (
 )
 # An ephemeral consumer: its name is random, so all names are allowed.
 _OWN_CONSUMER: Final = (js_api.MSG_NEXT, js_api.CONSUMER_DELETE)
-# A consumer that only marks progress: it is reset, and nothing reads from it.
+# A consumer that only marks progress is reset; nobody reads from it.
 _MOVED_CONSUMER: Final = (js_api.CONSUMER_INFO, js_api.CONSUMER_RESET)
 
 
@@ -139,8 +140,8 @@ class Roles:
     """The permissions of roles, for one kind of connection.
 
     `inbox_prefix`: the connection's option; users who must not see each other's replies need
-    different ones. `domain`, `api_prefix`: those of the JetStream context. Raises ConfigError,
-    BadNameError, BadSubjectError; so do the roles, for their arguments.
+    different ones. `domain`, `api_prefix`: those of the JetStream context. The class and its roles
+    raise ConfigError, BadNameError and BadSubjectError.
     """
 
     __slots__ = ("_inbox", "_prefix")
@@ -170,8 +171,8 @@ class Roles:
     ) -> Permissions:
         """Bind to a pull consumer, fetch and acknowledge.
 
-        `may_create`: create and update the consumer too. `responses`: acknowledge by the permission
-        to respond, instead of ack subjects.
+        `may_create`: create and update the consumer too. `responses`: acknowledge with the
+        permission to respond, not with ack subjects.
         """
         return self._reader(stream, consumer, (js_api.MSG_NEXT,), may_create, responses)
 
@@ -187,7 +188,8 @@ class Roles:
     ) -> Permissions:
         """Receive from a push consumer, acknowledge, and answer its flow control requests.
 
-        `deliver_group`: subscribe as a member of this queue group only. The rest as `pull_reader`.
+        `deliver_group`: subscribe as a member of this queue group only. The other arguments are
+        those of `pull_reader`.
         """
         check_subscribe_subject(deliver_subject)
         subscribed = deliver_subject
@@ -225,9 +227,9 @@ class Roles:
         """Read streams with Spark.
 
         `pattern`: with the option streamPattern, which lists the names of all streams.
-        `sole_reader`: with soleReader, which purges from work queues what was read, and makes a
-        consumer there that keeps others out.
-        `interest_consumer`, `progress_consumer`: with the option of that name.
+        `sole_reader`: with soleReader, which purges what it read from work queues and keeps other
+        consumers out with one of its own. `interest_consumer`, `progress_consumer`: with the option
+        of that name.
         """
         if progress_consumer is not None and (sole_reader or interest_consumer is not None):
             raise ConfigError(
@@ -263,9 +265,9 @@ class Roles:
     ) -> Permissions:
         """Write to a stream with Spark.
 
-        `exactly_once`: with that guarantee, which needs a ledger in a second stream.
-        `prepare_stream`: with the option prepareStream, which changes the stream's configuration
-        as exactly-once needs it. Raises ConfigError for `prepare_stream` without `exactly_once`.
+        `exactly_once`: with the guarantee exactly-once, which keeps a ledger in a second stream.
+        `prepare_stream`: with the option prepareStream, which changes the stream's configuration as
+        exactly-once needs it. Raises ConfigError for `prepare_stream` without `exactly_once`.
         """
         if prepare_stream and not exactly_once:
             raise ConfigError("A stream is prepared only for exactly-once: enable that too.")
@@ -287,10 +289,10 @@ class Roles:
     def kv_writer(
         self, bucket: str, keys: str | Iterable[str] = (">",), *, origin: str | None = None
     ) -> Permissions:
-        """Put, create, update, delete and purge keys, and all of `kv_reader`.
+        """Put, create, update, delete and purge keys; includes `kv_reader`.
 
-        `keys`: only those that match one of these filters. `origin`: the bucket that a mirror's
-        writes go to, for a mirror in the same domain and account.
+        `keys`: only keys that match one of these filters. `origin`: the bucket that receives a
+        mirror's writes, for a mirror in the same domain and account.
         """
         before = "" if self._prefix == js_api.DEFAULT_PREFIX else f"{self._prefix}."
         written = check_bucket(origin or bucket)
@@ -305,7 +307,7 @@ class Roles:
         return self._about(stream, _ADMINISTRATION)
 
     def monitor(self, stream: str | None = None) -> Permissions:
-        """Information only: of the account, all streams and consumers, or of one stream."""
+        """Read information: of the account and all its streams, or of one stream."""
         consumers = (js_api.CONSUMER_LIST, js_api.CONSUMER_NAMES, js_api.CONSUMER_INFO)
         calls = (js_api.STREAM_INFO, *consumers)
         if stream is not None:
@@ -321,8 +323,8 @@ class Roles:
     def restore(self, stream: str) -> Permissions:
         """Restore a stream that does not exist: restore_stream, `jetspark stream restore`.
 
-        A restore that fails half-way looks whether there is a partial stream, and deletes it, so
-        this allows both.
+        A restore that fails half-way looks for its partial stream and deletes it, so this role
+        allows both.
         """
         calls = (js_api.STREAM_RESTORE, js_api.STREAM_INFO, js_api.STREAM_DELETE)
         restored = self._about(stream, calls)
@@ -353,9 +355,10 @@ class Roles:
     ) -> Permissions:
         """Run, list and replay dead letters: `jetspark dead-letters run`, `ls` and `replay`.
 
-        `letters`: the name of the dead letters. `streams`: those whose messages are moved.
-        `subjects`: those that letters are replayed to; without them none is replayed or deleted.
-        `remove_originals`: with that option. Who creates dead letters needs `administrator`.
+        `letters`: the name of the dead letters. `streams`: the streams whose messages become
+        letters. `subjects`: where letters are replayed to; without subjects, no letter can be
+        replayed or deleted. `remove_originals`: allow that option. Creating dead letters needs
+        `administrator`.
         """
         found = self.pull_reader(f"{letters}_ADVISORIES", "worker")
         replaying = () if subjects is None else (js_api.MSG_DELETE,)
@@ -379,9 +382,9 @@ class Roles:
     ) -> Permissions:
         """Run instances of a service, and answer its requests.
 
-        `subjects`: those of its endpoints, with the prefixes of their groups. `queue_group`: listen
-        on them as a member of this queue group only. `responses`: how often and how long one
-        request may be answered, by default ten times within ten minutes.
+        `subjects`: its endpoints' subjects, with the prefixes of their groups. `queue_group`: the
+        only queue group that may listen on them. `responses`: how often and how long one request
+        may be answered, by default ten times within ten minutes.
         """
         check_name("service", service)
         if queue_group is not None:
@@ -392,13 +395,13 @@ class Roles:
         return Permissions(subscribe=(*asked, *endpoints), responses=responses or Responses())
 
     def service_client(self, subjects: str | Iterable[str]) -> Permissions:
-        """Send requests to a service. `subjects`: those of its endpoints."""
+        """Send requests to a service. `subjects`: its endpoints' subjects."""
         return self._requesting(_subjects(subjects))
 
     def service_monitor(
         self, service: str | None = None, *, service_prefix: str = DEFAULT_SERVICE_PREFIX
     ) -> Permissions:
-        """Find services and look at them: all, or those of one name.
+        """Find and inspect all services, or those of one name.
 
         `service_prefix`: where another account's services are imported to.
         """
@@ -410,9 +413,10 @@ class Roles:
         return self._requesting(tuple(subject for level in levels for subject in level[first:]))
 
     def tracer(self, subjects: str | Iterable[str]) -> Permissions:
-        """Trace the path of messages: `Client.trace`. With `deliver`, to publish them, too.
+        """Trace the path of messages with `Client.trace`.
 
-        The server sends the reports only to where the tracing client may publish itself.
+        `deliver`: also publish the traced messages. The server sends reports only to subjects that
+        the tracing client may publish to.
         """
         return self._requesting((*_subjects(subjects), self._inbox))
 
@@ -421,17 +425,17 @@ class Roles:
     ) -> Permissions:
         """Run an authorization callout service, in the callout's account.
 
-        `queue_group`: that of its instances. `responses`: how long a login may be decided on, by
-        default a minute.
+        `queue_group`: its instances' queue group. `responses`: how long deciding on a login may
+        take; by default a minute.
         """
         check_queue(queue_group)
         subject = f"$SYS.REQ.USER.AUTH {queue_group}"
         return Permissions(subscribe=(subject,), responses=responses or Responses(1, 60))
 
     def system_monitor(self, account: str | None = None) -> Permissions:
-        """Look at servers and accounts in the system account: all, or only at one account.
+        """Inspect servers and accounts in the system account: all, or one account.
 
-        `Client.system`. It allows no request that changes something, such as a reload.
+        For `Client.system`. It allows no request that changes something, such as a reload.
         """
         if account is not None:
             check_name("account", account)
@@ -485,7 +489,7 @@ def _subjects(subjects: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _ack_subjects(stream: str, consumer: str) -> tuple[str, ...]:
-    # With the exact number of tokens, so that neither form matches acks of another consumer.
+    # The number of tokens is exact, so that neither form matches the acks of another consumer.
     return (
         f"$JS.ACK.{stream}.{consumer}.*.*.*.*.*",
         f"$JS.ACK.*.*.{stream}.{consumer}.*.*.*.*.>",

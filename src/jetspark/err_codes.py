@@ -33,10 +33,11 @@ API_LEVEL_TOO_LOW: Final = 10185
 WRONG_LAST_MSG_ID: Final = 10070
 WRONG_LAST_SEQUENCE: Final = 10071
 ID_IN_PROCESS: Final = 10158
-"""The replicas have not agreed yet on an earlier message with the same Nats-Msg-Id."""
+"""The replicas have not agreed yet on an earlier message with this Nats-Msg-Id."""
 WRONG_LAST_SEQUENCE_CONSTANT: Final = 10164
-"""The replicas have not agreed yet on an earlier message of the subject, so the expected last
-sequence cannot be compared with anything: unlike `WRONG_LAST_SEQUENCE` it decides nothing."""
+"""The replicas have not agreed yet on an earlier message of the subject, so the server could not
+compare the expected last sequence. Unlike `WRONG_LAST_SEQUENCE` it decides nothing.
+"""
 
 # -- features that the stream's configuration has to allow --------------------------------------
 

@@ -105,7 +105,7 @@ from typing import Any
 import jetspark.err_codes as err_codes
 
 _SECRETS = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)|\bS[UAONCX][A-Z2-7]{20,}")
-"""User and password of a URL; a seed, which may have been cut off."""
+"""The user and password of a URL, or a seed, even one that was cut off."""
 
 
 def shown(value: object, most: int = 80) -> str:
@@ -134,7 +134,7 @@ class ConfigError(JetsparkError, ValueError):
 
 
 class BadSubjectError(ConfigError):
-    """A subject that NATS would refuse; nothing was sent."""
+    """A subject that NATS would refuse. Nothing was sent."""
 
     def __init__(self, subject: str, reason: str, what: str = "subject") -> None:
         super().__init__(f"Bad {what} {shown(subject)}: {reason}.")
@@ -143,7 +143,7 @@ class BadSubjectError(ConfigError):
 
 
 class BadQueueError(ConfigError):
-    """A name of a queue group that NATS would refuse; nothing was sent."""
+    """A queue group name that NATS would refuse. Nothing was sent."""
 
     def __init__(self, queue: str, reason: str) -> None:
         super().__init__(f"Bad queue group {shown(queue)}: {reason}.")
@@ -160,14 +160,14 @@ class BadTimeoutError(ConfigError):
 
 
 class BadPayloadError(ConfigError, TypeError):
-    """A payload that is not bytes-like: nothing was sent."""
+    """A payload that is not bytes-like. Nothing was sent."""
 
     def __init__(self, payload: object, advice: str) -> None:
         super().__init__(f"A payload is bytes, not {type(payload).__name__}: {advice}.")
 
 
 class NKeyError(ConfigError):
-    """A text that is not the NKey that it should be, or data that a key does not fit."""
+    """A text that is not the expected kind of NKey, or data that a key does not fit."""
 
 
 class BadNameError(ConfigError):
@@ -199,7 +199,7 @@ class UnsupportedByServerError(ConfigError):
 
 
 class ConnectionFailure(JetsparkError):
-    """The link to the server could not be made or was lost. `server` is its URL, no secrets."""
+    """The link to the server could not be made, or was lost. `server`: its URL, without secrets."""
 
     def __init__(self, message: str, *, server: str | None = None) -> None:
         super().__init__(message)
@@ -219,7 +219,7 @@ class ConnectionClosedError(ConnectionFailure):
 
 
 class NoServersError(ConnectionFailure):
-    """No server could be reached; `__cause__` is the last one's error."""
+    """No server could be reached. `__cause__` is the error of the last one."""
 
 
 class ServerRefusedError(ConnectionFailure):
@@ -270,7 +270,7 @@ class AccountAuthExpiredError(AuthError):
 
 
 class ServerError(JetsparkError):
-    """A -ERR of the server; `text` as it came."""
+    """A -ERR of the server; `text` has its words."""
 
     def __init__(self, text: str, advice: str = "") -> None:
         super().__init__(f"The server reports: {text}.{advice}")
@@ -280,8 +280,8 @@ class ServerError(JetsparkError):
 class PermissionsError(ServerError):
     """Publishing to or subscribing to a subject is not allowed. The connection lives on.
 
-    `operation`: "publish" or "subscription". `subject` (of a publish: perhaps the reply subject),
-    `queue`, and `sid`, the subscription's id, are as the server names them.
+    `operation`: "publish" or "subscription". `subject` (for a publish it may be the reply subject),
+    `queue` and `sid` (the subscription's id) are the server's words.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ class PermissionsError(ServerError):
 
 
 class SubscriptionLimitError(ServerError):
-    """The server allows no more subscriptions. The last one has ended, the connection lives on."""
+    """The server allows no more subscriptions. The last one has ended; the connection lives on."""
 
 
 class ConnectionLimitError(ServerError):
@@ -319,7 +319,7 @@ class InvalidSubjectError(ServerError):
 
     @property
     def of_publish(self) -> bool:
-        """Whether it is the subject of a publish, not of a subscription."""
+        """Whether the subject was published to, not subscribed to."""
         return "publish" in self.text.casefold()
 
 
@@ -336,7 +336,7 @@ class HeadersNotSupportedError(JetsparkError):
 
 
 class MaxPayloadError(JetsparkError):
-    """The message is larger than the server accepts. Bytes, headers included."""
+    """The message is larger than the server accepts. Sizes in bytes, headers included."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"The message has {size} bytes; the server accepts at most {limit}.")
@@ -368,7 +368,7 @@ class RequestTimeoutError(JetsparkError, TimeoutError):
     """No reply within the timeout."""
 
     sent: bool = True
-    """False: there was no link; the request was not sent and will not be."""
+    """False: there was no link, so the request was not sent and will not be."""
 
 
 class ConnectionLostError(ConnectionClosedError, RequestTimeoutError):
@@ -395,7 +395,7 @@ class NoRespondersError(JetsparkError):
 
 
 class ServiceError(JetsparkError):
-    """A service answered with an error; a handler raises it to do so. `data`: the payload."""
+    """A service answered with an error, or its handler raises it to do so. `data`: the payload."""
 
     def __init__(self, code: int, description: str, data: bytes = b"") -> None:
         super().__init__(f"Service error {code}: {description}")
@@ -409,7 +409,7 @@ class JWTError(JetsparkError):
 
 
 class CalloutRefusal(JetsparkError):
-    """The handler of an authorization callout raises it to refuse a user.
+    """Raised by the handler of an authorization callout to refuse a user.
 
     The server logs `reason`; the client does not see it.
     """
@@ -460,7 +460,7 @@ class JetStreamError(JetsparkError):
 
 
 class DocumentError(JetStreamError):
-    """Bytes of another party are not the document `what`; `why` says the reason."""
+    """Bytes of another party are not the document `what`, because of `why`."""
 
     def __init__(self, what: str, why: str) -> None:
         self.what = what
@@ -501,11 +501,11 @@ class MessageNotFoundError(APIError):
 
 
 class WrongLastSequenceError(APIError):
-    """An expected last sequence or message id did not match: another publisher was first."""
+    """The expected last sequence or message id does not match: another publisher was first."""
 
 
 class BucketNotFoundError(StreamNotFoundError):
-    """No such Key-Value bucket; `bucket` is its name."""
+    """No such Key-Value bucket. `bucket`: its name."""
 
     def __init__(
         self, bucket: str, code: int = 404, err_code: int = err_codes.STREAM_NOT_FOUND
@@ -542,11 +542,11 @@ class ObjectStoreNotFoundError(StreamNotFoundError):
 
 
 class ObjectNotFoundError(MessageNotFoundError):
-    """No such object in the store, or a link that leads to none."""
+    """No such object in the store, or a link without a target."""
 
 
 class KeyExistsError(WrongLastSequenceError):
-    """The key to create has a value already, of this `revision`."""
+    """The key to create already has a value, of this `revision`."""
 
     def __init__(self, bucket: str, key: str, revision: int) -> None:
         text = f'Key "{key}" of bucket "{bucket}" exists already (revision {revision}).'
@@ -560,17 +560,17 @@ class NameInUseError(APIError):
     """A stream or consumer of that name exists with another configuration."""
 
     differences: Mapping[str, tuple[Any, Any]] = MappingProxyType({})
-    """By field: the server's value and the given one; empty when the server named none."""
+    """The server's value and the given one, by field; empty when the server named none."""
     restored: bool = False
-    """Whether it has everything that the backup to restore has."""
+    """Whether the stream has everything in the backup."""
 
 
 class ObjectExistsError(NameInUseError):
-    """An object of that name exists; renaming and linking do not replace it."""
+    """An object of that name exists; renaming and linking never replace one."""
 
 
 class NotEnabledOnStreamError(APIError):
-    """The stream does not accept such messages unless its configuration sets `option`."""
+    """The stream accepts such messages only if its configuration sets `option`."""
 
     OPTIONS: Mapping[int, str] = {
         err_codes.TTL_DISABLED: "allow_msg_ttl",
@@ -589,25 +589,25 @@ class NotEnabledOnStreamError(APIError):
 
 
 class BatchError(APIError):
-    """The server refused a batch, or gave it up (ADR-50)."""
+    """The server refused or abandoned a batch (ADR-50)."""
 
 
 class NotStoredError(JetStreamError):
-    """A message is certainly not stored: lost, after its batch's end, or removed since."""
+    """A message that is certainly not stored: lost, after its batch's end, or removed since."""
 
 
 class NoStreamResponseError(JetStreamError):
-    """No stream listens on the subject, or it has no leader. Not stored."""
+    """No stream listens on the subject, or it has no leader. Nothing was stored."""
 
     def __init__(self, subject: str) -> None:
-        super().__init__(f"Not stored: {subject!r} is of no stream, or of one without a leader.")
+        super().__init__(f"Not stored: no stream listens on {subject!r}, or it has no leader.")
         self.subject = subject
 
 
 class PublishFailedError(JetStreamError):
     """Messages of a publisher were not acknowledged.
 
-    `failures`: `jetspark.jetstream.PublishFailure` in the order in which they failed.
+    `failures`: a `jetspark.jetstream.PublishFailure` each, in the order of failing.
     """
 
     def __init__(self, failures: list[Any]) -> None:
@@ -616,7 +616,7 @@ class PublishFailedError(JetStreamError):
         unknown = sum(not isinstance(one.error, refused) for one in failures)
         super().__init__(
             f"{len(failures)} message{'s were' if len(failures) > 1 else ' was'} not acknowledged"
-            f"{f', of which {unknown} may be stored' if unknown else ''}; the first has index "
+            f"{f' ({unknown} may be stored)' if unknown else ''}; the first has index "
             f"{first.index} and is for {first.subject!r}: {first.error}"
         )
         self.failures = failures
@@ -627,7 +627,7 @@ class NotJetStreamMessageError(JetStreamError):
 
 
 class PullError(JetStreamError):
-    """The server ended a pull: `status` and `description` of its status line."""
+    """The server ended a pull; `status` and `description` are those of its status line."""
 
     def __init__(self, status: int, description: str) -> None:
         super().__init__(f"The pull was ended by the server: {status} {description}".rstrip() + ".")
@@ -640,11 +640,11 @@ class ConsumerDeletedError(PullError):
 
 
 class ConsumerIsPushError(PullError):
-    """A pull on a push consumer."""
+    """A pull from a push consumer."""
 
 
 class DirectGetError(JetStreamError):
-    """The server refused a direct get: `status` and `description` of its status line.
+    """The server refused a direct get; `status` and `description` are those of its status line.
 
     503: the stream does not allow direct gets. 413: too many subjects.
     """
@@ -665,7 +665,7 @@ class ConsumerGroupNotFoundError(JetStreamError):
 
 
 class LockLostError(JetStreamError):
-    """The lock, once held with `token`, is lost: another client may hold it."""
+    """The lock that was held with `token` is lost: another client may hold it."""
 
     def __init__(self, bucket: str, key: str, token: int, reason: str) -> None:
         super().__init__(f'Lock "{key}" of bucket "{bucket}" was lost (token {token}): {reason}')
@@ -680,11 +680,11 @@ class CodecError(JetStreamError):
 
 
 class MissedHeartbeatError(JetStreamError):
-    """No message and no heartbeat for twice the heartbeat interval."""
+    """No message and no heartbeat arrived for twice the heartbeat interval."""
 
 
 class SequenceMismatchError(JetStreamError):
-    """Deliveries of a consumer did not arrive. Without acks they are lost for good."""
+    """Deliveries of a consumer are missing. Without acks they are lost for good."""
 
 
 class MessageAlreadyAckedError(JetStreamError):
@@ -704,10 +704,10 @@ class BackupError(JetStreamError):
 
 
 class LedgerError(JetStreamError):
-    """Writing exactly once had to stop, since it could lose or repeat rows.
+    """Writing exactly once had to stop, because it could lose or repeat rows.
 
     The ledger or the target's markers were purged, expired or restored from a backup, or another
-    run of the query has gone further.
+    run of the query is ahead.
     """
 
 
@@ -731,7 +731,8 @@ class DataLossError(RangeError):
 class StreamRecreatedError(RangeError):
     """The stream was recreated or restored: its sequences now belong to other messages.
 
-    `restored`: whether from a backup, as messages older than the stream show; None: not known.
+    `restored`: whether it was from a backup (it then has messages older than itself); None: not
+    known.
     """
 
     def __init__(
@@ -753,7 +754,7 @@ class IncompleteRangeError(RangeError):
 
 
 def user_error(what: str, error: BaseException) -> JetsparkError:
-    """The report of an exception of user code, such as a callback's."""
+    """The report of an exception that user code, such as a callback, raised."""
     report = JetsparkError(f"{what} raised {shown(error, 500)}.")
     report.__cause__ = error
     return report

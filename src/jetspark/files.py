@@ -15,8 +15,8 @@ LARGEST: Final = 16 << 20
 
 
 def read_small(path: str | os.PathLike[str]) -> bytes:
-    """All bytes. Raises OSError, and ConfigError for more than LARGEST: a device has no end."""
-    with Path(path).open("rb") as file:  # not of a number: that is an open file
+    """All bytes. Raises OSError, and ConfigError beyond LARGEST bytes: a device has no end."""
+    with Path(path).open("rb") as file:  # not a number, which would be an open file
         data = file.read(LARGEST + 1)
     if len(data) > LARGEST:
         raise ConfigError(
@@ -26,27 +26,27 @@ def read_small(path: str | os.PathLike[str]) -> bytes:
 
 
 def read_small_text(path: str | os.PathLike[str]) -> str:
-    """The same as text. Raises UnicodeDecodeError, too."""
+    """The file as text. Raises UnicodeDecodeError, too."""
     return read_small(path).decode().replace("\r\n", "\n")
 
 
 # -------------------------------------------------------------------------------------------------
-# Folders that killed processes leave: a process that lives holds a lock in its own.
+# Folders that killed processes left: a living process holds a lock in its own folder.
 
 
 try:
     import fcntl
-except ImportError:  # on Windows folders of killed processes stay
+except ImportError:  # on Windows they are not removed
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".jetspark-lock"
-"""Held as long as the folder's owner lives; it has the host's name, since locks may be local."""
+"""Locked by the folder's owner while it lives. It has the host's name: locks may be local."""
 
 
 class Hold:
-    """Says that a new folder is in use, until `release` or the end of this process.
+    """Marks a new folder as in use, until `release` or the end of this process.
 
-    Nobody removes a folder on a file system without locks.
+    On a file system without locks nobody removes it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,29 +56,29 @@ class Hold:
             return
         new = folder / f"{LOCK}.new"
         try:
-            self._file = new.open("wb", buffering=0)  # nothing that is written when it is closed
+            self._file = new.open("wb", buffering=0)  # closing it writes nothing
             self._file.write(os.uname().nodename.encode())
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Under its name it is locked from the beginning.
+            # The file has its lock before it has its name.
             os.rename(new, self._path)
         except OSError:
             new.unlink(missing_ok=True)
 
     def release(self) -> None:
-        """Leave the folder to itself. May be called again."""
+        """Give up the folder. May be called again."""
         if self._file is not None:
-            # First, or another process could take the folder for one that was left.
+            # Before the lock is gone, or another process could take the folder for abandoned.
             self._path.unlink(missing_ok=True)
             self._file.close()
 
 
 def beginning(name: str) -> str:
-    """So much of a file's name that a longer one can begin with it: 255 bytes are the limit."""
+    """The start of a file's name, short enough to extend it: 255 bytes are the limit."""
     return os.fsencode(name)[:200].decode(errors="ignore")
 
 
 def remove_left(parent: Path, name: re.Pattern[str]) -> None:
-    """Remove this user's folders of such names whose owner, on this host, does not live any more.
+    """Remove this user's folders of such names whose owner on this host is dead.
 
     Raises OSError when the folder around them cannot be read.
     """
@@ -92,7 +92,7 @@ def remove_left(parent: Path, name: re.Pattern[str]) -> None:
 
 
 def _is_left(folder: str) -> bool:
-    """Raises OSError for a folder without a lock, and for one whose owner lives."""
+    """True if the owner is dead. Raises OSError without a lock, or if the owner lives."""
     with Path(folder, LOCK).open("r+") as lock:
         if lock.read() != os.uname().nodename:
             return False

@@ -1,4 +1,4 @@
-"""What users get: `connect`, and one client with JetStream, buckets, object stores and services.
+"""The user's client: `connect`, and one object with JetStream, buckets, object stores and services.
 
 The result of `connect` can be awaited for a connected client, or entered with `async with`, which
 also closes the client. Options are checked at once, before any I/O.
@@ -54,20 +54,20 @@ class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls):
     ) -> JetStream:
         """JetStream over this connection; there may be several, with different options.
 
-        `timeout`: seconds for each API call and ack. `domain`: a JetStream domain, such as that
-        behind a leaf node. `api_prefix`: the whole prefix instead of "$JS.API", for an API
-        imported from another account. With neither, the connection's options `jetstream_domain`
-        and `jetstream_api_prefix` apply. `trace`: log each API request and answer to
-        "jetspark.trace" at level DEBUG, without messages and secrets. Nothing is sent. Raises
-        ConfigError when both domain and api_prefix are given, BadNameError, BadSubjectError.
+        `timeout`: seconds for each API call and ack. `domain`: a JetStream domain, such as one
+        behind a leaf node. `api_prefix`: the whole prefix instead of "$JS.API", for an API imported
+        from another account. Without them, the connection's options `jetstream_domain` and
+        `jetstream_api_prefix` apply. `trace`: log each API request and answer to "jetspark.trace"
+        at level DEBUG, without messages and secrets. Sends nothing. Raises ConfigError for both
+        domain and api_prefix, BadNameError, BadSubjectError.
         """
         return JetStream(self, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace)
 
 
 class Connecting(Coroutine[Any, Any, Client]):
-    """What `connect` returns: `nc = await it`, or `async with it as nc`, once.
+    """The result of `connect`: `nc = await it`, or `async with it as nc`, once.
 
-    A coroutine, so that `asyncio.create_task` and `asyncio.wait_for` take it.
+    It is a coroutine, so that `asyncio.create_task` and `asyncio.wait_for` accept it.
     """
 
     def __init__(self, make: Callable[[], Client]) -> None:
@@ -79,19 +79,19 @@ class Connecting(Coroutine[Any, Any, Client]):
         return self._connect().__await__()
 
     def send(self, value: Any) -> Any:
-        """As a coroutine's."""
+        """See `Coroutine.send`."""
         if self._begun is None:
             self._begun = self._connect()
         return self._begun.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """As a coroutine's."""
+        """See `Coroutine.throw`."""
         if self._begun is None:
             self._begun = self._connect()
         return self._begun.throw(*error)
 
     def close(self) -> None:
-        """As a coroutine's."""
+        """See `Coroutine.close`."""
         if self._begun is not None:
             self._begun.close()
 
@@ -120,10 +120,10 @@ def connect(
     """Connect to NATS: `await connect(...)` or `async with connect(...) as nc`.
 
     `servers`: one URL or several, default nats://127.0.0.1:4222. `options`: the fields of
-    ConnectOptions. `hooks`: are told of messages and events (see `Hooks`). `event_callback` gets
-    changes of the connection, `error_callback` errors that no call can raise; both may be async.
-    Raises ConfigError for an unknown option or a wrong value; connecting raises as
-    `Client.connect`.
+    ConnectOptions. `hooks`: objects called for messages and events (see `Hooks`). `event_callback`
+    is called with each change of the connection, `error_callback` with errors that no call can
+    raise; both may be async. Raises ConfigError for an unknown option or a wrong value; connecting
+    raises the errors of `Client.connect`.
     """
     made: ConnectOptions = make_options(servers, **options)
     return Connecting(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STREAM_PREFIX: Final = "KV_"
-"""The stream of a bucket has this before the bucket's name."""
+"""What precedes a bucket's name in its stream's name."""
 
 OPERATION: Final = "KV-Operation"
 MARKER_REASON: Final = "Nats-Marker-Reason"
@@ -36,7 +36,7 @@ def check_bucket(name: str) -> str:
 
 
 def check_key(key: str, shown: str | None = None) -> str:
-    """The key as a plain str. Raises BadNameError, which shows `shown`: the key before encoding."""
+    """The key as a plain str. Raises BadNameError, which shows `shown`, the key before encoding."""
     if _KEY.fullmatch(key) is None:
         _refuse(
             key, shown, "only letters, digits and - / _ = are allowed, with single dots between"
@@ -47,7 +47,7 @@ def check_key(key: str, shown: str | None = None) -> str:
 
 
 def check_filter(text: str, shown: str | None = None) -> str:
-    """The filter as a plain str: a key in which * stands for a token, a last > for the rest.
+    """The filter as a plain str: a key in which * stands for a token, and a last > for the rest.
 
     Raises BadNameError.
     """
@@ -85,12 +85,12 @@ _REASONS: Final[Mapping[str, Operation]] = {"MaxAge": _PURGE, "Purge": _PURGE, "
 
 
 def has_operation(block: bytes) -> bool:
-    """Whether a header block may have one: most do not, and need not be parsed."""
+    """Whether a header block may have an operation: most do not, and need not be parsed."""
     return b"KV-Operation" in block or b"Nats-Marker-Reason" in block
 
 
 def operation_of(operation: str | None, marker_reason: str | None) -> Operation:
-    """The operation of the two headers. Unknown ones delete (ADR-8)."""
+    """The operation in the two headers. An unknown one is a deletion (ADR-8)."""
     if operation is not None:
         return _PUT if operation == "PUT" else _PURGE if operation == "PURGE" else _DEL
     if marker_reason is not None:

@@ -1,10 +1,9 @@
 """What a payload may be: any bytes-like object, measured in bytes.
 
-Contract: what is sent are bytes of our own, made once, where a call is given a payload. So `len`
-is the number of bytes, and what the caller changes afterwards changes no frame that waits. Text,
-numbers, None, lists, and buffers that are not contiguous are refused, since there is no
-telling which bytes were meant. NumPy's texts and numbers have a buffer, too, of their memory: they
-are refused as others are.
+Contract: a call copies its payload into bytes of our own. So `len` is the number of bytes, and
+later changes by the caller do not reach a frame that waits. Text, numbers, None, lists and buffers
+that are not contiguous are refused, because they do not say which bytes are meant; so are NumPy's
+texts and numbers, which expose a buffer of their memory.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from jetspark.errors import BadPayloadError
 
 
 class Payload(Protocol):
-    """bytes, bytearray, memoryview, array.array, mmap, a NumPy array: objects with a buffer."""
+    """Objects with a buffer: bytes, bytearray, memoryview, array.array, mmap, a NumPy array."""
 
     def __buffer__(self, flags: int, /) -> memoryview:
-        """For type checkers; at run time `memoryview` is asked."""
+        """Only type checkers need it; at run time `memoryview` decides."""
 
 
-# Buffers whose items are addresses: format O, P, X{}, & of the struct syntax, beside names.
+# Formats of the struct syntax whose items are addresses (O, P, X{}, &); names may surround them.
 _ADDRESSES = re.compile(r"[OPX&]")
 _TEXT = re.compile(r"[uw]")
 _NAMES = re.compile(r":[^:]*:")
@@ -33,13 +32,13 @@ _STRUCTURE_OR_BYTES = re.compile(r"T\{.*|.*[cs]", re.DOTALL)
 def payload_bytes(payload: Payload) -> bytes:
     """The payload as bytes; a copy, unless it is `bytes` already. Raises BadPayloadError.
 
-    Who sends much asks `type(payload) is bytes` first, which saves the call.
+    Hot paths test `type(payload) is bytes` first, which saves the call.
     """
     return payload if type(payload) is bytes else byte_view(payload).tobytes()
 
 
 def byte_view(payload: Payload) -> memoryview:
-    """Its bytes as they are and as they change, one item each. Raises BadPayloadError."""
+    """A view of the payload's bytes, without a copy. Raises BadPayloadError."""
     try:
         view = memoryview(payload)
     except (TypeError, ValueError, BufferError):
@@ -48,7 +47,7 @@ def byte_view(payload: Payload) -> memoryview:
         raise BadPayloadError(payload, "its bytes are not contiguous; copy it with bytes()")
     items = _NAMES.sub("", view.format)
     if _ADDRESSES.search(items):
-        raise BadPayloadError(payload, "its items are addresses; encode it first")
+        raise BadPayloadError(payload, "its items are addresses in memory; encode it first")
     if _TEXT.search(items):
         raise BadPayloadError(payload, "its buffer is that of text; encode it first")
     one = view.ndim == 0 and not _STRUCTURE_OR_BYTES.fullmatch(items)
@@ -61,7 +60,7 @@ def byte_view(payload: Payload) -> memoryview:
 
 
 def _is_of_numpy(payload: object) -> bool:
-    """Whether it is one of NumPy's values (some say that they are bytes), and is no `bytes`."""
+    """Whether it is one of NumPy's values, but not one that is a `bytes`."""
     numpy = sys.modules.get("numpy")
     return (
         numpy is not None and isinstance(payload, numpy.generic) and not isinstance(payload, bytes)
@@ -69,7 +68,7 @@ def _is_of_numpy(payload: object) -> bool:
 
 
 def has_buffer(data: object) -> bool:
-    """Whether this is bytes-like."""
+    """Whether the object is bytes-like."""
     try:
         memoryview(data)  # type: ignore[arg-type]
     except TypeError:

@@ -1,6 +1,7 @@
 """Retries: which errors are transient, and the pauses before another attempt. Pure.
 
-Who retries in the client (`bulk.retry` has the readers and writers without an event loop):
+Who retries in the client (`bulk.retry` has the table of the readers and writers without an event
+loop):
 
 | who | what | after | pauses | until |
 |---|---|---|---|---|
@@ -50,22 +51,22 @@ from jetspark.errors import (
 ELECTING: Final = frozenset({CLUSTER_NOT_AVAILABLE, NOT_LEADER})
 """The stream, or the cluster, has no leader at the moment."""
 NO_JETSTREAM: Final = frozenset({NOT_ENABLED})
-"""This server runs without JetStream, or has not started it yet; another one may have it."""
+"""This server runs without JetStream, or has not started it yet; another server may have it."""
 BUSY: Final = frozenset({TOO_MANY_REQUESTS})
-"""The server queues no more."""
+"""The server's queue is full."""
 FULL: Final = frozenset({INSUFFICIENT_RESOURCES})
-"""No memory or storage is left; also no server with room for what is to be made."""
+"""No memory or storage is left, or no server has room for what is to be created."""
 REPLICATING: Final = frozenset({ID_IN_PROCESS, WRONG_LAST_SEQUENCE_CONSTANT})
-"""An earlier message with this id, or of this subject, is not stored yet and not refused either."""
+"""An earlier message with this id, or of this subject, is neither stored nor refused yet."""
 
 TRANSIENT_CODES: Final = ELECTING | NO_JETSTREAM | BUSY | FULL | REPLICATING
-"""The `err_code` of every refusal that is transient."""
+"""The `err_code` of every transient refusal."""
 
 
 class TryAnotherLinkError(JetsparkError):
-    """What came over a link cannot be used, or is not whole: another link, or consumer, may do.
+    """What came over a link is unusable or incomplete: another link, or consumer, may do.
 
-    It does not leave `bulk`: a reading that ends with it raises IncompleteRangeError.
+    It does not leave `bulk`, which raises IncompleteRangeError for it in the end.
     """
 
 
@@ -91,12 +92,12 @@ class Backoff(NamedTuple):
     longest: float
 
     def pause(self, attempts: int) -> float:
-        """The pause after so many attempts, which is 1 at least."""
+        """The pause after so many attempts, at least one."""
         return min(self.first * 2.0 ** min(attempts - 1, 60), self.longest)
 
 
 PAUSE: Final = 0.25
-"""Seconds before another attempt, where pauses do not grow."""
+"""Seconds before another attempt where pauses do not grow."""
 RECREATING: Final = Backoff(PAUSE, 5.0)
 REDELIVERY: Final = Backoff(0.5, 30.0)
 
@@ -104,7 +105,7 @@ REDELIVERY: Final = Backoff(0.5, 30.0)
 def is_transient(error: JetsparkError, *, but: Collection[int] = ()) -> bool:
     """Whether the same call may succeed a little later, or over a new link.
 
-    `but`: codes of the table that the caller does not count as transient.
+    `but`: transient codes that are final for this caller.
     """
     if isinstance(error, APIError):
         # A leader that has just stepped down answers 503 without an err_code.
@@ -115,5 +116,5 @@ def is_transient(error: JetsparkError, *, but: Collection[int] = ()) -> bool:
 
 
 def is_transient_for_client(error: JetsparkError, *, but: Collection[int] = ()) -> bool:
-    """Whether it is for a client, which makes new links itself: one that is closed stays closed."""
+    """Whether a client may retry: it makes new links itself, but a closed one stays closed."""
     return is_transient(error, but=but) and not isinstance(error, ConnectionClosedError)

@@ -9,18 +9,19 @@ from itertools import combinations
 
 from jetspark.errors import BadNameError, BadQueueError, BadSubjectError, ConfigError
 
-# What would break the line protocol if it got through; checked even when check_subjects is off.
+# These would break the line protocol, so they are refused even with check_subjects off.
 _BREAKS_PROTOCOL = re.compile(r"[\s\x00\ud800-\udfff]")
 NO_TEXT = re.compile(r"[\ud800-\udfff]")
-"""Lone surrogates: Python's text may hold them (a file name that is no UTF-8), UTF-8 may not."""
+"""Lone surrogates, which Python's text may hold (in a file name that is not UTF-8), but not UTF-8.
+"""
 _NAME_FORBIDDEN = re.compile(r"[\s.*>/\\\x00-\x1f\x7f]")
 
 
 def check_publish_subject(subject: str, *, strict: bool = True, what: str = "subject") -> None:
     """Raise BadSubjectError unless a message may be published to `subject`.
 
-    `strict=False` keeps only what the line protocol itself needs: not empty, no white space.
-    `what`: what the caller calls it.
+    `strict=False` checks only what the line protocol needs: not empty, no white space. `what`: the
+    caller's name for it.
     """
     _check(subject, wildcards=False, strict=strict, what=what)
 
@@ -44,12 +45,12 @@ def _check(subject: str, *, wildcards: bool, strict: bool, what: str = "subject"
         if ">" in tokens[:-1]:
             raise BadSubjectError(subject, "'>' may only be the last token", what)
     elif "*" in tokens or ">" in tokens:
-        raise BadSubjectError(subject, "a wildcard cannot be published to", what)
+        raise BadSubjectError(subject, "it has a wildcard, which cannot be published to", what)
 
 
 def _why(text: str) -> str:
     if NO_TEXT.search(text):
-        return "it holds a lone surrogate, which no UTF-8 has"
+        return "it has a lone surrogate, which UTF-8 cannot encode"
     return "white space is not allowed"
 
 
@@ -60,12 +61,12 @@ def check_queue(queue: str) -> None:
 
 
 def plain_text(text: str) -> str:
-    """The text as a plain str: formatted, a member of a str Enum is its name, not its value."""
+    """A plain str with the text's value: formatting a member of a str Enum gives its name."""
     return text if type(text) is str else str.__str__(text)
 
 
 def check_name(kind: str, name: str) -> str:
-    """The name as a plain str. Raises BadNameError by the rules of ADR-6; `kind` is for it."""
+    """The name as a plain str. Raises BadNameError by the rules of ADR-6, with `kind`."""
     if not name:
         raise BadNameError(kind, name, "it is empty")
     if NO_TEXT.search(name):
@@ -99,11 +100,11 @@ def subjects_overlap(one: str, other: str) -> bool:
 
 
 def check_disjoint(what: str, filters: Sequence[str]) -> None:
-    """Raise ConfigError for two filters that one message can have; `what`: what they are."""
+    """Raise ConfigError if one message can match two of the filters. `what`: their name."""
     for one, other in combinations(filters, 2):
         if subjects_overlap(one, other):
             raise ConfigError(
-                f"{what}: {one!r} and {other!r} overlap; no message may be under two of them."
+                f"{what}: {one!r} and {other!r} overlap; no message may match two of them."
             )
 
 

@@ -18,7 +18,7 @@ NANOSECONDS = 1_000_000_000
 """Nanoseconds in one second."""
 
 Seconds: TypeAlias = float | timedelta
-"""A time as callers give it: seconds, or a timedelta."""
+"""A duration as callers give it: seconds, or a timedelta."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_NS = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(seconds=1) * NANOSECONDS
@@ -31,7 +31,7 @@ _ISO = re.compile(
 
 
 def parse_isotime(text: str) -> int:
-    """Nanoseconds since the epoch of an RFC 3339 time; digits past the ninth are cut.
+    """Nanoseconds since the epoch of an RFC 3339 time, without digits past the ninth.
 
     Raises ValueError for text that is not a time with a zone.
     """
@@ -62,12 +62,13 @@ def format_isotime(ns: int) -> str:
 
 
 def ns_to_datetime(ns: int) -> datetime:
-    """An aware UTC datetime; nanoseconds are cut to microseconds."""
+    """An aware UTC datetime, truncated to microseconds."""
     return _EPOCH + timedelta(microseconds=ns // 1000)
 
 
 LONGEST = 1e9
-"""Seconds, 31 years: for ever, and still a number that locks, timers and the server take."""
+"""31 years in seconds: practically for ever, but a number that locks, timers and the server accept.
+"""
 
 
 def datetime_to_ns(value: datetime) -> int:
@@ -95,21 +96,23 @@ def in_seconds(value: Seconds | None) -> float | None:
 
 
 def as_timedelta(value: Seconds) -> timedelta:
-    """The time as a timedelta."""
+    """The duration as a timedelta."""
     return value if isinstance(value, timedelta) else timedelta(seconds=value)
 
 
 def duration_to_ns(value: Seconds) -> int:
-    """The time in nanoseconds."""
+    """The duration in nanoseconds."""
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1) * 1000
-    return round(float(value) * NANOSECONDS)  # float: a text would be repeated, to gigabytes
+    return round(
+        float(value) * NANOSECONDS
+    )  # float() refuses a text, which * would repeat to gigabytes
 
 
 def ns_from_now(name: str, value: Seconds) -> int:
-    """Nanoseconds of a time that the server adds to its clock, which counts in 64 bits.
+    """Nanoseconds from now; the server adds them to its clock, which counts in 64 bits.
 
-    Raises ConfigError for a time that would overflow, and so be long past to the server.
+    Raises ConfigError for a time that would overflow, and so be long past for the server.
     """
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if not time.time() + seconds < _LAST / NANOSECONDS:
@@ -118,11 +121,11 @@ def ns_from_now(name: str, value: Seconds) -> int:
 
 
 def ns_to_timedelta(ns: int) -> timedelta:
-    """A timedelta; nanoseconds are cut to microseconds."""
+    """A timedelta, truncated to microseconds."""
     return timedelta(microseconds=ns // 1000)
 
 
 def uptime() -> float:
-    """Seconds that also pass while the machine sleeps, where the system can tell."""
+    """Seconds that also pass while the machine sleeps, where the system counts them."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)

@@ -1,6 +1,6 @@
-"""Checks of values that would be misread in silence, or destroy something, further on. Pure.
+"""Checks of values that would otherwise be misread in silence or destroy something. Pure.
 
-Type checkers find the rest before a program runs, and Python refuses it while it runs.
+Type checkers find other mistakes before a program runs, and Python refuses them while it runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jetspark.errors import ConfigError, shown
 from jetspark.subjects import nearest_name
 
 MOST: Final = 2**63 - 1
-"""The greatest number that the server has a place for, where it is no sequence."""
+"""The greatest number that the server can hold, where it is not a sequence."""
 
 MOST_SEQUENCE: Final = 2**64 - 1
 """The greatest sequence of a stream."""
@@ -44,13 +44,13 @@ def check_whole(name: str, value: int, least: int = 1, most: int = MOST) -> int:
 def check_sequence(name: str, value: int) -> int:
     """The sequence of a message, or the revision of a value. Raises ConfigError.
 
-    To the server 0 is "not given": every message, or any revision.
+    The server takes 0 for "not given": every message, or any revision.
     """
     return check_whole(name, value, 1, MOST_SEQUENCE)
 
 
 def texts_of(value: str | Iterable[str]) -> list[str]:
-    """One text, or several, as a list: a str is a sequence of its characters to type checkers."""
+    """One text or several, as a list. (Type checkers accept a str as a sequence of texts.)"""
     return [value] if isinstance(value, str) else list(value)
 
 
@@ -74,7 +74,7 @@ def check_moment(name: str, value: datetime) -> datetime:
 
 
 def path_of(name: str, value: str | os.PathLike[str]) -> Path:
-    """The path. Raises ConfigError for a text that no file can have as its name."""
+    """The path. Raises ConfigError for a text that cannot be a file's name."""
     try:
         raw = os.fsencode(value)
     except UnicodeEncodeError:
@@ -82,7 +82,5 @@ def path_of(name: str, value: str | os.PathLike[str]) -> Path:
     if b"\0" in raw:
         raise ConfigError(f"{name} is not a valid file path: {shown(value)}.")
     if len(raw) >= _LONGEST_PATH or max(map(len, raw.split(b"/"))) > _LONGEST_NAME:
-        raise ConfigError(
-            f"{name} is too long: {shown(value)} (a name has {_LONGEST_NAME} bytes at most)."
-        )
+        raise ConfigError(f"{name} is too long: {shown(value)} (at most {_LONGEST_NAME} bytes).")
     return Path(value)

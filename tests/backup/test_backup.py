@@ -403,7 +403,7 @@ async def test_mistakes_are_found_before_anything_is_sent(
     with pytest.raises(BadNameError):
         await js.backup_stream("a.b", tmp_path / "c")
     for folder in ("no", "full", "file"):
-        with pytest.raises(ConfigError, match="is no backup of a stream"):
+        with pytest.raises(ConfigError, match="is not a backup of a stream"):
             await js.restore_stream(tmp_path / folder)
     (tmp_path / "b" / "backup.json").write_text("{")
     with pytest.raises(BackupError, match="damaged"):

@@ -89,7 +89,7 @@ def test_a_folder_in_messages(folder: str, shown: str) -> None:
     [
         ("s3a://x/y", "Cannot open the backup s3a://x/y: it must be a folder, or a text such as"),
         (Path("s3://x/y"), r"s3://x/y: it must be a folder, or a text such as s3://bucket/folder"),
-        ("abfss://c@127.0.0.1/x", "PyArrow ends the whole process if Azure refuses it; copy"),
+        ("abfss://c@127.0.0.1/x", "PyArrow ends the whole process when Azure refuses; copy"),
         ("abfs://c@127.0.0.1/x", "copy the backup to a folder"),
         ("file:///a?b=c", "file:///a: a file URI is file:///path, without a host and options"),
         ("file://host/a", "without a host and options"),

@@ -258,7 +258,7 @@ def test_a_stream_in_memory(
 
 def test_mistakes_are_one_sentence(backup: Backup, tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"is no backup of a stream: there is no file backup\.json"
+        ConfigError, match=r"is not a backup of a stream: there is no file backup\.json"
     ):
         open_backup(tmp_path)
     with pytest.raises(ConfigError, match="is empty"):
@@ -283,7 +283,7 @@ def test_mistakes_are_one_sentence(backup: Backup, tmp_path: Path) -> None:
             with pytest.raises(BackupError, match=r"backup\.json is damaged: [^\n]+$"):
                 use(tmp_path / "backup")
     with pytest.raises(
-        ConfigError, match="nowhere is no backup of a stream: there is no such folder"
+        ConfigError, match="nowhere is not a backup of a stream: there is no such folder"
     ):
         open_backup(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="there is no such folder"):

@@ -98,7 +98,7 @@ def test_mistakes_are_one_sentence_and_leave_no_file(
     (folder / "stream.tar.s2").write_bytes((folder / "stream.tar.s2").read_bytes()[:-9] + bytes(9))
     file = tmp_path / "new" / "part.parquet"
     for arguments, sentence in {
-        ("info", str(tmp_path)): "is no backup of a stream: there is no file backup.json in it.",
+        ("info", str(tmp_path)): "is not a backup of a stream: there is no file backup.json in it.",
         ("info", str(folder)): "The archive is damaged",
         ("info", str(folder), "--subjects", ","): "--subjects is empty",
         ("extract", str(folder), "--to", str(file)): f"Cannot write {file}: No such file",
@@ -108,10 +108,10 @@ def test_mistakes_are_one_sentence_and_leave_no_file(
         ("extract", str(folder), "--to", "p", "--end", "0"): "--end must be at least 1",
         ("extract", str(folder), "--to", ""): "--to is empty",
         ("extract", str(folder), "--to", "s3://a/b"): "--to is a file on this machine, not s3://",
-        ("extract", str(folder), "--to", "x" * 256): "(a name has 255 bytes at most).",
+        ("extract", str(folder), "--to", "x" * 256): "(at most 255 bytes).",
         ("info", "x/" * 3000): "folder is too long: ",
         ("info", str(folder), "--subjects", "saved.*,saved.a"): "'saved.*' and 'saved.a' overlap",
-        ("info", str(folder / "no")): "is no backup of a stream: there is no such folder.",
+        ("info", str(folder / "no")): "is not a backup of a stream: there is no such folder.",
         ("info", "hdfs://nowhere/b"): "Cannot read the backup hdfs://nowhere/b: ",
     }.items():
         code, _, said = run("backup", *arguments, server="")

@@ -212,7 +212,7 @@ def test_a_stream_is_backed_up_and_restored(
 def test_mistakes_are_one_sentence(url: str, run: Run, orders: str, tmp_path: Path) -> None:
     folder, typo = str(tmp_path / "b"), orders[:-1]
     meant = f'Stream "{typo}" not found on {url} (did you mean "{orders}"?).'
-    none = f"{tmp_path} is no backup of a stream: there is no file backup.json in it."
+    none = f"{tmp_path} is not a backup of a stream: there is no file backup.json in it."
     assert run("stream", "backup", orders, folder)[0] == 0
     for arguments, sentence in {
         ("info", typo): meant,

@@ -536,5 +536,5 @@ def test_the_error_names_the_first_message_and_how_many_may_be_stored() -> None:
     window.fail(2, BatchError(400, 10206, "unknown batch"))
     window.end(LOST)
     said = str(PublishFailedError(window.failures))
-    assert said.startswith("3 messages were not acknowledged, of which 2 may be stored; the first ")
+    assert said.startswith("3 messages were not acknowledged (2 may be stored); the first ")
     assert said.endswith("has index 0 and is for 'a': lost")

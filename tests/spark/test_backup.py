@@ -87,7 +87,7 @@ def test_what_does_not_fit_is_one_sentence(
     spark: SparkSession, made: tuple[Path, list[Any], str], tmp_path: Path
 ) -> None:
     folder, _, _ = made
-    assert "is no backup of a stream" in str(failure(load(spark, tmp_path).collect))
+    assert "is not a backup of a stream" in str(failure(load(spark, tmp_path).collect))
     for uri in ("s3a://AKEY:SECRETKEY@x/y?z=SECRET", "s3://AKEY:SECRETKEY/SECRET@x/y"):
         refused = failure(spark.read.format("jetstream").option("backup", uri).load().collect)
         assert "SECRET" not in str(refused)

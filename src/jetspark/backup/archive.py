@@ -2,8 +2,8 @@
 
 An archive is what the server sends for a snapshot: an S2 stream (framed like Snappy's) of a list of
 messages or, before server 2.15, of a tar of message blocks. A list ends with its end mark; a block
-has exactly the messages that the server's index lists. What is missing or damaged is a BackupError;
-every checksum is verified when it is unpacked. No I/O but on the file of the archive.
+has exactly the messages that the server's index lists. Missing or damaged content raises
+BackupError; unpacking verifies every checksum. The only I/O is on the archive's file.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class State(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         for text in (self.first_ts, self.last_ts):
             if text is not None:
-                parse_isotime(text)  # raises ValueError for what is no time
+                parse_isotime(text)  # raises ValueError unless it is a time
 
 
 class Digest(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Digest(msgspec.Struct, frozen=True):
     bytes: _Count
     sha256: str
     messages: _Count | None = None
-    """Those of the state that it has."""
+    """How many messages of the state it has."""
 
 
 class _Config(msgspec.Struct, frozen=True):
@@ -82,15 +82,15 @@ class Metadata(msgspec.Struct, frozen=True):
         return self.config.name
 
     def check_size(self, size: int) -> None:
-        """Raise BackupError when the archive has not the size that was written."""
+        """Raise BackupError unless the archive has the size that `backup.json` says."""
         if self.archive is not None and self.archive.bytes != size:
             raise BackupError(
-                f"The archive has {size} bytes and not {self.archive.bytes}, as {METADATA} says."
+                f"The archive has {size} bytes; {METADATA} says {self.archive.bytes}."
             )
 
 
 def metadata_from(data: bytes) -> tuple[Metadata, dict[str, Any]]:
-    """What `backup.json` says, and all of it. Raises BackupError."""
+    """The content of `backup.json`: what is checked, and everything. Raises BackupError."""
     try:
         return decode_json(data, Metadata, METADATA), decode_document(data, METADATA)
     except DocumentError as error:
@@ -98,19 +98,19 @@ def metadata_from(data: bytes) -> tuple[Metadata, dict[str, Any]]:
 
 
 # -------------------------------------------------------------------------------------------------
-# The unpacked content, through a window that moves forward. Memory is bounded: a frame that is not
-# complete, and what the caller has not dropped.
+# The unpacked content, through a window that moves forward. Memory is bounded by one incomplete
+# frame and what the caller has not dropped.
 
 _READ = 1 << 20
-_HEAD = 4 + 4 + 10  # of a frame: kind and length, checksum, the size of its content
+_HEAD = 4 + 4 + 10  # a frame's kind and length, its checksum, the size of its content
 _COMPRESSED, _PLAIN = 0x00, 0x01
 
 
 class Content:
-    """Content as it comes; `more` returns the next bytes of the archive, b"" at its end."""
+    """Unpacks an archive step by step. `more` returns its next bytes, b"" at the end."""
 
     def __init__(self, more: Callable[[], bytes], *, offset: int = 0) -> None:
-        """`offset`: where in the archive `more` begins, with a frame.
+        """`offset`: where in the archive `more` begins; it must be the start of a frame.
 
         Raises ConfigError without the C kernel.
         """
@@ -128,7 +128,8 @@ class Content:
     def fill(self) -> bool:
         """Add content to the window; False at the archive's end.
 
-        Raises BackupError for an archive that is damaged or ends inside a frame, and as `more`.
+        Raises BackupError for a damaged archive or one that ends inside a frame, and the errors of
+        `more`.
         """
         had = len(self.data)
         while True:
@@ -155,14 +156,14 @@ class Content:
             self._fills.popleft()
 
     def place(self) -> tuple[int, int]:
-        """Where the window begins: (offset of a frame, bytes of content behind its start)."""
+        """The window's start: the offset of its frame, and the frame's bytes before it."""
         if not self.data or not self._fills:
             return self._offset, 0
         offset, begin = self._fills[0]
         return offset, self._unpacked - len(self.data) - begin
 
     def skip(self, count: int) -> None:
-        """Move forward. Raises BackupError at the archive's end, and as `fill`."""
+        """Move forward. Raises BackupError at the archive's end, and the errors of `fill`."""
         while count > len(self.data):
             count -= len(self.data)
             self.drop(len(self.data))
@@ -170,32 +171,32 @@ class Content:
         self.drop(count)
 
     def require(self) -> None:
-        """As `fill`, but more has to come: raises BackupError at the archive's end."""
+        """`fill`, where the archive must go on: raises BackupError at its end."""
         if not self.fill():
             raise BackupError("The archive was cut off: its end is missing.")
 
 
 class ArchiveScan:
-    """Unpacks an archive piece by piece, keeps nothing of it: its sizes, its digest, its form."""
+    """Measures an archive piece by piece: its sizes, its digest and its form. Stores nothing."""
 
     def __init__(self) -> None:
         self.size = 0
         """Bytes fed so far."""
         self.content = 0
-        """Bytes that they unpack to."""
+        """Bytes unpacked so far."""
         self.is_message_list = False
-        """Whether it has the form of server 2.15."""
+        """Whether it is a list of messages, as from server 2.15 on."""
         self._digest = hashlib.sha256()
         self._decoder = S2Decoder()
         self._rest = b""
 
     @property
     def sha256(self) -> str:
-        """Of all bytes so far, in hexadecimal."""
+        """The SHA-256 of all bytes so far, in hexadecimal."""
         return self._digest.hexdigest()
 
     def feed(self, piece: bytes) -> None:
-        """The next bytes. Raises BackupError for anything that is not an archive."""
+        """Add bytes of the archive. Raises BackupError when they cannot belong to one."""
         self._digest.update(piece)
         self.size += len(piece)
         self._rest += piece
@@ -209,7 +210,7 @@ class ArchiveScan:
             self.content += len(unpacked)
 
     def finish(self) -> None:
-        """The archive has ended. Raises BackupError when it is not complete."""
+        """Raise BackupError unless the archive is complete."""
         if self._rest or not self._decoder.identified:
             raise BackupError(_CUT_INSIDE)
 
@@ -218,7 +219,7 @@ _CUT_INSIDE = "The archive is not complete: it ends in the middle of a block."
 
 
 def content_from(file: BinaryIO, offset: int = 0, skip: int = 0) -> Content:
-    """The content of a file from a frame on; `skip`: bytes of content to leave out first."""
+    """The content of a file from a frame on, without its first `skip` bytes."""
     file.seek(offset)
     content = Content(lambda: file.read(_READ), offset=offset)
     content.skip(skip)
@@ -226,7 +227,7 @@ def content_from(file: BinaryIO, offset: int = 0, skip: int = 0) -> Content:
 
 
 class Frames:
-    """The frames of a file, which are passed over without being unpacked."""
+    """Finds frames of a file without unpacking them."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -236,9 +237,9 @@ class Frames:
         self._size = file.seek(0, 2)
 
     def find(self, position: int) -> tuple[int, int]:
-        """(offset, skip) of a position in the content, which must not be before the last one.
+        """The frame with a position of the content, and the bytes before it in the frame.
 
-        Raises BackupError for an archive that ends before it.
+        Positions must not go backwards. Raises BackupError when the archive ends before.
         """
         while True:
             offset, content = self._frame()
@@ -247,7 +248,7 @@ class Frames:
             self._offset, self._begin = offset, self._begin + content
 
     def _frame(self) -> tuple[int, int]:
-        """(offset of the next frame, content of this one)."""
+        """The offset of the next frame, and the size of this one's content."""
         self._file.seek(self._offset)
         head = self._file.read(_HEAD)
         length = int.from_bytes(head[1:4], "little")
@@ -268,7 +269,7 @@ class Frames:
 
 # -------------------------------------------------------------------------------------------------
 # The files in an archive of a server before 2.15: a tar of message blocks and their index. Only the
-# places of the blocks are looked up, and the index is read; what lies between is not unpacked.
+# index is read and the blocks are located; what lies between is not unpacked.
 
 _UNIT = tarfile.BLOCKSIZE
 _BLOCK = re.compile(r"msgs/(\d+)\.(blk|idx)")
@@ -284,30 +285,30 @@ class Block:
 
     number: int
     offset: int
-    """In the file: the frame in which the block begins."""
+    """The offset in the file of the frame in which the block begins."""
     skip: int
-    """Bytes of the frame's content before the block."""
+    """Bytes of that frame's content before the block."""
     size: int
     state: BlockState
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What is in an archive."""
+    """The files in an archive."""
 
     blocks: list[Block]
     """The blocks that have messages, by their number."""
     index: Index | None
-    """What the server's index says; None when there are no messages."""
+    """The server's index; None when there are no messages."""
     stream: str | None
-    """The name in the stream's configuration."""
+    """The stream's name in its configuration."""
 
 
 def files_of(file: BinaryIO) -> Files:
     """Look up the files of an archive.
 
-    Raises BackupError for an archive that was cut off, that lacks a block or the index, or with
-    which the server reports a failure.
+    Raises BackupError for an archive that was cut off, lacks a block or the index, or has a failure
+    of the server in it.
     """
     members = _Members(file)
     index = members.run()
@@ -332,7 +333,7 @@ class _Members:
         self.stream: str | None = None
 
     def run(self) -> Index | None:
-        """The index; None when there are no messages."""
+        """Read to the tar's end. Returns the index; None when there are no messages."""
         index: Index | None = None
         own: dict[int, BlockState] = {}
         while (member := self._next()) is not None:
@@ -367,7 +368,9 @@ class _Members:
                 raise BackupError("The archive is damaged: a file in it has no valid size.")
             if member.type not in (tarfile.XHDTYPE, tarfile.XGLTYPE):
                 return member
-            self._position += member.size + -member.size % _UNIT  # a time with its fraction
+            self._position += (
+                member.size + -member.size % _UNIT
+            )  # a time with a fraction of a second
         return None
 
     def _bytes(self, count: int) -> bytes:
@@ -390,27 +393,26 @@ class _Members:
 def _name_in(text: str) -> str | None:
     try:
         return decode_json(text, _Config, "configuration").name
-    except DocumentError:  # longer than what is read of it
+    except DocumentError:  # longer than the part that is read
         return None
 
 
 # -------------------------------------------------------------------------------------------------
-# What a server before 2.15 wrote of its message blocks: which sequences each of them has.
-#
-# `msgs/index.db` (from 2.10 on) has all blocks; before, each block had a file `msgs/N.idx`.
-# Numbers are uvarints and varints. Deleted sequences are bitmaps, or distances to the first one.
+# Which sequences each message block has, as written by a server before 2.15. `msgs/index.db` (from
+# 2.10 on) has all blocks; before, each block had a file `msgs/N.idx`. Numbers are uvarints and
+# varints. Deleted sequences are bitmaps, or distances from the first sequence.
 
 _FULL_STATE, _VERSIONS = 11, (1, 2, 3, 4)
 _STATE_INDEX, _INDEX_VERSION = 22, 1
 _SET = 22
-_BUCKETS = {1: 64, 2: 32}  # 64 sequences each, by the version of the set
+_BUCKETS = {1: 64, 2: 32}  # the size of a bitmap in units of 64 sequences, by the set's version
 _ERASED = 1 << 63
 _MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """Deleted sequences: bitmaps of `width` sequences, by their first one divided by `width`."""
+    """Deleted sequences: bitmaps of `width` sequences, keyed by first sequence // `width`."""
 
     width: int
     maps: dict[int, int]
@@ -420,7 +422,7 @@ class Deleted:
         return bool(self.maps.get(number, 0) >> bit & 1)
 
     def count(self, first: int, last: int) -> int:
-        """How many there are from `first` to `last`, both included."""
+        """How many were deleted from `first` to `last`, both included."""
         found = 0
         for number, bits in self.maps.items():
             low = max(0, first - number * self.width)
@@ -456,7 +458,10 @@ class Numbers:
         self._at = 0
 
     def bytes(self, count: int) -> bytes:
-        """The next bytes. Raises BackupError when the file ends before, or for an absurd number."""
+        """The next bytes.
+
+        Raises BackupError when the file ends before them, or for an absurd number.
+        """
         if count > min(self._left, _MOST_BYTES):
             raise BackupError("The archive is damaged: a file in it is too short.")
         while len(self._content.data) - self._at < count:
@@ -485,18 +490,18 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """What the archive says of its blocks, and of the stream."""
+    """What the archive says about its blocks and the stream."""
 
     blocks: dict[int, BlockState]
-    """By their number."""
+    """The blocks by their number."""
     last: int
     """The stream's last sequence; its message may have been deleted."""
     last_ns: int | None = None
-    """The time of that, in nanoseconds since 1970, if the archive says it."""
+    """The time of `last_seq` in nanoseconds since 1970, if the archive says it."""
 
 
 def index_of(numbers: Numbers) -> Index:
-    """From `msgs/index.db`. Raises BackupError for another format."""
+    """The index in `msgs/index.db`. Raises BackupError for another format."""
     magic, version = numbers.bytes(2)
     if magic != _FULL_STATE or version not in _VERSIONS:
         raise BackupError(
@@ -512,7 +517,7 @@ def index_of(numbers: Numbers) -> Index:
             several = numbers.unsigned() > 1 or version >= 4  # messages
             numbers.unsigned()  # the block of the first one
             if several:
-                numbers.unsigned()  # and of the last one
+                numbers.unsigned()  # the block of the last one
     blocks = dict(_state(numbers, version) for _ in range(numbers.unsigned()))
     return Index(blocks, last, last_ns)
 
@@ -547,7 +552,7 @@ def _deleted(numbers: Numbers) -> Deleted:
 
 
 def idx_state(numbers: Numbers) -> BlockState:
-    """The block of a file `msgs/N.idx`. Raises BackupError."""
+    """The state of a block in a file `msgs/N.idx`. Raises BackupError."""
     if tuple(numbers.bytes(2)) != (_STATE_INDEX, _INDEX_VERSION):
         raise BackupError("The archive is damaged: a block's index cannot be read.")
     numbers.unsigned()  # messages
@@ -571,7 +576,7 @@ _MOST_NAME = 1 << 20
 
 
 def is_list(content: Content) -> bool:
-    """Whether the content is a list of messages. Raises BackupError for an empty archive."""
+    """Whether the content is a list of messages, not a tar. Raises BackupError when it is empty."""
     while len(content.data) < len(LIST_MAGIC):
         content.require()
     return content.data.startswith(LIST_MAGIC)
@@ -580,9 +585,9 @@ def is_list(content: Content) -> bool:
 def list_steps(
     content: Content, start: int, end: int, rows: Deliveries, *, whole: bool = False
 ) -> Iterator[int]:
-    """Append the messages from `start` to before `end`; the content begins with an entry.
+    """Append the messages from `start` to before `end` of a list, which begins with an entry.
 
-    Goes on to the end mark if `whole`. Yields the sequence of the last message, wanted or not.
+    Reads on to the end mark if `whole`. Yields the sequence of the last message read.
     """
     decoder = EntryDecoder(start, end)
     while True:
@@ -611,11 +616,11 @@ class Entry(NamedTuple):
     """0: not a message."""
     payload: bytes
     end: int
-    """The position behind it."""
+    """The position after it."""
 
 
 def entry_at(content: bytes | bytearray, pos: int) -> Entry | None:
-    """The entry at `pos`; None while a part of it is missing. Raises BackupError."""
+    """The entry at `pos`; None while its bytes are incomplete. Raises BackupError."""
     numbers = []
     for _ in range(5):
         value = shift = 0
@@ -654,9 +659,9 @@ def _check_end(content: Content, behind: int) -> None:
 def block_steps(
     file: BinaryIO, stream: str, blocks: Iterable[Block], start: int, end: int, rows: Deliveries
 ) -> Iterator[int]:
-    """Append the messages of the blocks from `start` to before `end`.
+    """Append the messages from `start` to before `end` of the blocks.
 
-    Yields the sequence of the last message in a block so far, wanted or not.
+    Yields the sequence of the last message read from a block.
     """
     for block in blocks:
         if block.state.count(start, end - 1):
@@ -686,7 +691,7 @@ def _one_block(
 
 
 def _windows(file: BinaryIO, block: Block) -> Iterator[tuple[memoryview, list[int]]]:
-    """The block's content piece by piece; the caller appends to the list what it has used."""
+    """Yield the block's content piece by piece; the caller appends to the list what it has used."""
     content = content_from(file, block.offset, block.skip)
     left = block.size
     while left:
@@ -714,12 +719,11 @@ def _leave_out(rows: Deliveries, had: int, deleted: Deleted) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# What an archive has, compared with what `backup.json` says of the stream.
-#
-# A list of messages begins with the state that the server's answer has, too; it has the messages
-# that a walk through the live stream finds, without those that are removed before the walk comes
-# there. A tar has the stream's configuration and index; only limits remove messages while it is
-# made. So an archive may have fewer messages than the state, and never more.
+# The content of an archive, compared with what `backup.json` says about the stream.  A list of
+# messages begins with the state of the server's answer. It has the messages that a walk through the
+# live stream finds, so those removed before the walk reaches them are missing. A tar has the
+# stream's configuration and index; only limits remove messages while it is made. So an archive may
+# have fewer messages than the state, never more.
 
 _STATE = b"state.json"
 
@@ -727,7 +731,7 @@ _STATE = b"state.json"
 def blocks_in(file: BinaryIO, metadata: Metadata) -> list[Block] | None:
     """The message blocks of an archive, each with its state; None for a list of messages.
 
-    Raises BackupError for an archive that is damaged, or that `metadata` is not about.
+    Raises BackupError for a damaged archive, and for one of another stream than `metadata`.
     """
     content = content_from(file)
     state = metadata.state
@@ -738,7 +742,7 @@ def blocks_in(file: BinaryIO, metadata: Metadata) -> list[Block] | None:
     files = files_of(file)
     if files.stream not in (None, metadata.stream):
         raise BackupError(
-            f"The archive is of stream {files.stream!r}, and {METADATA} of {metadata.stream!r}."
+            f"The archive is of stream {files.stream!r}, but {METADATA} of {metadata.stream!r}."
         )
     if files.index is None:
         return []
@@ -748,7 +752,7 @@ def blocks_in(file: BinaryIO, metadata: Metadata) -> list[Block] | None:
     if last == state.last_seq and state.messages and last_ns not in (None, _ns(state.last_ts)):
         raise _another("last_ts", last_ns, _ns(state.last_ts))
     found = sum(block.state.count(0, state.last_seq) for block in files.blocks)
-    if found > state.messages and last_ns is not None:  # 2.9 may count one too few
+    if found > state.messages and last_ns is not None:  # the count of 2.9 may be one too low
         raise _another("messages", found, state.messages)
     return files.blocks
 
@@ -756,7 +760,7 @@ def blocks_in(file: BinaryIO, metadata: Metadata) -> list[Block] | None:
 def messages_in(file: BinaryIO, metadata: Metadata) -> int:
     """How many messages of the state an archive has.
 
-    A list of messages is unpacked; of blocks only the index is read. Raises BackupError as
+    Unpacks a list of messages, but reads only the index of blocks. Raises the errors of
     `blocks_in`.
     """
     blocks = blocks_in(file, metadata)
@@ -793,7 +797,7 @@ def _compare(found: dict[str, object], state: State) -> None:
 
 def _another(name: str, found: object, said: object) -> BackupError:
     return BackupError(
-        f"The archive and {METADATA} are not of the same backup: {name} is {found} in the archive, "
+        f"The archive and {METADATA} are not of the same backup: {name} is {found} in the archive "
         f"and {said} in {METADATA}."
     )
 

@@ -1,12 +1,12 @@
 """A backup on disk: a folder with `backup.json` and `stream.tar.s2`, as the `nats` tool makes it.
 
-A folder with the final name is complete: the archive was read again, its checksums verified and its
-messages counted. It is written under a hidden name beside it, synced to disk, `backup.json` last,
-and then renamed; only a killed process leaves the hidden folder behind, until the next backup to
-the same name.
+A folder with the final name is complete: its archive was read again, the checksums verified and the
+messages counted. It is written under a hidden name, `backup.json` last, synced to disk and then
+renamed. Only a killed process leaves the hidden folder behind, until the next backup to the same
+name.
 
-Readers also take the URI of a store. It may have a password in it, and options; messages have
-neither: use `shown_folder`. `file:` URIs are folders of this machine.
+Readers also take the URI of a store. Its password and options do not belong in messages: use
+`shown_folder`. `file:` URIs are folders of this machine.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ from jetspark.wire.kernel import require_archives
 
 ARCHIVE: Final = "stream.tar.s2"
 
-# Also with one slash: a Path of a URI has lost the other. One letter is a drive of Windows.
+# One slash is enough, since a Path loses the other one. A scheme of one letter is a drive of
+# Windows.
 _URI: Final = re.compile(r"((?i:file)(?=:)|[A-Za-z][A-Za-z0-9+.-]+(?=:/)):(.*)", re.DOTALL)
 _PARTS: Final = re.compile(r"/{1,2}([^/?#]*)([^?#]*)(.*)", re.DOTALL)
 _STORES: Final = ("s3", "gs", "gcs", "hdfs", "viewfs")
 _AZURE: Final = ("abfs", "abfss")
 HIDDEN: Final = "…"
-"""In place of an address that may have a part of a password in it."""
+"""What messages show instead of an address that may have a part of a password in it."""
 
 
 def place_of(folder: str | os.PathLike[str]) -> str:
-    """The same folder for any process: an absolute path, or the URI. Raises ConfigError."""
+    """The folder as every process finds it: an absolute path, or the URI. Raises ConfigError."""
     text = os.fspath(folder)
     if not text.strip():
         raise ConfigError("The folder of the backup is empty: name one.")
@@ -57,7 +58,7 @@ def place_of(folder: str | os.PathLike[str]) -> str:
         return f"{scheme}:{rest.rstrip('/')}"
     why = "it must be a folder, or a text such as s3://bucket/folder (gs://, hdfs://, file:///path)"
     if scheme in _AZURE:
-        why = "PyArrow ends the whole process if Azure refuses it; copy the backup to a folder"
+        why = "PyArrow ends the whole process when Azure refuses; copy the backup to a folder"
     raise ConfigError(f"Cannot open the backup {shown_folder(text)}: {why}.")
 
 
@@ -81,7 +82,7 @@ def local_folder(folder: str | os.PathLike[str]) -> Path:
 
 
 def shown_folder(folder: str | os.PathLike[str]) -> str:
-    """The folder as messages have it: a URI without user, password and options."""
+    """The folder as messages show it: a URI without user, password and options."""
     text = os.fspath(folder)
     uri = _URI.fullmatch(text)
     parts = None if uri is None else _PARTS.fullmatch(uri[2])
@@ -90,17 +91,17 @@ def shown_folder(folder: str | os.PathLike[str]) -> str:
     login, path, more = parts.groups()
     host = login.rpartition("@")[2]
     port = host.partition(":")[2]
-    # A password with / ? # or @ in it, which was not written as %2F and the like.
+    # A password with / ? # or @ in it that was not percent-encoded.
     if (port and not port.isdigit()) or (":" in login and "@" in path + more):
         return f"{uri[1]}://{HIDDEN}"
     return f"{uri[1]}://{host}{path}"
 
 
 def opened_file(folder: Path, name: str) -> BinaryIO:
-    """A file of the folder. Raises ConfigError when it is not a backup's folder, and OSError."""
+    """A file of the folder. Raises ConfigError unless the folder is a backup, and OSError."""
     if not (folder / name).is_file():  # a FIFO would block
         what = f"there is no file {name} in it" if folder.is_dir() else "there is no such folder"
-        raise ConfigError(f"{folder} is no backup of a stream: {what}.")
+        raise ConfigError(f"{folder} is not a backup of a stream: {what}.")
     return (folder / name).open("rb")
 
 
@@ -112,13 +113,13 @@ def lacking(stream: str, said: int, found: int) -> str:
     )
 
 
-_OURS: Final = "archive"  # in backup.json, besides config and state
+_OURS: Final = "archive"  # an entry of backup.json beside config and state
 _READ: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class BackupProgress:
-    """The progress of a backup or restore: `done` of `total` bytes, which are equal at the end."""
+    """The progress of a backup or restore: `done` of `total` bytes; equal at the end."""
 
     done: int
     total: int
@@ -135,13 +136,13 @@ class StreamBackup:
     state: StreamState
     """The stream's state when the server started to send it."""
     size: int
-    """Bytes of the archive."""
+    """The archive's size in bytes."""
     content: int
-    """Bytes that it unpacks to."""
+    """Bytes after unpacking."""
     is_message_list: bool
     """Whether the archive has the format of server 2.15, which older servers cannot restore."""
     messages: int
-    """Messages in the archive, up to the last sequence of `state`."""
+    """Messages in the archive up to the last sequence of `state`."""
     document: dict[str, Any]
     """The content of `backup.json`."""
 
@@ -154,7 +155,7 @@ class StreamBackup:
     def removed(self) -> int:
         """Messages of `state` that are not in the archive.
 
-        They were removed from the stream (deleted, purged, or by its limits) while it was sent.
+        They were deleted, purged, or removed by limits while the stream was sent.
         """
         return max(0, self.state.messages - self.messages)
 
@@ -165,18 +166,17 @@ class StreamBackup:
 
 
 class BackupWriter:
-    """Writes one backup. What comes in is dropped after `discard`.
+    """Writes one backup. After `discard`, all input is dropped.
 
-    `write`, `finish` and `complete` may run in other threads than `discard`, which waits for them.
-    Raises ConfigError for a folder in use, and without the C kernel; BackupError when the disk
-    fails.
+    `discard` waits for `write`, `finish` and `complete`, which may run in other threads. Raises
+    ConfigError for a folder in use and without the C kernel; BackupError when the disk fails.
     """
 
     def __init__(self, folder: str | os.PathLike[str], stream: str) -> None:
         require_archives()
         self._stream = stream
         self.folder = local_folder(folder)
-        if self.folder.is_symlink():  # it stays, and what it leads to is renamed
+        if self.folder.is_symlink():  # a symlink stays; its target is renamed
             self.folder = self.folder.resolve()
         if self.folder.exists() and not (self.folder.is_dir() and not any(self.folder.iterdir())):
             raise self._in_use
@@ -198,13 +198,13 @@ class BackupWriter:
         return ConfigError(f"{self.folder} exists already: name a new folder for the backup.")
 
     def remove_left(self) -> None:
-        """Remove what killed processes have left of backups to this folder."""
+        """Remove what killed processes left of backups to this folder."""
         hidden = re.compile(rf"{re.escape(self._hidden)}[0-9a-f]{{8}}\.part")
         with contextlib.suppress(OSError):
             remove_left(self.folder.parent, hidden)
 
     def write(self, pieces: Iterable[bytes]) -> None:
-        """The next bytes of the archive."""
+        """Write the next bytes of the archive."""
         with self._lock, self._disk(), self._received():
             if not self._file.closed:
                 for piece in pieces:
@@ -212,7 +212,7 @@ class BackupWriter:
                     self._file.write(piece)
 
     def finish(self, document: dict[str, Any]) -> int:
-        """The archive is complete: read it again; how many messages of the state it has."""
+        """Read the complete archive again; returns how many messages of the state it has."""
         metadata, _ = metadata_from(msgspec.json.encode(document))
         with self._lock, self._disk(), self._received():
             self.scan.finish()
@@ -221,7 +221,7 @@ class BackupWriter:
                 return messages_in(file, metadata)
 
     def complete(self, document: dict[str, Any], messages: int) -> StreamBackup:
-        """Write `backup.json`, and rename the folder. After `finish`."""
+        """Write `backup.json` and rename the folder, after `finish`."""
         ours = {"bytes": self.scan.size, "sha256": self.scan.sha256, "messages": messages}
         document = document | {_OURS: ours}
         text = msgspec.json.format(msgspec.json.encode(document), indent=2)
@@ -232,13 +232,13 @@ class BackupWriter:
             self._hold.release()
             _sync_folder(self._place)
             with contextlib.suppress(FileNotFoundError):
-                self.folder.rmdir()  # an empty one; not every system renames over it
+                self.folder.rmdir()  # an empty folder, over which not every system renames
             self._place = self._place.rename(self.folder)
             _sync_folder(self.folder.parent)
         return _backup(self.folder, document, self.scan, messages)
 
     def discard(self) -> None:
-        """Leave nothing behind, also when it was complete already."""
+        """Remove everything, even a backup that was complete already."""
         with self._lock:
             with contextlib.suppress(OSError):  # it writes what it still has, to a full disk
                 self._file.close()
@@ -255,8 +255,8 @@ class BackupWriter:
         except BackupError as error:
             why = str(error).removeprefix("The archive is damaged: ").rstrip(".")
             raise BackupError(
-                f'What came of stream "{self._stream}" is no archive to restore from ({why}): '
-                "back it up again, and if that is the same, check the disk of the server."
+                f'The archive that came of stream "{self._stream}" cannot be restored ({why}): '
+                "back it up again; if that fails too, check the server's disk."
             ) from None
 
     @contextlib.contextmanager
@@ -264,7 +264,7 @@ class BackupWriter:
         try:
             yield
         except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another backup was quicker
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):  # another backup was faster
                 raise self._in_use from error
             raise BackupError(
                 f"Cannot write the backup {self.folder}: {error.strerror or error}."
@@ -274,10 +274,9 @@ class BackupWriter:
 def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
     """Verify that a backup on disk is complete and unchanged, by reading all of it.
 
-    The archive must be that of `backup.json`: its SHA-256, which a backup by the `nats` tool does
-    not have, the stream's name or state, and the end of its messages. These are counted: see
-    `StreamBackup.removed`. Raises ConfigError when the folder is not a backup, BackupError when it
-    is damaged.
+    Compares the archive with `backup.json`: its SHA-256 (which the `nats` tool does not write), the
+    stream's name or state, and the last message. Counts the messages: see `StreamBackup.removed`.
+    Raises ConfigError when the folder is not a backup, BackupError when it is damaged.
     """
     folder = local_folder(folder)
     scan = ArchiveScan()
@@ -285,7 +284,7 @@ def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
         with opened_file(folder, METADATA) as file:
             metadata, document = metadata_from(file.read())
         with opened_file(folder, ARCHIVE) as file:
-            metadata.check_size(file.seek(0, os.SEEK_END))  # the same reason as from `open_backup`
+            metadata.check_size(file.seek(0, os.SEEK_END))  # with the reason of `open_backup`
             file.seek(0)
             while piece := file.read(_READ):
                 scan.feed(piece)
@@ -295,7 +294,7 @@ def verify_backup(folder: str | os.PathLike[str]) -> StreamBackup:
             messages = messages_in(file, metadata)
         counted = None if metadata.archive is None else metadata.archive.messages
         if counted not in (None, messages):
-            raise BackupError(f"The archive has {messages} messages and not {counted}.")
+            raise BackupError(f"The archive has {messages} messages; {METADATA} says {counted}.")
     except OSError as error:
         raise BackupError(f"Cannot read the backup {folder}: {error.strerror or error}.") from error
     except BackupError as error:

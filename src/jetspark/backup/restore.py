@@ -4,18 +4,16 @@ The backup is verified on disk before anything is sent. The archive is sent in c
 time, each acknowledged by the server.
 
 Servers differ when a sender just stops: before 2.12 they forget it after 5 s; later ones may create
-the stream from what came, whole or, from 2.15 on, in part. So when anything fails, or the call is
-cancelled, the archive is ended with invalid bytes, the answer awaited, and a stream that the server
-has created for it is deleted, over a new link if the present one is silent. A note on the error
-says when that was not possible. Only a stream that this restore has made is deleted: one that has
-another shape, messages from before the backup or messages from after the restore began is somebody
-else's, or somebody uses it. A restored stream that is shorter than `backup.json` says is deleted,
-too.
+the stream from what they received, whole or, from 2.15 on, in part. So when anything fails, or the
+call is cancelled, the restore ends the archive with invalid bytes, waits for the answer, and
+deletes the stream that the server created, over a new link if this one is silent. A note on the
+error says when that was not possible. It deletes only a stream that it created: one with another
+shape, or with messages from before the backup or after the restore began, is somebody else's or in
+use. It also deletes a restored stream that is shorter than `backup.json` says.
 
-The last step, when all was sent, is not undone: when the call is cancelled or the connection lost
-then, or the answer does not come, the error says so. After a process
-that was killed, the next restore is refused because the stream exists, and says what it has of the
-backup.
+Once everything is sent, nothing is undone: when the call is then cancelled, the connection lost or
+the answer missing, the error says so. After a process was killed, the next restore is refused
+because the stream exists; the error says how much of the backup that has.
 """
 
 from __future__ import annotations
@@ -73,10 +71,10 @@ LAST_STEP_WITHIN: Final = 3600.0
 """Seconds for the server to create the stream after all was sent."""
 
 CLEAN_UP_WITHIN: Final = 20.0
-"""Seconds after a failure for a new link, and for the server to give up the attempt."""
+"""Seconds after a failure to get a new link, and for the server to give up the attempt."""
 
 STALLED: Final = 5.0
-"""Seconds without an answer after which cleaning up goes on over a new link."""
+"""Seconds without an answer before cleaning up continues over a new link."""
 
 _WINDOW: Final = 8
 # A server before 2.12 that fails with more chunks on their way blocks the connection for ever.
@@ -104,13 +102,13 @@ class RestoreCalls(JetStreamContext):
         `config` and `options` (fields of StreamConfig) override the backup's configuration:
         replicas, placement, subjects, limits; the name cannot change. `progress`, a function or
         coroutine function, is called with a BackupProgress now and then; the restore waits for it,
-        and an exception of it ends the restore. `timeout`: seconds for the server to begin
-        (default: 60, or the context's timeout if that is longer). Messages that the backup lacks
-        (`StreamBackup.removed`) are in a warning in the log.
+        and ends with any exception that it raises. `timeout`: seconds for the server to begin
+        (default: 60, or the context's timeout if longer). A warning in the log counts the messages
+        that the backup lacks (`StreamBackup.removed`).
 
-        When it fails or is interrupted, the part that the server has restored is deleted, within 20
-        s; the error has a note (`__notes__`) when that was not possible, or when all was sent
-        already. A process that is killed leaves that part on servers from 2.15 on.
+        When it fails or is interrupted, it deletes the part that the server restored, within 20 s.
+        The error has a note (`__notes__`) when that was not possible, or when everything was sent
+        already. A killed process leaves that part on servers from 2.15 on.
 
         Raises ConfigError when the folder is not a backup, BackupError when it is damaged or the
         transfer fails, NameInUseError when the stream exists (its `restored` is true when that has
@@ -139,9 +137,9 @@ class RestoreCalls(JetStreamContext):
             except APIError as error:
                 raise await naming_the_other(self.api, error, wire) from None
             if info.state.last_seq < backup.state.last_seq:
-                # To an old server an archive that ends between two files is complete.
+                # An old server takes an archive that ends between two files for complete.
                 raise BackupError(
-                    f"{backup.folder}: the archive ends at sequence {info.state.last_seq} and not "
+                    f"{backup.folder}: the archive ends at sequence {info.state.last_seq}, not "
                     f'at {backup.state.last_seq}; stream "{name}" was not restored.'
                 )
         except NameInUseError:
@@ -172,7 +170,7 @@ class RestoreCalls(JetStreamContext):
 
 
 class LeftOver:
-    """The stream of one restore, which begins now; `config` is what the server was sent."""
+    """The stream of one restore, which begins now; `config` is what was sent to the server."""
 
     def __init__(self, api: Api, backup: StreamBackup, config: dict[str, Any]) -> None:
         self._api = api
@@ -182,27 +180,26 @@ class LeftOver:
         self._began = time.monotonic()
 
     async def delete(self) -> str | None:
-        """Delete what this restore has left; a sentence about a stream that it has not made.
+        """Delete what this restore left; returns a sentence about a stream that it did not create.
 
-        Raises as every API call.
+        Raises the errors of every API call.
         """
         with suppress(StreamNotFoundError):
             if not self._is_ours(await stream_info(self._api, self._name)):
                 return (
-                    f'There is a stream "{self._name}" that this restore has not made, '
-                    "or not alone."
+                    f'There is a stream "{self._name}" that is not, or not only, this restore\'s.'
                 )
             await self._api.call(js_api.STREAM_DELETE, stream=self._name)
         return None
 
     async def explained(self, error: NameInUseError) -> NameInUseError:
-        """The error of a restore that was refused, when an earlier one may be the reason."""
+        """The error of a refused restore; says when an earlier restore may be the reason."""
         try:
             info = await stream_info(self._api, self._name)
         except JetsparkError:
             return error
         there, whole, total = info.state, self._backup.state, self._backup.messages
-        later = max(0, there.last_seq - whole.last_seq)  # published since, at most
+        later = max(0, there.last_seq - whole.last_seq)  # at most those published since
         has = there.messages - later
         same_start = (there.first_seq, there.first_ts) == (whole.first_seq, whole.first_ts)
         same_end = (there.last_seq, there.last_ts) == (whole.last_seq, whole.last_ts)
@@ -212,8 +209,8 @@ class LeftOver:
         if not restored and (later or same_end or (there.messages and not same_start)):
             return error
         what = (
-            f"{has:,} of the backup's {total:,} messages: if no restore into it is running, it "
-            "may be left of one that was interrupted; delete it then, and restore again."
+            f"{has:,} of the backup's {total:,} messages: unless a restore into it is running, it "
+            "may be left of an interrupted one: delete it then, and restore again."
         )
         if restored:
             missing = there.consumer_count < whole.consumer_count
@@ -226,7 +223,7 @@ class LeftOver:
         return found
 
     async def whole(self) -> str | None:
-        """What the stream has, if it reaches the end of the backup. Raises as every API call."""
+        """What the stream has, if it reaches the backup's end. Raises as every API call."""
         state = (await stream_info(self._api, self._name)).state
         if state.last_seq < self._backup.state.last_seq:
             return None
@@ -295,13 +292,13 @@ class _Outgoing(Transfer):
         return self._answer
 
     async def give_up(self, error: BaseException) -> None:
-        """After an error, leave no partial stream behind; in the last step, say what is there."""
+        """After an error, delete a partial stream; after the last step, say what may exist."""
         all_sent = self._last and self._answer is None
         if all_sent and isinstance(error, JetsparkError):
-            return  # it says so itself
+            return  # whose message says so already
         if all_sent:
             error.add_note(
-                f'All was sent, and the server may still create stream "{self._stream}": look in a '
+                f'All is sent, and the server may still create stream "{self._stream}": look in a '
                 f"while whether it reaches sequence {self._backup.state.last_seq:,}."
             )
             return
@@ -315,7 +312,7 @@ class _Outgoing(Transfer):
                     await self._client.force_reconnect()
                 note = await self._left_over.delete()
         except asyncio.CancelledError as cancelled:
-            error = cancelled  # once more: this is the one that the caller sees
+            error = cancelled  # again: the caller sees this one
             raise
         except (JetsparkError, TimeoutError):
             pass
@@ -324,7 +321,7 @@ class _Outgoing(Transfer):
                 error.add_note(note)
 
     async def _server_has_given_up(self) -> bool:
-        """Send invalid bytes and the end; False when the link is silent."""
+        """Send invalid bytes and the end. False: the link is silent."""
         while not self._client.is_connected:
             if self._client.status is ConnectionStatus.CLOSED:
                 raise ConnectionClosedError
@@ -346,7 +343,7 @@ class _Outgoing(Transfer):
         await self._client.publish(self._subject, piece, reply=self.inbox)
 
     async def _wait(self, enough: Callable[[], bool]) -> None:
-        """Until there is enough room, or an answer. Raises the error that ended the transfer."""
+        """Wait for enough room or an answer. Raises the error that ended the transfer."""
         while self._error is None and self._answer is None and not enough():
             if not await self._heard(SILENCE):
                 raise self._silent(SILENCE)
@@ -354,7 +351,7 @@ class _Outgoing(Transfer):
             raise self._error
 
     async def _wait_for_end(self) -> None:
-        """Until the last answer: creating a large stream takes the server long."""
+        """Wait for the last answer: the server may take long to create a large stream."""
         silence = 0.0
         while self._error is None and self._answer is None:
             if await self._heard(SILENCE):
@@ -365,7 +362,7 @@ class _Outgoing(Transfer):
             silence += SILENCE
             if self._answer is None and (there is not None or silence >= LAST_STEP_WITHIN):
                 raise self._silent(silence, there)
-        await self._wait(lambda: True)  # it raises the error
+        await self._wait(lambda: True)  # raises the error
 
     def _silent(self, seconds: float, there: str | None = None) -> BackupError:
         but = f", but the stream is there with {there}: look whether its consumers are there, too"

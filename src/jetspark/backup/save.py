@@ -2,16 +2,16 @@
 
 The server sends the archive in chunks to an inbox and waits for acks when its window (8 MB) is
 full. The read loop only queues chunks; a thread writes them. A chunk is acknowledged when it
-arrives or, while more than `AHEAD` bytes wait for the disk, when it is written: memory is bounded,
+arrives or, while more than `AHEAD` bytes wait for the disk, when it is written: that bounds memory,
 and one slow write does not exceed the server's timeout (2 s before 2.12). Chunk numbers, the
-archive and the status of the last message are checked, so a folder that exists at the end is
-complete; when anything fails, the call is cancelled or the connection is lost, it does not exist.
-Servers before 2.10 do not report their own failures: there the archive must not be shorter than the
-stream. Messages published during the backup may be in it or not.
+archive and the last message's status are checked, so a folder that exists at the end is complete;
+after any failure, cancellation or lost connection there is none. Servers before 2.10 do not report
+their own failures: their archive must not be shorter than the stream. Messages published during the
+backup may be in it or not.
 
-A server of 2.15 walks through the live stream, so messages that are removed meanwhile may be
-missing; from older ones, those that limits removed. They are counted, in the result and in a
-warning. When the stream still has so many that they cannot all have been removed, it is an error.
+A server of 2.15 walks through the live stream, so messages removed meanwhile may be missing; older
+servers lack only those that limits removed. The result and a warning count them. It is an error
+when the stream still has so many messages that they cannot all have been removed.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ AHEAD: Final = 32 << 20
 """Bytes that may wait for the disk before the server has to wait."""
 
 SILENCE: Final = 30.0
-"""Seconds of silence of the server after which a transfer fails."""
+"""Seconds of silence after which a transfer fails."""
 
 LOOK_AFTER: Final = 5.0
-"""Seconds of silence after which a backup looks whether its stream is still there."""
+"""Seconds of silence after which a backup checks that its stream still exists."""
 
 ANSWER_WITHIN: Final = 60.0
-"""Seconds for the server to start, and ten times as many when it verifies all messages first."""
+"""Seconds for the server to start; ten times as many when it verifies all messages first."""
 
 
 class Transfer:
-    """What a backup and a restore share: the inbox of a transfer, its end, and waiting for news."""
+    """What a backup and a restore share: a transfer's inbox, its end, and waiting for news."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -98,7 +98,7 @@ class Transfer:
         self._news.set()
 
     async def _heard(self, seconds: float | None) -> bool:
-        """Whether anything has come within so many seconds."""
+        """Whether anything arrived within so many seconds."""
         async with move_on_after(seconds):
             await self._news.wait()
             self._news.clear()
@@ -107,7 +107,7 @@ class Transfer:
 
 
 def to_begin(api: Api, timeout: Seconds | None, default: float) -> float:
-    """Seconds for the server to begin: the call's, or the default if the context's are fewer."""
+    """Seconds for the server to begin: the call's, or at least the default."""
     if timeout is None:
         return max(api.timeout, default)
     return seconds_of(timeout, api.client.options)
@@ -122,9 +122,10 @@ async def long_call(
     stream: str,
     needs: Sequence[Requirement] = (),
 ) -> dict[str, Any]:
-    """An API call that may take so many seconds, unless its link is lost.
+    """Make an API call that may take so many seconds, unless its link is lost.
 
-    `what`: "the backup". Raises BackupError when the link is lost, and as every API call.
+    `what`: "the backup". Raises BackupError when the link is lost, and the errors of every API
+    call.
     """
     slow, client = copy(api), api.client
     slow.timeout = seconds
@@ -146,7 +147,7 @@ async def long_call(
 
 
 async def report(progress: ProgressCallback | None, figures: BackupProgress) -> None:
-    """Call `progress` and wait for it; an exception that it raises ends the transfer."""
+    """Call `progress` and wait for it; its exception ends the transfer."""
     if progress is not None:
         result = progress(figures)
         if inspect.isawaitable(result):
@@ -175,12 +176,12 @@ class BackupCalls(JetStreamContext):
         (servers before 2.15; newer ones always do). `chunk_size`, `window_size`: bytes of a chunk
         and of all unacknowledged chunks (server's defaults: 128 KiB, 8 MiB; the window from 2.12
         on). `progress`, a function or coroutine function, is called with a BackupProgress now and
-        then; the backup waits for it, and an exception of it ends the backup. `timeout`: seconds
-        for the server to begin, which takes long for a large stream (default: 60, with `check` 600,
-        or the context's timeout if that is longer).
+        then; the backup waits for it, and ends with any exception that it raises. `timeout`:
+        seconds for the server to begin, which takes long for a large stream (default: 60, with
+        `check` 600, or the context's timeout if longer).
 
-        Messages that are removed from the stream meanwhile may be missing: `StreamBackup.removed`
-        says how many, and so does a warning in the log.
+        Messages removed from the stream meanwhile may be missing: `StreamBackup.removed` and a
+        warning in the log say how many.
 
         Raises ConfigError for a folder in use, StreamNotFoundError, BackupError when the transfer
         or the disk fails, APIError when the server refuses (streams in memory before 2.15). Then
@@ -190,7 +191,7 @@ class BackupCalls(JetStreamContext):
         sizes = given(chunk_size=chunk_size, window_size=window_size)
         sizes = {option: check_whole(option, size) for option, size in sizes.items()}
         within = to_begin(self.api, timeout, ANSWER_WITHIN * (10 if check else 1))
-        writer = BackupWriter(folder, name)  # not in a thread, so that it can be discarded at once
+        writer = BackupWriter(folder, name)  # in this thread, so that it can be discarded at once
         try:
             await asyncio.to_thread(writer.remove_left)
             incoming = _Incoming(self.api, name)
@@ -222,20 +223,20 @@ class BackupCalls(JetStreamContext):
         return backup
 
     def _check_length(self, name: str, writer: BackupWriter, size: int) -> None:
-        # Before 2.10 blocks are sent uncompressed, and a failure in the middle is silent.
+        # Servers before 2.10 send blocks uncompressed, and stop silently when they fail.
         server = self.server_info
         if server is not None and not server.at_least(2, 10) and writer.scan.content < size:
             raise BackupError(f'The server sent only part of stream "{name}".')
 
     async def _check_removed(self, name: str, before: dict[str, Any], messages: int) -> None:
-        """Raises BackupError for messages that are missing and cannot have been removed."""
+        """Raise BackupError for missing messages that cannot have been removed."""
         missing = before["messages"] - messages
         if missing <= 0:
             return
         try:
             now = (await stream_info(self.api, name)).state
         except (StreamNotFoundError, PermissionsError):
-            return  # the role `backup` need not look at streams
+            return  # the role `backup` may not read the stream's information
         stored = now.messages - max(0, now.last_seq - before["last_seq"])
         if missing > before["messages"] - stored:
             raise BackupError(
@@ -288,21 +289,21 @@ class _Incoming(Transfer):
         return pieces
 
     async def _check_there(self) -> None:
-        """Raise BackupError for a stream that is gone: servers only stop sending it."""
+        """Raise BackupError if the stream is gone: servers then just stop sending."""
         try:
             info = await stream_info(self._api, self._stream)
-            # By the server's clock, which gave the stream its time.
+            # Compare by the server's clock, which gave the stream its time.
             now = info.ts or datetime.now(UTC)
             if info.created < now - timedelta(seconds=time.monotonic() - self._began):
-                return  # it is not another one of that name
+                return  # not a newer stream of that name
         except StreamNotFoundError:
             pass
         except JetsparkError:
-            return  # the role `backup` need not look at streams
+            return  # the role `backup` may not read the stream's information
         raise BackupError(f'Stream "{self._stream}" was deleted while it was backed up.')
 
     def written(self, pieces: list[bytes]) -> None:
-        """These chunks are on disk."""
+        """The disk has these chunks."""
         self._waiting -= sum(map(len, pieces))
         if self._waiting < AHEAD:
             unanswered, self._unanswered = self._unanswered, []
@@ -329,7 +330,7 @@ class _Incoming(Transfer):
         self._news.set()
 
     def _count(self, reply: str, size: int) -> None:
-        """The reply subject ends in the chunk's size and number, unless an import has mapped it."""
+        """Compare with the size and number in the reply subject, unless an import mapped it."""
         *_, its_size, number = reply.split(".")
         self._received += 1
         plain = number.isdigit() and its_size.isdigit()

@@ -83,7 +83,9 @@ def opened(place: str, name: str) -> BinaryIO:
         return cast(BinaryIO, system.open_input_file(f"{path.rstrip('/')}/{name}"))
     except (FileNotFoundError, NotADirectoryError):
         where = shown_folder(place)
-        raise ConfigError(f"{where} is no backup of a stream: there is no {name} in it.") from None
+        raise ConfigError(
+            f"{where} is not a backup of a stream: there is no {name} in it."
+        ) from None
     except (pa.ArrowException, ValueError) as error:
         raise OSError(str(error)) from None
 

@@ -1,17 +1,16 @@
 """Connections named elsewhere: contexts of the `nats` command (ADR-21), environment variables.
 
-Both give keyword arguments of ConnectOptions, nothing is connected. A context is
-`nats/context/<name>.json` under $XDG_CONFIG_HOME or ~/.config, the selected one is named in
-`nats/context.txt`. The variables are those of the `nats` command:
+Both give keyword arguments of ConnectOptions; nothing connects here. A context is the file
+`nats/context/<name>.json` under $XDG_CONFIG_HOME or ~/.config; `nats/context.txt` names the
+selected one. The variables are those of the `nats` command:
 
 NATS_CONTEXT, NATS_URL, NATS_USER, NATS_PASSWORD, NATS_TOKEN, NATS_CREDS (file), NATS_NKEY (file
 with a seed), NATS_JWT and NATS_SEED (texts), NATS_CA, NATS_CERT, NATS_KEY (files),
 NATS_SOCKS_PROXY.
 
-Empty ones count as not set. The other variables win over the context that NATS_CONTEXT names. As
-in the `nats` command, a user without a password is a token. What is not supported and would change
-where or how to connect (`nsc`, Windows certificate stores, secrets by URI) is refused with a
-sentence.
+Empty ones count as not set. The other variables win over the context that NATS_CONTEXT names. As in
+the `nats` command, a user without a password is a token. ConfigError refuses unsupported fields
+that would change where or how to connect (`nsc`, Windows certificate stores, secrets by URI).
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ _REFUSED = {
     "nsc": "nsc look-ups are not supported; give creds and url",
     "windows_cert_store": "Windows certificate stores are not supported; give ca, cert and key",
 }
-# No matter for a connection: labels, colours, and what only qualifies a refused field.
+# Fields that do not affect a connection: labels, colours, and what only qualifies a refused field.
 _IGNORED = frozenset(
     {
         *("name", "description", "color_scheme", "jetstream_event_prefix"),
@@ -74,7 +73,7 @@ _IGNORED = frozenset(
     }
 )
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
-# In newer versions of the command a secret may be a URI of where it is kept.
+# Newer versions of the command may have the URI of a secret in place of the secret.
 _URI_SCHEMES = ("op://", "nsc://", "env://", "data:")
 
 
@@ -85,7 +84,7 @@ def from_context(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The options that the variables name; none when none is set. Raises ConfigError."""
+    """The options in the environment; empty if it has none. Raises ConfigError."""
     fields = {field: environ[name] for name, field in _VARIABLES.items() if environ.get(name)}
     where = "The environment"
     if name := environ.get("NATS_CONTEXT"):
@@ -98,7 +97,7 @@ def from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _fields(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a context's file, without empty ones."""
+    """The fields of a context's file, except empty ones."""
     if any(part in name for part in ("/", "\\", "..")):
         raise ConfigError(f"{name!r} is not the name of a context: it contains a path.")
     file = _folder(environ) / "context" / f"{name}.json"
@@ -113,7 +112,7 @@ def _fields(name: str, environ: Mapping[str, str]) -> dict[str, Any]:
         raise ConfigError(
             f"The context {shown(str(file))} cannot be read: {error.strerror}."
         ) from error
-    except DocumentError:  # which may show the text
+    except DocumentError:  # whose message may show the text
         raise ConfigError(f"The context {str(file)!r} is not a JSON object.") from None
     return {field: value for field, value in document.items() if value}
 
@@ -162,7 +161,7 @@ def _options(fields: dict[str, Any], where: str, environ: Mapping[str, str]) -> 
 
 
 def _socks_proxy(value: object, where: str) -> str:
-    """The option `proxy`; the `nats` command takes the scheme for granted."""
+    """The option `proxy`; the `nats` command does not write the scheme."""
     text = str(value)
     url = text if "://" in text else f"socks5://{text}"
     try:
@@ -173,7 +172,7 @@ def _socks_proxy(value: object, where: str) -> str:
 
 
 def _path(text: str, environ: Mapping[str, str]) -> str:
-    """With `file://` taken off, $VARIABLES and ~ expanded."""
+    """The path without `file://`, with $VARIABLES and ~ expanded."""
     text = _VARIABLE.sub(
         lambda found: environ.get(found[1] or found[2], found[0]), text.removeprefix("file://")
     )

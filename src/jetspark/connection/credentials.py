@@ -19,7 +19,7 @@ from jetspark.errors import ConfigError, NKeyError
 from jetspark.files import read_small_text
 
 Sign: TypeAlias = Callable[[bytes], bytes]
-"""The server's nonce to its 64 bytes of Ed25519 signature."""
+"""Signs the server's nonce: returns the 64 bytes of an Ed25519 signature."""
 
 Credential: TypeAlias = str | Callable[[], str]
 """A text, or a callable that returns it at each connect."""
@@ -58,17 +58,17 @@ def text_of(option: str, given: Credential) -> str:
     try:
         text = given()
     except Exception as error:
-        # Not its text, which may hold secrets.
+        # Without the error's text, which may hold secrets.
         raise ConfigError(f"The callable {option} raised {type(error).__name__}.") from error
     if not isinstance(text, str):
         raise ConfigError(
-            f"The callable {option} has to return a str, and returned {type(text).__name__}."
+            f"The callable {option} must return a str, but returned {type(text).__name__}."
         )
     return text
 
 
 def identity_of_creds(text: str, where: str) -> Identity:
-    """Of the text of a `.creds` file: a JWT, and a seed unless it is a bearer JWT.
+    """The JWT and, unless it is a bearer JWT, the seed in the text of a `.creds` file.
 
     `where` names the text in errors. Raises ConfigError.
     """
@@ -89,7 +89,7 @@ def find_seed(text: str, where: str) -> str:
 
 
 def open_seed(seed: str, where: str) -> tuple[str, Sign]:
-    """The public key and the signer of a user's seed. Raises ConfigError, never with the seed."""
+    """The public key and the signer of a user's seed. Raises ConfigError without the seed."""
     try:
         kind, raw = decode_seed(seed)
     except NKeyError:
@@ -114,7 +114,7 @@ def read_credentials(option: str, path: str | os.PathLike[str]) -> str:
 
 
 def jwt_expiry(jwt: str) -> float | None:
-    """When a JWT expires, seconds since 1970; None for never, and for anything but a JWT."""
+    """When a JWT expires, in seconds since 1970; None if it never does or is not a JWT."""
     body = jwt.split(".")[1:2]
     try:
         expires = object_of_part(body[0]).get("exp")
@@ -127,11 +127,11 @@ def _signature(sign: Sign, nonce: str) -> str:
     try:
         raw = sign(nonce.encode())
     except Exception as error:
-        # Not its text, which may hold secrets.
+        # Without the error's text, which may hold secrets.
         raise ConfigError(f"The signing callable raised {type(error).__name__}.") from error
     if not isinstance(raw, bytes) or len(raw) != _SIGNATURE_BYTES:
         raise ConfigError(
-            "The signing callable has to return the 64 bytes of an Ed25519 signature, "
-            f"and returned {type(raw).__name__}."
+            "The signing callable must return the 64 bytes of an Ed25519 signature, "
+            f"but returned {type(raw).__name__}."
         )
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")

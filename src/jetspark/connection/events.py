@@ -18,7 +18,7 @@ class ConnectionStatus(StrEnum):
     """Trying each server once. Publishes and subscriptions are buffered."""
     CONNECTED = "connected"
     RECONNECTING = "reconnecting"
-    """The link was lost, servers are tried. Publishes and subscriptions are buffered."""
+    """The link was lost; it tries servers. Publishes and subscriptions are buffered."""
     DRAINING = "draining"
     """Finishing before it closes; a lost link is not replaced."""
 

@@ -2,9 +2,9 @@
 
 INFO comes first. TLS follows when either side requires it; with `tls_first` it comes before INFO.
 Then CONNECT, with the server's nonce signed, and PING are sent together, and the PONG proves that
-the server has accepted the client. A WebSocket has its TLS below all this. asyncio (`session`) and
-the blocking reader (`bulk.links`) drive the same generator, so both refuse the same servers with
-the same errors.
+the server has accepted the client. The TLS of a WebSocket lies below all this. asyncio (`session`)
+and the blocking reader (`bulk.links`) drive the same generator, so both refuse the same servers
+with the same errors.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from jetspark.wire.parser import Frame
 def credentials_of(options: ConnectOptions, server: ServerURL, nonce: str = "") -> dict[str, str]:
     """The CONNECT fields for one server: its URL takes precedence over the options.
 
-    Reads the files, calls the callables, and signs `nonce` from the server's INFO. A user or token
-    is sent together with a key or JWT, since each server takes what it checks. Raises ConfigError.
+    Reads the files, calls the callables, and signs `nonce` from the server's INFO. Sends a user or
+    token together with a key or JWT: each server uses what it checks. Raises ConfigError.
     """
     if server.token is not None:
         return {"auth_token": server.token}
@@ -90,8 +90,8 @@ def identity_of(options: ConnectOptions) -> Identity | None:
 def refusal(error: JetsparkError, given: Mapping[str, str]) -> JetsparkError:
     """The exception for a refused CONNECT with these credentials.
 
-    The server does not say that a JWT has expired. This machine's clock decides, which is safe: the
-    CONNECT has been refused in any case.
+    The server does not say that a JWT has expired. This machine's clock decides, which is safe,
+    because the CONNECT was refused in any case.
     """
     if not isinstance(error, AuthorizationError):
         return error
@@ -111,7 +111,7 @@ def refusal(error: JetsparkError, given: Mapping[str, str]) -> JetsparkError:
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """Send back the next event that the server's bytes give."""
+    """Receive bytes until they complete an event, and send it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ Step: TypeAlias = Receive | Send | StartTLS
 def no_answer(
     server: str, seconds: float, *, greeted: bool, received: int = 0
 ) -> ConnectTimeoutError:
-    """For silence; before the greeting there may be something else than a NATS server.
+    """The error for silence; before the greeting, the peer may not be a NATS server.
 
-    `received`: bytes of a line that has not ended.
+    `received`: bytes of an incomplete line.
     """
     if greeted:
         return ConnectTimeoutError(f"{server} did not answer within {seconds:g} s.", server=server)
@@ -154,7 +154,7 @@ def no_answer(
 
 
 def closed(server: str, *, greeted: bool) -> BrokenSocketError:
-    """For a link that the server has ended."""
+    """The error for a link that the server closed."""
     if greeted:
         return BrokenSocketError(f"{server} closed the connection.", server=server)
     return BrokenSocketError(
@@ -165,14 +165,14 @@ def closed(server: str, *, greeted: bool) -> BrokenSocketError:
 
 
 def no_nats(server: str, error: ProtocolError) -> ProtocolError:
-    """For bytes in place of the greeting that are not NATS."""
+    """The error for bytes that are not NATS in place of the greeting."""
     return ProtocolError(f"{server} is not a NATS server's client port: {error}.")
 
 
 def handshake(
     options: ConnectOptions, server: ServerURL, client_version: str
 ) -> Generator[Step, Event | Frame | None, ServerInfo]:
-    """Yields what to do; returns the server's INFO when it has accepted the client.
+    """Yields the next steps; returns the server's INFO when it has accepted the client.
 
     Raises SecureConnectionWantedError, AuthError, ServerError, ConnectionFailure, ProtocolError;
     ConfigError for credentials that cannot be read or signed with.
@@ -191,7 +191,7 @@ def handshake(
     info = parse_info(first.document)
 
     if not below and wanted and not (info.tls_required or info.tls_available):
-        options.make_ssl_context()  # a file that cannot be read is the likelier mistake
+        options.make_ssl_context()  # an unreadable file is the likelier mistake
         raise SecureConnectionWantedError(
             f"{server} does not offer TLS, and the options require it.", server=str(server)
         )

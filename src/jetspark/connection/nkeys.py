@@ -22,7 +22,7 @@ _NONCE: Final = 24  # bytes
 
 
 class KeyKind(Enum):
-    """Whose key it is, as the first letter of the public key says."""
+    """The owner of a key, as the first letter of the public key says."""
 
     ACCOUNT = 0
     CLUSTER = 2 << 3
@@ -33,17 +33,17 @@ class KeyKind(Enum):
 
     @property
     def letter(self) -> str:
-        """What its public keys begin with, such as "U"."""
+        """The first letter of its public keys, such as "U"."""
         return base64.b32encode(bytes([self.value])).decode()[0]
 
 
 class KeyPair:
-    """A pair of Ed25519 keys: signs as an operator, an account, a user, a server or a cluster."""
+    """A pair of Ed25519 keys, with which an operator, account, user, server or cluster signs."""
 
     __slots__ = ("_key", "_raw", "kind", "public")
 
     def __init__(self, kind: KeyKind, raw: bytes) -> None:
-        """`raw`: the 32 secret bytes. Raises ConfigError, also without PyNaCl."""
+        """`raw`: the 32 secret bytes. Raises ConfigError, also when PyNaCl is missing."""
         if kind is KeyKind.CURVE:
             raise ConfigError("Curve keys encrypt: CurveKeyPair.new() makes them.")
         self.kind = kind
@@ -54,12 +54,12 @@ class KeyPair:
 
     @classmethod
     def new(cls, kind: KeyKind = KeyKind.USER) -> Self:
-        """New random keys. Raises ConfigError without PyNaCl, and for KeyKind.CURVE."""
+        """New random keys. Raises ConfigError for KeyKind.CURVE, and when PyNaCl is missing."""
         return cls(kind, secrets.token_bytes(_RAW))
 
     @classmethod
     def from_seed(cls, seed: str) -> Self:
-        """The keys of a seed (S…). Raises NKeyError for another text, never with the seed."""
+        """The keys of a seed (S…). Raises NKeyError for another text, without the text."""
         kind, raw = decode_seed(seed)
         if kind is KeyKind.CURVE:
             raise NKeyError("The seed is of a curve key (SX…), which cannot sign.")
@@ -71,7 +71,7 @@ class KeyPair:
         return encode_seed(self.kind, self._raw)
 
     def sign(self, data: bytes) -> bytes:
-        """The 64 bytes of a signature."""
+        """The 64 bytes of the signature."""
         signature: bytes = self._key.sign(data).signature
         return signature
 
@@ -80,24 +80,24 @@ class KeyPair:
 
 
 class CurveKeyPair:
-    """A pair of X25519 keys (xkeys): encrypts for the holder of another one."""
+    """A pair of X25519 keys (xkeys), which encrypts for the holder of another pair."""
 
     __slots__ = ("_raw", "public")
 
     def __init__(self, raw: bytes) -> None:
-        """`raw`: the 32 secret bytes. Raises ConfigError, also without PyNaCl."""
+        """`raw`: the 32 secret bytes. Raises ConfigError, also when PyNaCl is missing."""
         self._raw = _secret_bytes(raw)
         self.public = encode_key(KeyKind.CURVE, bytes(_box().PrivateKey(raw).public_key))
         """The public key as text (X…)."""
 
     @classmethod
     def new(cls) -> Self:
-        """New random keys. Raises ConfigError without PyNaCl."""
+        """New random keys. Raises ConfigError when PyNaCl is missing."""
         return cls(secrets.token_bytes(_RAW))
 
     @classmethod
     def from_seed(cls, seed: str) -> Self:
-        """The keys of a seed (SX…). Raises NKeyError for another text, never with the seed."""
+        """The keys of a seed (SX…). Raises NKeyError for another text, without the text."""
         kind, raw = decode_seed(seed)
         if kind is not KeyKind.CURVE:
             raise NKeyError("The seed is not of a curve key (SX…).")
@@ -109,13 +109,13 @@ class CurveKeyPair:
         return encode_seed(KeyKind.CURVE, self._raw)
 
     def seal(self, data: bytes, recipient: str) -> bytes:
-        """Encrypt for a public key (X…), and prove that it is from us. Raises NKeyError."""
+        """Encrypt for the holder of a public key (X…), and prove the sender. Raises NKeyError."""
         nonce = secrets.token_bytes(_NONCE)
         sealed = self._with(recipient).encrypt(data, nonce).ciphertext
         return _XKEY_VERSION + nonce + bytes(sealed)
 
     def open(self, data: bytes, sender: str) -> bytes:
-        """Decrypt what the holder of a public key sealed for us. Raises NKeyError."""
+        """Decrypt what the holder of a public key sealed for this key. Raises NKeyError."""
         body = data[len(_XKEY_VERSION) :]
         if not data.startswith(_XKEY_VERSION) or len(body) < _NONCE:
             raise NKeyError("The data is not encrypted by an xkey.")
@@ -137,10 +137,10 @@ class CurveKeyPair:
 
 
 def verify(public: str, data: bytes, signature: bytes) -> bool:
-    """Whether the holder of a public key has signed this data. Raises NKeyError for a wrong key."""
+    """Whether the holder of a public key signed this data. Raises NKeyError for a wrong key."""
     kind, raw = decode_any_key(public)
     if kind is KeyKind.CURVE:
-        raise NKeyError("A curve key (X…) signs nothing.")
+        raise NKeyError("A curve key (X…) cannot sign.")
     try:
         _nacl().VerifyKey(raw).verify(data, signature)
     except (_crypto_error(), ValueError):  # ValueError: of another length
@@ -149,7 +149,7 @@ def verify(public: str, data: bytes, signature: bytes) -> bool:
 
 
 def _secret_bytes(raw: bytes) -> bytes:
-    """Raises ConfigError, never with the bytes."""
+    """Raise ConfigError, without the bytes, unless there are 32."""
     if len(raw) != _RAW:
         raise ConfigError(f"raw is the {_RAW} bytes of a secret key, not {len(raw)} bytes.")
     return raw
@@ -164,7 +164,7 @@ def encode_key(kind: KeyKind, raw: bytes) -> str:
 
 
 def encode_seed(kind: KeyKind, raw: bytes) -> str:
-    """A seed as text: five bits say that it is one, the next five of what."""
+    """A seed as text: five bits say that it is a seed, the next five whose."""
     value = kind.value
     return _checked_text(bytes([_SEED | value >> 5, (value & 31) << 3]) + raw)
 
@@ -178,7 +178,7 @@ def decode_key(public: str, kind: KeyKind) -> bytes:
 
 
 def decode_any_key(public: str) -> tuple[KeyKind, bytes]:
-    """Kind and bytes of a public key. Raises NKeyError."""
+    """The kind and bytes of a public key. Raises NKeyError."""
     raw = _checked_bytes(public)
     try:
         if len(raw) == 1 + _RAW:
@@ -198,7 +198,7 @@ def is_key(text: str, kind: KeyKind) -> bool:
 
 
 def decode_seed(seed: str) -> tuple[KeyKind, bytes]:
-    """Kind and secret bytes of a seed. Raises NKeyError, never with the seed."""
+    """The kind and secret bytes of a seed. Raises NKeyError, without the seed."""
     raw = _checked_bytes(seed.strip())
     try:
         if len(raw) == 2 + _RAW and raw[0] & 0xF8 == _SEED:
@@ -214,14 +214,14 @@ def _checked_text(body: bytes) -> str:
 
 
 def _checked_bytes(text: str) -> bytes:
-    """Without the checksum; nothing when that is wrong."""
+    """The bytes before the checksum; nothing when the checksum is wrong."""
     try:
         raw = base64.b32decode(text + "=" * (-len(text) % 8))
-    except ValueError:  # also for letters that are not ASCII
+    except ValueError:  # ValueError also for letters that are not ASCII
         return b""
     if len(raw) < 3 or binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
         return b""
-    # The last letter has bits that mean nothing: only one text stands for a key.
+    # The last letter has unused bits; only one text may stand for a key.
     return raw[:-2] if base64.b32encode(raw).decode().rstrip("=") == text else b""
 
 
@@ -255,7 +255,7 @@ def _crypto_error() -> type[Exception]:
 
 
 def bytes_of_part(part: str) -> bytes:
-    """Raises ValueError for what is not Base64, and for another text of the same bytes."""
+    """Raises ValueError for anything but Base64, and for another spelling of the same bytes."""
     raw = base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
     if not raw or part_of_bytes(raw) != part:
         raise ValueError("not Base64 of a JWT")
@@ -263,7 +263,7 @@ def bytes_of_part(part: str) -> bytes:
 
 
 def object_of_part(part: str) -> dict[str, Any]:
-    """Raises ValueError for anything but a JSON object, however it is nested."""
+    """Raises ValueError for anything but a JSON object, at any depth of nesting."""
     try:
         return decode_document(bytes_of_part(part), "part of a JWT")
     except DocumentError as error:
@@ -271,5 +271,5 @@ def object_of_part(part: str) -> dict[str, Any]:
 
 
 def part_of_bytes(raw: bytes) -> str:
-    """The text."""
+    """The bytes in Base64 for URLs."""
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")

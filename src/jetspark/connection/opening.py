@@ -1,4 +1,4 @@
-"""Common to asyncio and blocking links when a socket is opened: addresses, the user's dialer."""
+"""What asyncio and blocking links share when they open a socket: addresses, the user's dialer."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.connection.urls import NO_HOST
 from jetspark.errors import ConfigError, TLSError, user_error
 
-# Where in the library it happened.
+# The place in the library where it happened.
 _OPENSSL: Final = re.compile(r"^\[[^]]*\] | \(_ssl\.c:\d+\)$")
-# Of OpenSSL: no issuer that is known, or signed by itself; another host's or address's.
+# OpenSSL's codes for an unknown or self-signed issuer, and for another host or address.
 _UNTRUSTED: Final = (2, 18, 19, 20, 21)
 _ANOTHER_NAME: Final = (62, 64)
 
 
 def call_dialer(options: ConnectOptions, host: str, port: int) -> socket.socket:
-    """The connected socket that it returns.
+    """The connected socket that the user's dialer returns.
 
     Raises its OSError; JetsparkError for other exceptions, ConfigError for anything but a socket.
     """
@@ -43,12 +43,12 @@ def call_dialer(options: ConnectOptions, host: str, port: int) -> socket.socket:
 class Attempts:
     """A new socket for each address of a name (ADR-11), and the seconds to connect it.
 
-    The order is random, unless `randomize` is off. Each gets an equal part of the time left, so
-    that an address which does not answer cannot take it all.
+    The order is random unless `randomize` is off. Each address gets an equal part of the time left,
+    so a silent one cannot use it up.
     """
 
     def __init__(self, options: ConnectOptions, found: list[Any]) -> None:
-        """`found`: from getaddrinfo."""
+        """`found`: the result of getaddrinfo."""
         if options.randomize:
             random.shuffle(found)
         self._found = found
@@ -63,7 +63,7 @@ class Attempts:
 
     @contextmanager
     def connecting(self, sock: socket.socket) -> Iterator[None]:
-        """An OSError in the block is a failed attempt, which closes the socket."""
+        """An OSError in the block counts as a failed attempt and closes the socket."""
         try:
             yield
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -76,7 +76,7 @@ class Attempts:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a link could not be made or ended, for a sentence."""
+    """Why a link failed or ended, as part of a sentence."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message.removesuffix(".")
     if isinstance(error, ssl.SSLError):
@@ -91,7 +91,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def tls_failure(server: str, error: OSError | ValueError, options: ConnectOptions) -> TLSError:
-    """What to say when there is no TLS, with the option that may help."""
+    """The error for TLS that failed, with the option that may help."""
     why = getattr(error, "reason", None) or ""
     code = getattr(error, "verify_code", 0)
     if code in _UNTRUSTED:
@@ -108,7 +108,7 @@ def tls_failure(server: str, error: OSError | ValueError, options: ConnectOption
 
 
 def too_early(server: str, options: ConnectOptions) -> TLSError:
-    """For bytes in the clear, which must not pass for bytes that came through TLS."""
+    """The error for plain bytes, which must not pass for bytes that came through TLS."""
     text = f"{server} sent bytes before TLS began{_not_first(options)}."
     return TLSError(text, server=server)
 

@@ -42,7 +42,7 @@ def client_context(
         if ca_dir is not None:
             _trust_folder(context, ca_dir)
         if cert_file is not None:
-            # Always with a password: without one OpenSSL prompts at the terminal.
+            # Always pass a password: without one OpenSSL prompts at the terminal.
             context.load_cert_chain(cert_file, key_file, key_password or "")
     except ssl.SSLError as error:
         hint = ""
@@ -60,7 +60,7 @@ def client_context(
 
 
 def _trust_folder(context: ssl.SSLContext, folder: str | os.PathLike[str]) -> None:
-    """OpenSSL itself finds only files that are named by hash (c_rehash)."""
+    """Trust the files of a folder: OpenSSL itself finds only those named by hash (c_rehash)."""
     found = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in _PEM_FILES)
     for path in found:
         context.load_verify_locations(cafile=path)
@@ -70,7 +70,7 @@ def _trust_folder(context: ssl.SSLContext, folder: str | os.PathLike[str]) -> No
 
 
 def _is_encrypted(key_file: str | os.PathLike[str]) -> bool:
-    # OpenSSL has no error of its own for it; both PEM formats contain the word.
+    # OpenSSL has no error for "not PEM"; both PEM formats contain this word.
     return b"ENCRYPTED" in read_small(key_file)
 
 
@@ -93,15 +93,17 @@ class ConnectOptions:
     """
 
     servers: str | tuple[str, ...] = field(default=DEFAULT_URL, repr=False)
-    """One URL, several in a tuple, or several in one text with commas. They may hold secrets."""
+    """One URL, a tuple of several, or one text with commas. They may hold secrets."""
     name: str = ""
     """Shown by the server's monitoring."""
     user: Credential | None = field(default=None, repr=False)
     password: Credential | None = field(default=None, repr=False)
     token: Credential | None = field(default=None, repr=False)
-    """For a server with tokens, beside other credentials if given. A `Credential` may be a callable
-    without arguments that returns the text: it is called at each connect, in the event loop, so it
-    must be quick. Callables cannot be sent to Spark's executors."""
+    """The token of a server with tokens, with or without other credentials.
+
+    A `Credential` may be a callable without arguments that returns the text; each connect calls it
+    in the event loop, so it must be quick. Callables cannot be sent to Spark's executors.
+    """
     creds_file: str | os.PathLike[str] | None = None
     """Path of a `.creds` file (JWT and seed), read at every connect and reconnect."""
     creds: Credential | None = field(default=None, repr=False)
@@ -111,7 +113,7 @@ class ConnectOptions:
     nkey_seed: Credential | None = field(default=None, repr=False)
     """A user's NKey seed, SU…"""
     jwt: Credential | None = field(default=None, repr=False)
-    """A user's JWT; with a seed or `sign`, alone when it is a bearer JWT."""
+    """A user's JWT: with a seed or `sign`, or alone when it is a bearer JWT."""
     sign: Callable[[bytes], bytes] | None = field(default=None, repr=False)
     """Signs the bytes of the server's nonce at every connect; returns the 64 bytes of the Ed25519
     signature. Called in the event loop, so it must be quick. Goes with `jwt` or `nkey`. Cannot be
@@ -120,16 +122,20 @@ class ConnectOptions:
     """The public NKey, U…, of the key that `sign` uses, when there is no `jwt`."""
     proxy: str | None = field(default=None, repr=False)
     """The proxy to the servers: `http://host:port` (HTTP CONNECT) or `socks5://host:port`, with
-    `user:password@` before the host if it asks for them. It looks up the servers' names."""
+    `user:password@` before the host if it requires a login. It looks up the servers' names.
+    """
     dialer: Callable[[str, int], Any] | None = field(default=None, repr=False)
     """Connects to a host and port (the proxy's if there is one) and returns a `socket.socket`,
     which TLS and WebSocket use. Called in a thread, and may take `connect_timeout`. Cannot be sent
     to Spark's executors."""
     tls: bool = False
-    """Require TLS of every server. So do authorities, a certificate or an `ssl_context`, except for
-    ws:// servers; `tls://` or `wss://` in a URL requires it of that server."""
+    """Require TLS from every server.
+
+    Authorities, a certificate or an `ssl_context` also require it, except from ws:// servers;
+    `tls://` or `wss://` in a URL requires it from that server.
+    """
     tls_first: bool = False
-    """TLS before the server's INFO, for servers with `handshake_first`. Implies `tls`."""
+    """Start TLS before the server's INFO, for servers with `handshake_first`. Implies `tls`."""
     tls_ca_file: str | os.PathLike[str] | None = None
     """PEM file with the authorities to trust; default: the system's."""
     tls_ca_dir: str | os.PathLike[str] | None = None
@@ -138,7 +144,7 @@ class ConnectOptions:
     """PEM file with the client's certificate (and key, unless `tls_key_file` names it)."""
     tls_key_file: str | os.PathLike[str] | None = None
     tls_key_password: str | None = field(default=None, repr=False)
-    """Decrypts `tls_key_file`; without it an encrypted key is refused, without a prompt."""
+    """Decrypts `tls_key_file`. Without it an encrypted key is refused, not prompted for."""
     tls_hostname: str | None = None
     """Verify the server's certificate against this name instead of the URL's host."""
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
@@ -154,42 +160,49 @@ class ConnectOptions:
     randomize: bool = True
     """Try the servers, and the addresses of a host name, in random order."""
     first_connect: FirstConnect = "once"
-    """"once": connecting tries each server once, and then raises. "wait": it keeps trying, as after
-    a lost link, until a server accepts or none is left (`max_reconnect_attempts`). "background": it
-    returns at once and keeps trying; publishes and subscriptions are buffered, until the event
-    Connected or Closed."""
+    """"once": connecting tries each server once, then raises.
+
+    "wait": it keeps trying, as after a lost link, until a server accepts or none is left
+    (`max_reconnect_attempts`). "background": it returns at once and keeps trying; publishes and
+    subscriptions are buffered until the event Connected or Closed.
+    """
     ignore_discovered_servers: bool = False
     """Connect only to the servers given here, not to those that the cluster advertises."""
     choose_server: Callable[[tuple[PoolServer, ...]], PoolServer | None] | None = None
     """Called before each attempt with the servers in their usual order; returns the one to try, or
-    None for the first. Called in the event loop, so it must be quick; an exception is reported, and
-    the first server is tried."""
+    None for the first. Called in the event loop, so it must be quick. An exception is reported, and
+    the first server tried.
+    """
     connect_timeout: float = 2.0
     reconnect: bool = True
     reconnect_wait: float = 2.0
-    """Minimum time between two attempts at the same server."""
+    """Seconds between two attempts at the same server, at least."""
     reconnect_jitter: float = 0.1
-    """Random extra wait, up to this."""
+    """Random extra wait up to this many seconds."""
     reconnect_delay: Callable[[int], float] | None = None
     """Called with the number of failed attempts in a row at one server; returns the seconds until
-    the next one there, in place of `reconnect_wait`."""
+    the next attempt there, in place of `reconnect_wait`.
+    """
     max_reconnect_attempts: int = 60
-    """A server is removed after more failed attempts in a row than this; -1: never."""
+    """A server is removed after more failed attempts in a row than this; -1: never removed."""
     retry_auth_errors: bool = False
-    """Keep trying a server that has refused the credentials twice in a row. By default it is
-    removed."""
+    """Keep trying a server that refused the credentials twice in a row, instead of removing it."""
     ping_interval: float = 120.0
     max_outstanding_pings: int = 2
     request_timeout: float = 10.0
     check_subjects: bool = True
-    """Check subjects fully before sending; what would break the protocol is always refused."""
+    """Check subjects fully before sending.
+
+    Subjects that would break the protocol are refused anyway.
+    """
     inbox_prefix: str = "_INBOX"
     max_control_line: int = 4096
     """Maximum bytes of a protocol line (subject, reply subject, queue group); longer ones are
-    refused. It should equal the servers' `max_control_line`, which INFO does not have: they close a
-    link that exceeds it."""
+    refused. Set it to the servers' `max_control_line`, which INFO does not have: they close a link
+    that exceeds it.
+    """
     pending_size: int = 8 * 1024 * 1024
-    """Bytes buffered while the link is lost, or accepts no more."""
+    """Bytes buffered while the link is lost or blocked."""
     jetstream_domain: str | None = None
     """The JetStream domain, unless `nc.jetstream()` names a domain or a prefix."""
     jetstream_api_prefix: str | None = None
@@ -209,7 +222,7 @@ class ConnectOptions:
                 raise ConfigError(f"{option} must be more than 0 seconds.")
         for option in ("reconnect_wait", "reconnect_jitter"):
             if not 0 <= getattr(self, option) < LONGEST:
-                raise ConfigError(f"{option} cannot be negative, or for ever.")
+                raise ConfigError(f"{option} cannot be negative or infinite.")
         self._check_credentials()
         _ = self.proxy_server
         if self.tls_key_file is not None and self.tls_cert_file is None:
@@ -221,7 +234,7 @@ class ConnectOptions:
         check_publish_subject(self.inbox_prefix, what="inbox_prefix")
 
     def _check_credentials(self) -> None:
-        """One user or token, and one key or JWT, at most. Raises ConfigError without values."""
+        """At most one user or token, and one key or JWT. Raises ConfigError without values."""
         if (self.user is None) != (self.password is None):
             raise ConfigError("user and password go together.")
         if self.user is not None and self.token is not None:
@@ -254,13 +267,13 @@ class ConnectOptions:
         return parse_urls(self.servers)
 
     def wants_tls(self, server: ServerURL) -> bool:
-        """Whether the options or the URL require TLS of this server."""
+        """Whether the options or the URL require TLS from this server."""
         if self.tls or self.tls_first or server.secure:
             return True
         return not server.websocket and any(getattr(self, name) is not None for name in _TRUST)
 
     def tls_hostname_of(self, server: ServerURL) -> str:
-        """The name that the server's certificate has to be for."""
+        """The name that the server's certificate must have."""
         return self.tls_hostname or server.tls_name or server.host
 
     def make_ssl_context(self) -> ssl.SSLContext:
@@ -274,7 +287,7 @@ class ConnectOptions:
         )
 
     def with_contents(self) -> ConnectOptions:
-        """The same with the contents of credentials' files, for another machine.
+        """The same options with the contents of credentials' files, for another machine.
 
         Raises ConfigError.
         """
@@ -299,8 +312,8 @@ class ConnectOptions:
     ) -> ConnectOptions:
         """The options of a context of the `nats` command (ADR-21); `options` win over them.
 
-        `name`: the context; the selected one when empty. Raises ConfigError when there is none, or
-        when it needs what jetspark does not have.
+        `name`: the context; "" is the selected one. Raises ConfigError when there is none, or when
+        it needs something that jetspark does not support.
         """
         return make_options(servers, context=name, **options)
 
@@ -380,7 +393,7 @@ _NUMBERS = {
     "max_control_line": 256,
     "pending_size": 0,
 }
-"""Whole numbers, and the least of each."""
+"""Whole numbers, and the minimum of each."""
 
 _NAMES = tuple(f.name for f in dataclasses.fields(ConnectOptions))
 _SIGNERS = ("nkey_seed_file", "nkey_seed", "sign")
@@ -400,8 +413,8 @@ def make_options(
     """Options from keyword arguments. An unknown name raises ConfigError with the nearest one.
 
     `context` names a context of the `nats` command, "" the selected one. Without servers and
-    context the environment (`environ`, default os.environ) counts: see `contexts`. `options` win
-    over both, credentials as a whole.
+    context, the environment (`environ`, default os.environ) sets them: see `contexts`. `options`
+    win over both; credentials are replaced as a whole.
     """
     for name in options:
         if name not in _NAMES:
@@ -431,7 +444,7 @@ def _header_pairs(
     pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
     for name, value in pairs:
         if not _HEADER_NAME.fullmatch(name):
-            raise ConfigError(f"ws_headers: {name!r} is no name of an HTTP header.")
+            raise ConfigError(f"ws_headers: {name!r} is not the name of an HTTP header.")
         if not value.isascii() or not value.isprintable():
             raise ConfigError(f"ws_headers: the value of {name!r} must be printable ASCII.")
     return pairs

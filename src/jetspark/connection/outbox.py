@@ -4,11 +4,11 @@ Contract: frames are sent in order, each handed to the transport whole and once.
 has accepted may be lost with the link (core NATS delivers at most once); everything else is kept.
 Publishes survive the link. Control frames (SUB, UNSUB, PING, PONG) are dropped with it: the
 supervisor replays subscriptions on the next link from its own table. `keep` drops publishes that
-the next server would not accept, such as too large ones. It reads the first line of each, so
-several frames must not be joined into one here.
+the next server would not accept, such as too large ones. It reads the first line of each frame, so
+frames must not be joined here.
 
-Everything is called in the event loop's thread, which `check_home` checks, but for `put_here`.
-Whatever writes holds the lock for that, so that what one thread has put stays in order.
+Everything but `put_here` is called in the event loop's thread, which `check_home` checks. Every
+write holds the lock, so that one thread's frames stay in order.
 """
 
 from __future__ import annotations
@@ -25,18 +25,21 @@ from jetspark.wire.frames import reply_of
 
 
 class Waiters(list["asyncio.Future[None]"]):
-    """Tasks that wait for a change. False without one: the read loop checks that without a call."""
+    """Tasks that wait for a change.
+
+    False without any, so the read loop checks it without a call.
+    """
 
     __slots__ = ()
 
     async def wait(self) -> None:
-        """Return at the next `wake`."""
+        """Wait for the next `wake`."""
         waiter = asyncio.get_running_loop().create_future()
         self.append(waiter)
         await waiter
 
     def wake(self) -> None:
-        """Let all who wait look again."""
+        """Let all waiting tasks check again."""
         waiters = self[:]
         self.clear()
         for waiter in waiters:
@@ -58,7 +61,7 @@ class _Control(bytes):
 
 
 def report_unsent(size: int, on_error: Callable[[JetsparkError], None]) -> None:
-    """The log and the error callback, not last_error, which says why the client was closed."""
+    """For the log and the error callback, not for last_error, which says why the client closed."""
     if size:
         lost = ConnectionClosedError(
             f"{size} bytes were never sent: the client was closed while there was no link."
@@ -68,9 +71,9 @@ def report_unsent(size: int, on_error: Callable[[JetsparkError], None]) -> None:
 
 
 class Outbox:
-    """`limit`: bytes held while nothing can be written; the frame that exceeds it is refused.
+    """Closed at first and again at the end, when it refuses every publish.
 
-    Closed at first, and again at the end: then every publish is refused.
+    `limit`: bytes held while nothing can be written; the frame that exceeds it is refused.
     """
 
     def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
@@ -79,12 +82,12 @@ class Outbox:
         self._home = threading.get_ident()
         self._write: Callable[[bytes], None] | None = None
         self._write_here: Callable[[bytes], bool] | None = None
-        # Reentrant: the handler of a signal may publish in the middle of `put_here`.
+        # Reentrant: a signal handler may publish in the middle of `put_here`.
         self._writing = threading.RLock()
         self._frames: list[bytes] = []
         self._size = 0
         self._mark = _CLOSED
-        # True while a flush is due anyway: at the end of this turn, on attach or on resume.
+        # True while a flush will come anyway: at the end of this turn, on attach or on resume.
         self._armed = True
         self._paused = False
         self._reason: JetsparkError | None = None
@@ -96,7 +99,7 @@ class Outbox:
         self.published = 0
         """Messages taken by `put` and `put_now`."""
         self.never_sent: set[bytes] = set()
-        """Reply subjects of the publishes that waited here at the end."""
+        """Reply subjects of the publishes that were left when it closed."""
 
     @property
     def size(self) -> int:
@@ -108,7 +111,7 @@ class Outbox:
         self._mark = self._limit
 
     def close(self, reason: JetsparkError | None) -> None:
-        """Refuse publishes from now on and forget what waits here."""
+        """Refuse publishes from now on, and drop those that wait here."""
         self.detach()
         self.never_sent = {reply_of(frame) for frame in self._frames if type(frame) is bytes}
         self._frames.clear()
@@ -120,7 +123,7 @@ class Outbox:
         """Raises ConfigError in another event loop or thread than this one's."""
         try:
             at_home = asyncio.get_running_loop() is self._loop
-        except RuntimeError:  # its loop stands still, or this is another thread
+        except RuntimeError:  # the loop is not running, or this is another thread
             at_home = threading.get_ident() == self._home
         if not at_home:
             raise ConfigError(
@@ -144,9 +147,9 @@ class Outbox:
             self._arm()
 
     def put_all(self, frames: list[bytes], size: int) -> None:
-        """`put` for several publishes of `size` bytes in all: all are accepted, or none.
+        """`put` for several publishes of `size` bytes in all: accepts all or none.
 
-        They are not counted: that was done where they were first accepted.
+        Does not count them: whoever accepted them did.
         """
         if self._size + size > self._mark:
             self._overflow(frames, size)
@@ -159,7 +162,7 @@ class Outbox:
     def put_now(self, frame: bytes) -> None:
         """`put` for a caller that only waits for the reply: written at once if possible.
 
-        It saves the wait for the end of the loop's turn.
+        Saves the wait for the end of the loop's turn.
         """
         if self._frames or self._paused or self._write is None or len(frame) > self._mark:
             self.put(frame)
@@ -170,7 +173,7 @@ class Outbox:
             self._write(frame)
 
     def put_here(self, frame: bytes) -> bool:
-        """`put_now` in any thread, if it can be written at once; whether it was."""
+        """`put_now` from any thread, if it can be written at once; returns whether it was."""
         if not self._writing.acquire(blocking=False):
             return False
         try:
@@ -183,7 +186,7 @@ class Outbox:
             self._writing.release()
 
     def put_control(self, frame: bytes) -> None:
-        """Add a frame for the current link; without one it is dropped. Never refused."""
+        """Add a frame for the present link; dropped without one. Never refused."""
         if self._write is None:
             return
         self.check_home()
@@ -225,7 +228,7 @@ class Outbox:
         return dropped
 
     def withdraw(self, replies: Container[bytes]) -> set[bytes]:
-        """Drop the publishes with these reply subjects that still wait here; returns whose."""
+        """Drop the publishes with these reply subjects that still wait here; return them."""
         withdrawn: set[bytes] = set()
         kept = []
         for frame in self._frames:
@@ -241,7 +244,7 @@ class Outbox:
     # -- emptying ------------------------------------------------------------------------------
 
     def flush(self, *, anyway: bool = False) -> None:
-        """Hand everything to the transport, unless it is paused (`anyway`: even then)."""
+        """Hand everything to the transport, unless it is paused. `anyway`: even then."""
         if self._write is None or not self._frames or (self._paused and not anyway):
             return
         with self._writing:
@@ -294,6 +297,6 @@ class Outbox:
         self._waiters.wake()
 
     async def wait(self) -> None:
-        """Return when there is room, or no link to wait for."""
+        """Wait for room, or for the link's end."""
         while self.crowded:
             await self._waiters.wait()

@@ -4,7 +4,7 @@ Attempts at one server are at least `wait` seconds apart, plus jitter. A failed 
 against its server, a success resets the count. A server is removed when the count exceeds
 `max_attempts` (-1: never), or, unless `retry_auth_errors`, after the same authentication error
 twice in a row. A server that was tried or lost moves to the end. Servers advertised in INFO are
-added, up to MOST_ADVERTISED: anyone may send an INFO before TLS is proven. They inherit scheme and
+added, up to MOST_ADVERTISED, since before TLS anyone can send an INFO. They inherit scheme and
 credentials, and TLS verifies an address against the name that the user wrote (`tls_name`).
 """
 
@@ -25,7 +25,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 """Seconds to wait after a link that the server ended with an error."""
 
 MOST_ADVERTISED = 1000
-"""Addresses of one INFO that are looked at."""
+"""Addresses of one INFO that count."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,19 +41,18 @@ class PooledServer:
     """Clock time of the earliest next attempt."""
     last_auth_error: type[AuthError] | None = None
     errors: int = 0
-    """Links in a row that the server ended with an error of its own."""
+    """Links in a row that the server ended with an error."""
 
     @property
     def key(self) -> tuple[str, int]:
-        """What makes two URLs the same server."""
+        """Equal for two URLs of the same server."""
         return self.url.host.casefold(), self.url.port
 
 
 class ServerPool:
-    """`delay`, if given, replaces `wait`: called with the server's count of failed attempts.
+    """`delay`, if given, replaces `wait`; its argument is the server's count of failed attempts.
 
-    `choose`, if given, is called with the candidates and returns one of them, or None for the
-    usual one.
+    `choose`, if given, gets the candidates and returns one, or None for the first.
     """
 
     def __init__(
@@ -80,11 +79,11 @@ class ServerPool:
         self._randomize = randomize
         self._rng = rng or random.Random()  # noqa: S311 - spreads load, guards nothing
         self._servers: dict[tuple[str, int], PooledServer] = {}
-        """By key, in the order in which they are tried."""
+        """The servers by key, in the order of trying."""
         self.replace(urls)
 
     def replace(self, urls: Iterable[ServerURL]) -> None:
-        """Use these servers instead, randomized if so wanted. Known ones keep their history."""
+        """Use these servers instead, shuffled if randomizing. Known ones keep their history."""
         known, self._servers = self._servers, {}
         for url in urls:
             new = PooledServer(url)
@@ -101,7 +100,7 @@ class ServerPool:
 
     @property
     def servers(self) -> tuple[PooledServer, ...]:
-        """All of them, in the order in which they are tried."""
+        """All servers, in the order of trying."""
         return tuple(self._servers.values())
 
     def next(self) -> tuple[PooledServer, float] | None:
@@ -109,7 +108,7 @@ class ServerPool:
         if not self._servers:
             return None
         now = self._clock()
-        # sorted() keeps the order of equals, so servers that are ready keep theirs.
+        # sorted() is stable, so servers that are ready keep their order.
         server = self.choose(sorted(self.servers, key=lambda s: max(s.not_before, now)))
         return server, max(0.0, server.not_before - now)
 
@@ -153,10 +152,10 @@ class ServerPool:
         server.last_auth_error = None
 
     def lost(self, server: PooledServer, error: JetsparkError | None = None) -> None:
-        """The link to this server ended: the others come first.
+        """The link to this server ended: it moves to the end.
 
-        After an error that the server itself sent the next attempt there waits, twice as long after
-        each in a row. Credentials that expire on a link do not count as a refused attempt.
+        After an error sent by the server its next attempt waits, twice as long after each in a row.
+        Credentials that expire on a link do not count as a refused attempt.
         """
         if isinstance(error, ServerError):
             server.errors += 1
@@ -167,7 +166,7 @@ class ServerPool:
         self._move_back(server)
 
     def hurry(self) -> None:
-        """Skip the waiting times once: a caller asked for a link now."""
+        """Skip the waiting times once, because a caller asked for a link now."""
         for server in self.servers:
             server.not_before = float("-inf")
 
@@ -182,10 +181,10 @@ class ServerPool:
             self._servers[server.key] = self._servers.pop(server.key)
 
     def learn(self, addresses: Iterable[str], via: PooledServer, *, secure: bool) -> list[str]:
-        """Add INFO's connect_urls; returns the new ones.
+        """Add INFO's connect_urls; returns the new servers.
 
-        Advertised servers that are no longer in the list are removed (the cluster shrank), except
-        `via`. An address that cannot be parsed is skipped.
+        Removes advertised servers that are no longer in the list (the cluster shrank), except
+        `via`. Skips an address that cannot be parsed.
         """
         named: list[PooledServer] = []
         for address in islice(addresses, MOST_ADVERTISED):
@@ -228,12 +227,12 @@ def _is_address(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PoolServer:
-    """A server that may be tried next, as `choose_server` sees it."""
+    """A server that may be tried next, as shown to `choose_server`."""
 
     url: str
-    """Without credentials."""
+    """The URL without credentials."""
     discovered: bool
-    """Whether the cluster advertised it; otherwise it was given by the user."""
+    """Whether the cluster advertised it, or the user gave it."""
     failures: int
     """Failed attempts since the last success."""
     wait: float

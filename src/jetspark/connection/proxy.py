@@ -50,7 +50,10 @@ class Proxy:
 
 
 def parse_proxy(text: str) -> Proxy:
-    """Of `http://[user[:password]@]host:port` or `socks5://…`. Raises ConfigError, without them."""
+    """Parse `http://[user[:password]@]host:port` or `socks5://…`.
+
+    Raises ConfigError without the text.
+    """
     try:
         parts = urlsplit(text.strip())
         port = parts.port
@@ -65,14 +68,14 @@ def parse_proxy(text: str) -> Proxy:
     password = unquote(parts.password or "")
     for secret in (user or "", password):
         if len(secret.encode()) > _LONGEST_TEXT:
-            raise ConfigError("proxy: user and password may have 255 bytes at most.")
+            raise ConfigError("proxy: user and password may have at most 255 bytes.")
     return Proxy(scheme, parts.hostname, port, user, password)
 
 
 def ask_proxy(proxy: Proxy, server: ServerURL) -> Steps:
-    """Yields bytes to send, or how many to receive at most: the server's own may follow.
+    """Yields bytes to send, or the most to receive, since the server's may follow.
 
-    `following` drives it. At its end what is sent and received is the server's. Raises
+    Driven by `following`. Afterwards the socket is the server's. Raises
     ServerRefusedError.
     """
     try:
@@ -84,7 +87,7 @@ def ask_proxy(proxy: Proxy, server: ServerURL) -> Steps:
 
 
 def following(steps: Steps, received: bytes | None = None) -> bytes | int | None:
-    """The next step, after what was received (b"": the proxy has closed); None at the end."""
+    """The next step after receiving bytes (b"": the proxy closed); None at the end."""
     try:
         return steps.send(received)
     except StopIteration:
@@ -136,7 +139,7 @@ def _socks5(proxy: Proxy, server: ServerURL) -> Steps:
             raise _refused(proxy, server, "it refused the user or password")
     elif method != 0:
         asked = "" if proxy.user is not None else "; write socks5://user:password@host:port"
-        raise _refused(proxy, server, f"it asks for another login{asked}")
+        raise _refused(proxy, server, f"it requires another login{asked}")
     yield b"\x05\x01\x00" + _address(server.host) + server.port.to_bytes(2)
     version, status, _, kind = yield from _exactly(proxy, server, 4)
     if version != 5 or status:

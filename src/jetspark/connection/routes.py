@@ -1,7 +1,7 @@
-"""Where the messages of each subscription go, and what a new link has to be sent.
+"""Where each subscription's messages go, and the frames that restore it on a new link.
 
 A route is the connection's side of a subscription. It outlives links: `received` counts over all
-of them, so a replayed SUB requests only the remaining messages.
+links, so a replayed SUB requests only the remaining messages.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from jetspark.wire import frames
 from jetspark.wire.kernel import MessageFrame
 
 OnRun: TypeAlias = Callable[[list[MessageFrame], int], bool]
-"""Takes a run of messages and their payload bytes; False: give them one by one instead."""
+"""Takes a run of messages and their payload bytes. False: it wants them one by one."""
 
 OnRefused: TypeAlias = Callable[[str, JetsparkError], None]
-"""Called for refused publishes: those to this subject, or with it as the reply subject."""
+"""Called for refused publishes to this subject, or with it as the reply subject."""
 
 
 class Route:
     """One subscription id. `handler` runs in the read loop: it must neither block nor raise.
 
     `on_run`, if given, is called first, with the messages of one `FrameRun`. It takes all or none:
-    when it removes the route in the middle, it has to ignore the rest itself.
+    when it removes the route half-way, it must ignore the rest itself.
     """
 
     __slots__ = (
@@ -73,11 +73,11 @@ class Route:
         self.on_run = on_run
         self.received = 0
         self.base = 0
-        """`received` when the present SUB was sent: the server counts from there."""
+        """`received` when the present SUB was sent; the server counts from then."""
         self.on_disconnect = on_disconnect
         self.on_reconnect = on_reconnect
         self.on_refused = on_refused
-        """For routes that receive replies: a refused request gets none."""
+        """For routes of replies: called when a request was refused and gets none."""
         self.on_end = on_end
 
 
@@ -109,8 +109,8 @@ class RouteTable:
     def refused(self, error: JetsparkError) -> Route | None:
         """The route whose subscription the server has refused with this error; None: none.
 
-        Some errors do not name it. Of too many subscriptions it is the newest: a server accepts
-        them in order until it is full. A malformed subject can be recognised.
+        Some errors do not name the subscription. When there are too many, it is the newest: a
+        server accepts them in order until it is full. A malformed subject can be recognised.
         """
         newest = reversed(self.by_sid.values())
         if isinstance(error, PermissionsError) and error.operation == "subscription":
@@ -145,13 +145,13 @@ class RouteTable:
         self._send(_announce(route))
 
     def remove(self, route: Route) -> None:
-        """Unsubscribe; nothing happens when it is gone."""
+        """Unsubscribe, unless the route is gone."""
         if route in self:
             self._send(frames.unsub(route.sid))
             del self.by_sid[route.sid]
 
     def limit(self, route: Route, max_msgs: int) -> None:
-        """End it when it has received `max_msgs` in all, which may be now."""
+        """End the route after `max_msgs` messages in all, which may be now."""
         if route not in self:
             return
         route.max_msgs = max_msgs
@@ -162,24 +162,24 @@ class RouteTable:
             self._send(frames.unsub(route.sid, max_msgs - route.base))
 
     def stop(self, route: Route) -> None:
-        """Unsubscribe at the server, and still take the messages in flight."""
+        """Unsubscribe at the server, but still take the messages in flight."""
         if route in self:
             self._send(frames.unsub(route.sid))
 
     def replay(self) -> bytes:
-        """SUB for every route, with the count that remains of a limited one."""
+        """SUB for every route, with the remaining count of a limited one."""
         return b"".join(map(_announce, self.by_sid.values()))
 
-    # -- told to the routes --------------------------------------------------------------------
+    # -- events for the routes -------------------------------------------------------------------
 
     def end(self, route: Route, error: JetsparkError | None) -> None:
-        """It will get no more messages; nothing happens when it is gone."""
+        """The route gets no more messages. Does nothing when it is gone."""
         if route in self:
             del self.by_sid[route.sid]
             self._tell_end(route, error)
 
     def refuse(self, route: Route, error: JetsparkError) -> None:
-        """End it with this error, and unsubscribe in case the server has it."""
+        """End the route with this error, and unsubscribe in case the server has it."""
         if route in self:
             self._send(frames.unsub(route.sid))
             self.end(route, error)

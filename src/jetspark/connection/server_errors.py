@@ -1,9 +1,9 @@
 """What each -ERR of a nats-server means: which exception, and whether the link ends.
 
 Contract: `ERRORS` has every text that nats-server's source sends to a client, old servers included.
-The link ends only after those that make the server close it. A refused subscription or publish
-fails alone, and an unknown text is reported: ending the link over it would lose what is in flight,
-and would repeat for ever if the error came again.
+The link ends only after errors for which the server closes it. A refused subscription or publish
+fails alone. An unknown text is only reported: ending the link would lose what is in flight, and
+would go on for ever if the error came again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from jetspark.wire.frames import reply_of
 
 Ends: TypeAlias = Literal["link", "subscription", "publish"]
 Make: TypeAlias = Callable[[str, str], JetsparkError]
-"""Makes the exception from the -ERR text and the server's URL."""
+"""Creates the exception from the -ERR text and the server's URL."""
 
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
 _PERMISSIONS = re.compile(
@@ -58,7 +58,7 @@ def _permissions(text: str, server: str) -> JetsparkError:
 
 
 def _unquoted(text: str) -> str:
-    """Undo Go's %q, whose escapes Python has, too."""
+    """Undo Go's %q, whose escapes are also Python's."""
     try:
         return str(ast.literal_eval(f'"{text}"')) if "\\" in text else text
     except (SyntaxError, ValueError):
@@ -70,7 +70,7 @@ def _plain(error: type[ServerError]) -> Make:
 
 
 def _link(error: type[ConnectionFailure], sentence: str) -> Make:
-    """The sentence names the server in place of {}, and may quote the text."""
+    """An error of the link. `sentence` has {} for the server, and may quote the text."""
     return lambda text, server: error(sentence.format(server, text=text), server=server)
 
 
@@ -112,7 +112,7 @@ ERRORS: Final[Mapping[str, Make]] = {
     "attempted to connect to gateway port": _link(ServerRefusedError, _WRONG_PORT),
     "attempted to connect to leaf node port": _link(ServerRefusedError, _WRONG_PORT),
 }
-"""The exceptions by what an -ERR holds, in lower case."""
+"""The exceptions by a part of the -ERR, in lower case."""
 
 _LINK_STAYS: Final[Mapping[str, Ends]] = {
     "permissions violation for subscription": "subscription",
@@ -124,7 +124,7 @@ _LINK_STAYS: Final[Mapping[str, Ends]] = {
 
 
 def meaning_of(text: str, server: str) -> tuple[JetsparkError, Ends | None]:
-    """The exception for an -ERR text, and what ends with it. `server`: its URL, no credentials."""
+    """The exception for an -ERR text, and what it ends. `server`: its URL, without credentials."""
     folded = text.casefold()
     for known, make in ERRORS.items():
         if known in folded:
@@ -140,14 +140,14 @@ def error_of(text: str, server: str) -> JetsparkError:
 # -- what a server accepts: a message published to one may be sent to the next one ---------------
 
 COMMON_LINE = 200
-"""Bytes of subjects that fit into any server's line: its limit is at least 256."""
+"""Bytes of subjects that fit into any server's line, whose limit is at least 256."""
 
 _NUMBERS = 22
-"""Bytes that the sizes or the subscription id may add to the subjects."""
+"""Bytes that sizes or the subscription id may add to the subjects."""
 
 
 def check_line(subject: str, target: bytes, limit: int) -> None:
-    """Raises BadSubjectError when the line with these subjects is too long for a server.
+    """Raise BadSubjectError when the line with these subjects is too long for a server.
 
     `target`: the encoded subject with its reply subject or queue group.
     """
@@ -159,13 +159,13 @@ def check_line(subject: str, target: bytes, limit: int) -> None:
 
 
 def check_headers(info: ServerInfo | None) -> None:
-    """Raises HeadersNotSupportedError unless the server, if it is known yet, supports headers."""
+    """Raise HeadersNotSupportedError for a known server without headers."""
     if info is not None and not info.headers:
         raise no_headers(info)
 
 
 def no_headers(info: ServerInfo) -> HeadersNotSupportedError:
-    """For a server that is too old."""
+    """The error for a server that is too old for headers."""
     return HeadersNotSupportedError(
         f"The server (nats-server {info.version}) does not support message headers."
     )

@@ -51,7 +51,7 @@ from jetspark.wire.trace import received_lines, sent_lines
 
 
 class SessionOwner(Protocol):
-    """What a session calls: the supervisor. None of these may raise."""
+    """What a session calls: the supervisor. No method may raise."""
 
     def enqueue(self, session: Session, frame: bytes) -> None:
         """Send a control frame after the buffered ones."""
@@ -66,7 +66,7 @@ class SessionOwner(Protocol):
         """A limited route got its last message."""
 
     def writing_paused(self, session: Session, paused: bool) -> None:
-        """Back-pressure of the transport."""
+        """The transport asks to pause writing, or allows it again."""
 
     def session_lost(self, session: Session, error: JetsparkError) -> None:
         """The link has ended."""
@@ -75,7 +75,7 @@ class SessionOwner(Protocol):
 tracer = logging.getLogger("jetspark.trace")
 
 FAREWELL = 0.25
-"""Seconds within which a server closes a link after our end of it; a frozen one does not."""
+"""Seconds for a server to close a link after we closed our end; a frozen server does not."""
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class Session:
         self.lost: JetsparkError | None = None
         """Why the link has ended; None while it lives."""
         self.proven = False
-        """Whether the server has answered a PING, and so accepted the first SUBs of this link."""
+        """Whether the server answered a PING, and so accepted this link's first SUBs."""
         self._options = options
         self._routes = routes
         self._owner = owner
@@ -113,10 +113,10 @@ class Session:
         self._transport: Transport | None = None
         self._started = False
         self._greeted = False
-        # Before `start`: events for the handshake, and the future that waits for one.
+        # Before `start`: events for the handshake, and the future of whoever waits for one.
         self._early: deque[Event] = deque()
         self._arrival: asyncio.Future[None] | None = None
-        # After `start`: the PINGs on their way; None for those of the timer.
+        # After `start`: a future for each unanswered PING; None for those of the timer.
         self._pings: deque[asyncio.Future[None] | None] = deque()
         self._unanswered = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -226,7 +226,7 @@ class Session:
     def bytes_received(self, chunk: memoryview) -> None:
         """Called by the transport."""
         if self.lost is not None or self._ended is not None:
-            return  # closing: discarded, but they have to be read (see Transport.close)
+            return  # while closing, bytes are read and discarded (see Transport.close)
         events = self._parser.feed(chunk)
         if self._options.trace:
             for line in received_lines(events):
@@ -249,7 +249,7 @@ class Session:
             traffic.messages += len(messages)
             traffic.payload += size
             if (route := self._routes.get(sid)) is None:
-                continue  # unsubscribed while this was on its way
+                continue  # unsubscribed while the message was on its way
             if route.on_run is None or route.max_msgs:
                 self._one_by_one(sid, messages)
                 continue
@@ -257,7 +257,7 @@ class Session:
                 taken = route.on_run(messages, size)
             except Exception as error:
                 self._report(route, error)
-                taken = True  # it may have taken some, and none may be delivered twice
+                taken = True  # it may have taken some, which must not be delivered twice
             if taken:
                 route.received += len(messages)
             else:
@@ -266,7 +266,7 @@ class Session:
     def _one_by_one(self, sid: int, messages: list[MessageFrame]) -> None:
         for frame in messages:
             if (route := self._routes.get(sid)) is None:
-                return  # unsubscribed by the handler of the message before
+                return  # unsubscribed by the previous message's handler
             route.received += 1
             try:
                 route.handler(frame)
@@ -301,7 +301,7 @@ class Session:
     # -- PING ----------------------------------------------------------------------------------
 
     def ping(self) -> asyncio.Future[None]:
-        """Done at the PONG; ConnectionClosedError when the link ends before it."""
+        """A future of the PONG; ConnectionClosedError when the link ends before it."""
         answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pings.append(answer)
         self._owner.enqueue(self, frames.PING)
@@ -401,7 +401,7 @@ class Session:
     async def close(self, timeout: float) -> bool:
         """Send what was written and end the link, without `session_lost`.
 
-        Waits `timeout` seconds at most; returns whether it ended in time.
+        Waits at most `timeout` seconds; returns whether the link ended in time.
         """
         self._started = False
         transport = self._transport
@@ -421,6 +421,6 @@ class Session:
 
 
 def _closed_before_pong(cause: JetsparkError) -> ConnectionClosedError:
-    error = ConnectionClosedError("The link was lost: what was published last may not have come.")
+    error = ConnectionClosedError("The link was lost: the last publishes may not have arrived.")
     error.__cause__ = cause
     return error

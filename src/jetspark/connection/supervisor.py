@@ -1,8 +1,8 @@
 """Keeps one logical link up: connects, reconnects, restores, buffers, closes.
 
 Contract
-- States are those of `ConnectionStatus`; every change goes through `_enter`, which refuses what
-  the table `TRANSITIONS` does not have.
+- Every change of `ConnectionStatus` goes through `_enter`, which refuses those that are not in the
+  table `TRANSITIONS`.
 - One task, `_run`, opens all links: the first connect, reconnecting, moving off a lame duck. It is
   the only task of a connection; `close` ends it. Everything else runs in callbacks of the loop.
 - On a new link the SUBs of all routes are written first, then what the outbox kept.
@@ -50,8 +50,8 @@ logger = logging.getLogger("jetspark")
 class Connector:
     """Opens sessions to servers of the pool, and records the outcome there.
 
-    `make` makes a session for a server; `report` gets failed attempts and errors of the user's
-    callables.
+    `make` makes a session for a server; `report` gets the errors of failed attempts and of the
+    user's callables.
     """
 
     def __init__(
@@ -80,8 +80,10 @@ class Connector:
         )
 
     async def open(self, server: PooledServer) -> Session:
-        """One attempt at one server. Raises as `Session.open`, and ConfigError, which does not
-        count against the server.
+        """Make one attempt at one server.
+
+        Raises the errors of `Session.open`, and ConfigError, which does not count against the
+        server.
         """
         self.pool.attempt(server)
         session = self._make(server.url)
@@ -98,7 +100,7 @@ class Connector:
         return session
 
     async def open_first(self, wake: asyncio.Event) -> tuple[PooledServer, Session]:
-        """As the option `first_connect` says; `wake`: as for `open_any`.
+        """Connect as the option `first_connect` says; `wake`: see `open_any`.
 
         Raises the error of the only server, NoServersError, ConfigError.
         """
@@ -120,7 +122,7 @@ class Connector:
             except JetsparkError as error:
                 last = error
                 logger.info("%s", error)
-                # Files that cannot be read are the same for every server.
+                # Unreadable files would be the same for every server.
                 if len(servers) == 1 or isinstance(error, ConfigError):
                     raise
         tried = ", ".join(str(server.url) for server in servers)
@@ -131,9 +133,9 @@ class Connector:
     ) -> tuple[PooledServer, Session] | None:
         """Try servers until one accepts; None when none is left. Failures are reported.
 
-        `wake` ends a wait for a server early: another one may be due. `first`: raises ConfigError,
-        since files that cannot be read are the same for every server. A repeated error is logged as
-        information: a long outage would fill the log.
+        `wake` ends a wait early, since another server may be due. `first`: raises ConfigError,
+        since unreadable files would be the same for every server. A repeated error is logged as
+        information, or a long outage would fill the log.
         """
         seen: set[str] = set()
         while (picked := self.pool.next()) is not None:
@@ -158,7 +160,7 @@ class Connector:
         try:
             chosen = self._options.choose_server(servers)
             if chosen is not None and chosen not in servers:
-                raise ConfigError("choose_server must return one of the servers that it was given.")
+                raise ConfigError("choose_server must return one of its servers.")
         except Exception as error:
             self._report(user_error("choose_server", error), logging.WARNING)
             return None
@@ -190,7 +192,7 @@ class _Link(NamedTuple):
 
 
 class Supervisor:
-    """`on_event` and `on_error` are called during changes of state: they must only schedule."""
+    """`on_event` and `on_error` are called during changes of state, so they must only schedule."""
 
     def __init__(
         self,
@@ -221,16 +223,16 @@ class Supervisor:
         self.info: ServerInfo | None = None
         """INFO of the present server, or of the last one while there is none."""
         self.max_payload = MAX_MESSAGE
-        """Bytes, as the last INFO says."""
+        """Maximum payload in bytes, from the last INFO."""
         self._link: _Link | None = None
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        """Set when the task has something to do."""
+        """Wakes the task."""
         self._settled = asyncio.Event()
         """Set while connected or closed."""
         self._closing: asyncio.Task[None] | None = None
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
     @property
     def present(self) -> Session | None:
@@ -247,13 +249,13 @@ class Supervisor:
             self._settled.clear()
 
     def require_open(self) -> None:
-        """Raises ConnectionClosedError when closed."""
+        """Raise ConnectionClosedError when closed."""
         if self.status is ConnectionStatus.CLOSED:
             raise ConnectionClosedError from self.last_error
 
     def report(self, error: JetsparkError, level: int = logging.WARNING) -> None:
-        """last_error, the log, the error callback."""
-        if self.status is not ConnectionStatus.CLOSED:  # then it says why that was closed
+        """To last_error, the log and the error callback."""
+        if self.status is not ConnectionStatus.CLOSED:  # afterwards last_error says why it closed
             self.last_error = error
         logger.log(level, "%s", error)
         self.on_error(error)
@@ -261,7 +263,7 @@ class Supervisor:
     # -- connecting ----------------------------------------------------------------------------
 
     async def connect(self) -> None:
-        """See `Client.connect`. A connection that was closed stays closed."""
+        """See `Client.connect`. A closed connection stays closed."""
         if self.status is ConnectionStatus.CLOSED:
             if self._task or self._closing:
                 raise ConnectionClosedError(
@@ -279,7 +281,7 @@ class Supervisor:
             await self._connected()
 
     async def _connected(self) -> None:
-        """Return after the first connect, at once in the background. Raises its error."""
+        """Wait for the first connect, except in the background. Raises its error."""
         if self._options.first_connect == "background":
             return
         if self.status is ConnectionStatus.CONNECTING:
@@ -305,12 +307,12 @@ class Supervisor:
         except JetsparkError as error:
             self._shut(error)
         except Exception as error:
-            # A bug must not leave callers waiting for ever.
+            # Even after a bug, callers must not wait for ever.
             logger.exception("The connection's task failed")
             self._shut(user_error("The connection's task", error))
 
     def _adopt(self, link: _Link) -> None:
-        """Use a new link. Without an await: nothing may come in between."""
+        """Use a new link. Must not await: nothing may happen in between."""
         first = self.status is ConnectionStatus.CONNECTING
         session = link.session
         self._link = link
@@ -355,7 +357,7 @@ class Supervisor:
             except BaseException:
                 session.abort()
                 raise
-            # Meanwhile the old link, the new one or the whole connection may have ended.
+            # In the meantime, the old link, the new one or the whole connection may have ended.
             if self.status is ConnectionStatus.RECONNECTING and session.lost is None:
                 self._adopt(_Link(candidate, session))
             else:
@@ -387,12 +389,12 @@ class Supervisor:
     # -- called by the session (SessionOwner) --------------------------------------------------
 
     def enqueue(self, session: Session, frame: bytes) -> None:
-        """A control frame of the present link."""
+        """Send a control frame over the present link."""
         if session is self.present:
             self.outbox.put_control(frame)
 
     def writing_paused(self, session: Session, paused: bool) -> None:
-        """Back-pressure of the present link."""
+        """The present link asks to pause writing, or allows it again."""
         if session is self.present:
             (self.outbox.pause if paused else self.outbox.resume)()
 
@@ -424,7 +426,7 @@ class Supervisor:
             self._on_event(events.ServersDiscovered(tuple(new)))
 
     def error_reported(self, error: JetsparkError) -> None:
-        """Not the end of the link; maybe that of one subscription."""
+        """An error that ends one subscription at most, not the link."""
         if (route := self.routes.refused(error)) is not None:
             self.routes.refuse(route, error)
         elif isinstance(error, PermissionsError):
@@ -432,7 +434,7 @@ class Supervisor:
         self.report(error)
 
     def route_exhausted(self, route: Route) -> None:
-        """It got its last message."""
+        """The route got its last message."""
         self.routes.end(route, None)
 
     def session_lost(self, session: Session, error: JetsparkError) -> None:
@@ -442,8 +444,8 @@ class Supervisor:
             return
         self.pool.lost(link.server, error)
         self._detach()
-        # Would a SUB of the replay end the next link as well? The first time it may have been a
-        # publish, which is gone with the link.
+        # Would a replayed SUB end the next link too? The first time, it may have been a publish,
+        # which is gone with the link.
         again = isinstance(error, ControlLineError) and not session.proven
         if again and (route := self.routes.longest()) is not None:
             self.routes.end(route, error)
@@ -470,13 +472,13 @@ class Supervisor:
         self.routes.add(route)
 
     async def linked(self) -> None:
-        """Return when there is a link. Raises ConnectionClosedError."""
+        """Wait for a link. Raises ConnectionClosedError."""
         while self._link is None:
             self.require_open()
             await self._settled.wait()
 
     async def ping(self) -> None:
-        """A round trip. Raises ConnectionClosedError without a link, and when it is lost."""
+        """A round trip. Raises ConnectionClosedError without a link, and when the link is lost."""
         if self._link is None:
             raise ConnectionClosedError(f"There is no link to ping ({self.status}).")
         await self._link.session.ping()
@@ -484,14 +486,14 @@ class Supervisor:
     # -- ending --------------------------------------------------------------------------------
 
     def begin_drain(self) -> None:
-        """From here on: no new subscriptions, and a lost link is the end."""
+        """From here on, new subscriptions are refused, and a lost link is the end."""
         self._enter(ConnectionStatus.DRAINING)
         self._on_event(events.Draining())
 
     async def close(self) -> None:
-        """Send what is buffered, end the link, fail what is pending. May be called again.
+        """Send buffered publishes, end the link, fail pending calls. May be called again.
 
-        It completes even when the caller is cancelled.
+        Completes even when the caller is cancelled.
         """
         if self._closing is None or self._closing.cancelled():
             self._closing = self._loop.create_task(self._close(), name="jetspark-close")
@@ -512,7 +514,7 @@ class Supervisor:
             logger.warning("Some published messages could not be sent to %s", session.server)
 
     def _shut(self, error: JetsparkError | None) -> None:
-        """The end, at once: from here on every call raises ConnectionClosedError."""
+        """End at once: from here on every call raises ConnectionClosedError."""
         if self.status is ConnectionStatus.CLOSED:
             return
         if self._link is not None:
@@ -520,7 +522,7 @@ class Supervisor:
         self._enter(ConnectionStatus.CLOSED)
         report_unsent(self.outbox.size, self.on_error)
         self.outbox.close(error)
-        # None after a close on purpose: it tells the two apart.
+        # None after a close on purpose, to tell it from a lost connection.
         self.last_error = error
         closed = ConnectionClosedError() if error is None else ConnectionLostError()
         closed.__cause__ = error

@@ -1,7 +1,7 @@
 """Transports: TCP, TLS and WebSocket under a session, and which one for a server's URL.
 
-A session is a `Receiver` and drives a `Transport`; a `Dial` opens the one for the other. The
-layers above do not know which transport it is.
+A session is the `Receiver` and drives a `Transport`, which a `Dial` opens. The layers above do not
+know which transport it is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jetspark.errors import BrokenSocketError, JetsparkError, ServerRefusedError
 
 @dataclass(frozen=True, slots=True)
 class TLSState:
-    """The TLS of a link, as it was agreed in the handshake."""
+    """The TLS of a link, as agreed in the handshake."""
 
     version: str
     """Such as "TLSv1.3"."""
@@ -50,13 +50,13 @@ def tls_state_of(tls: ssl.SSLObject) -> TLSState:
 
 
 class Receiver(Protocol):
-    """What a transport calls, always from the event loop. None of these may raise."""
+    """What a transport calls, always in the event loop. No method may raise."""
 
     def bytes_received(self, chunk: memoryview) -> None:
         """Bytes of the server, valid during this call only."""
 
     def link_lost(self, error: Exception | None) -> None:
-        """The last call: the link has ended, by an error or (None) by either side's closing."""
+        """The last call: the link ended with an error, or (None) because either side closed it."""
 
     def pause_writing(self) -> None:
         """Too much is buffered: hold back."""
@@ -69,19 +69,19 @@ class Transport(Protocol):
     """What a session calls."""
 
     def write(self, data: bytes) -> None:
-        """Send, buffering what the network does not take. Silently nothing after the end."""
+        """Send, and buffer what the network does not take. Does nothing after the end."""
 
     def write_here(self, data: bytes) -> bool:
-        """In any thread, one at a time with `write`: send now what goes at once; whether it did.
+        """Send now from any thread, one at a time with `write`; returns whether it did.
 
-        When it returns False nothing was sent, and `write` is the way.
+        False: nothing was sent; use `write`.
         """
 
     async def start_tls(self, context: ssl.SSLContext, hostname: str) -> None:
         """Upgrade the link. Raises OSError (ssl.SSLError is one)."""
 
     def close(self) -> None:
-        """Send what is buffered and say that no more comes; the link ends when the peer agrees."""
+        """Send buffered bytes and then our end; the link ends when the peer agrees."""
 
     @property
     def unsent(self) -> int:
@@ -96,8 +96,10 @@ class Transport(Protocol):
 
 
 Dial: TypeAlias = Callable[[ServerURL, Receiver], Awaitable[Transport]]
-"""Opens a transport to a server. Raises OSError (ssl.SSLError is one), UnicodeError for a name
-that no host can have, or a JetsparkError."""
+"""Opens a transport to a server.
+
+Raises OSError (ssl.SSLError is one), UnicodeError for an impossible host name, or a JetsparkError.
+"""
 
 
 # -- the socket to a server, directly or through a proxy ---------------------------------------
@@ -106,7 +108,7 @@ that no host can have, or a JetsparkError."""
 async def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
     """A connected non-blocking socket whose peer is the server.
 
-    Raises OSError, UnicodeError for a name that no host can have, ServerRefusedError of a proxy,
+    Raises OSError, UnicodeError for an impossible host name, ServerRefusedError from a proxy,
     JetsparkError for a dialer that fails.
     """
     proxy = options.proxy_server
@@ -135,7 +137,7 @@ async def _connected(options: ConnectOptions, host: str, port: int) -> socket.so
     try:
         found = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
-        )  # an address: no look-up, so no thread
+        )  # an address needs no look-up, so no thread
     except socket.gaierror:
         look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         found = await loop.run_in_executor(None, look_up)
@@ -150,10 +152,10 @@ async def _connected(options: ConnectOptions, host: str, port: int) -> socket.so
 
 
 async def _connect(sock: socket.socket, address: Any) -> None:
-    """As `sock_connect` of asyncio's own loops. Raises OSError.
+    """`sock_connect` of asyncio's own loops. Raises OSError.
 
-    uvloop's looks up addresses, too, in libuv's threads. A child that is forked afterwards does not
-    have these threads, but libuv joins them at its exit: a segmentation fault.
+    uvloop's also looks up addresses, in libuv's threads. A child forked later does not have these
+    threads, but libuv joins them at its exit: a segmentation fault.
     """
     loop = asyncio.get_running_loop()
     if isinstance(loop, asyncio.BaseEventLoop):
@@ -173,7 +175,7 @@ async def _connect(sock: socket.socket, address: Any) -> None:
 
 
 async def _dialled(options: ConnectOptions, host: str, port: int) -> socket.socket:
-    """In a thread, since the user's callable may block."""
+    """Call the dialer in a thread, since it may block."""
     assert options.dialer is not None  # noqa: S101
     dialling = asyncio.ensure_future(asyncio.to_thread(call_dialer, options, host, port))
     try:
@@ -205,13 +207,16 @@ async def _through(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None
 # -- TCP, and TLS over it ----------------------------------------------------------------------
 
 RECEIVE_BUFFER = 256 * 1024
-"""Bytes read at most at a time. One buffer for the life of a connection: reading allocates
-nothing, and what is in it is only valid during `bytes_received`."""
+"""Most bytes read at a time.
+
+One buffer serves a connection's whole life: reading allocates nothing, and its content is only
+valid during `bytes_received`.
+"""
 
 _HIGH_WATER = 512 * 1024
 _LOW_WATER = 128 * 1024
 _AT_ONCE = 32 * 1024
-"""Bytes that other threads may send themselves: what a socket with room takes whole."""
+"""Most bytes that other threads may send themselves: a socket with room takes them whole."""
 
 
 class TcpTransport(asyncio.BufferedProtocol):
@@ -220,9 +225,9 @@ class TcpTransport(asyncio.BufferedProtocol):
     def __init__(self, receiver: Receiver, sock: socket.socket) -> None:
         self._receiver = receiver
         self._socket: socket.socket | None = sock
-        """None when bytes may not go around the transport: there is TLS."""
+        """None under TLS, when bytes may not bypass the transport."""
         self._loop = asyncio.get_running_loop()
-        self._rest = b""  # of what another thread has sent in part
+        self._rest = b""  # the rest of what another thread sent in part
         self._view = memoryview(bytearray(RECEIVE_BUFFER))
         self._transport: asyncio.Transport | None = None
         self.tls: TLSState | None = None
@@ -242,7 +247,7 @@ class TcpTransport(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None  # asyncio's may fail when it is aborted after its end
+        self._transport = None  # aborting asyncio's transport after its end may fail
         self._receiver.link_lost(exc)
 
     def pause_writing(self) -> None:
@@ -262,7 +267,7 @@ class TcpTransport(asyncio.BufferedProtocol):
             if self._rest:
                 data = self._rest + data
             self._transport.write(data)
-            self._rest = b""  # not before: until then `write_here` keeps away
+            self._rest = b""  # only now: until here `write_here` stays away
 
     def write_here(self, data: bytes) -> bool:
         transport, sock = self._transport, self._socket
@@ -272,7 +277,7 @@ class TcpTransport(asyncio.BufferedProtocol):
             if transport.get_write_buffer_size():
                 return False
             sent = sock.send(data)
-        except (OSError, RuntimeError):  # it is full, or gone: `write` finds out
+        except (OSError, RuntimeError):  # full or gone: `write` finds out
             return False
         if sent < len(data):
             self._rest = data[sent:]
@@ -295,8 +300,8 @@ class TcpTransport(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         if self._transport.can_write_eof():
-            # Closing outright while the server still sends would make the kernel answer it with
-            # a reset, and the server throw away what it has not read of ours.
+            # If we closed while the server still sends, the kernel would answer it with a reset,
+            # and the server would throw away our bytes that it has not read.
             self._transport.write_eof()
         else:
             self._transport.close()
@@ -311,7 +316,7 @@ class TcpTransport(asyncio.BufferedProtocol):
 
 
 def tcp(options: ConnectOptions) -> Dial:
-    """The default `Dial`: TCP as the options say, directly or through a proxy."""
+    """The default `Dial`: TCP, directly or through the proxy of the options."""
 
     async def dial(server: ServerURL, receiver: Receiver) -> Transport:
         sock = await open_socket(options, server)
@@ -330,11 +335,11 @@ def tcp(options: ConnectOptions) -> Dial:
 # -- WebSocket over another transport, with TLS in between for wss:// --------------------------
 
 _HANG_UP = 0.25
-"""Seconds after both close frames within which the peer should have ended the link below."""
+"""Seconds after both close frames for the peer to end the link below."""
 
 
 class WebSocketTransport:
-    """The `Receiver` of the transport below it, and the `Transport` of a session."""
+    """The `Receiver` of the transport below, and the `Transport` of a session."""
 
     def __init__(self, server: ServerURL, receiver: Receiver, codec: WebSocketCodec) -> None:
         self._server = str(server)
@@ -366,7 +371,7 @@ class WebSocketTransport:
         if codec.failure is not None:
             self._fail(codec.failure)
         elif codec.closed and self._below is not None:
-            # Both sides have sent a close frame: this is the end, whether TCP ends or not.
+            # Both sides sent a close frame: this is the end, whether TCP ends or not.
             below = self._below
             below.close()
             asyncio.get_running_loop().call_later(_HANG_UP, below.abort)
@@ -375,11 +380,11 @@ class WebSocketTransport:
     def link_lost(self, error: Exception | None) -> None:
         if not self._opened.done():
             if self._heard:
-                self._codec.receive_eof()  # an answer without a length ends here
+                self._codec.receive_eof()  # a response without a length ends here
             if self._codec.failure is not None:
                 self._fail(self._codec.failure)
             else:
-                text = f"{self._server} ended the connection before it was a WebSocket."
+                text = f"{self._server} closed the connection before opening the WebSocket."
                 self._refuse(BrokenSocketError(text, server=self._server))
         if not self._lost:
             self._lost = True
@@ -396,7 +401,7 @@ class WebSocketTransport:
 
     def _refuse(self, error: JetsparkError) -> None:
         self._opened.set_exception(error)
-        self._opened.exception()  # retrieved: if TLS failed first, nothing awaits it
+        self._opened.exception()  # mark it as retrieved: if TLS failed first, nobody awaits it
 
     def pause_writing(self) -> None:
         self._receiver.pause_writing()
@@ -440,7 +445,7 @@ async def dial_websocket(
 ) -> Transport:
     """A WebSocket over the transport that `dial` opens.
 
-    Raises what `dial` raises, ssl.SSLError, BrokenSocketError, ServerRefusedError when what answers
+    Raises the errors of `dial`, ssl.SSLError, BrokenSocketError, ServerRefusedError when the peer
     does not speak WebSocket or refuses the request, ConfigError for unusable TLS files and without
     the library.
     """

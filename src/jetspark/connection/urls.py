@@ -1,8 +1,8 @@
 """Server URLs: `[scheme://][user[:password]@|token@]host[:port][/path]`.
 
 Schemes: nats and tls, or ws and wss for WebSocket, where a path may follow. The port is 4222; for
-ws it is 80 and for wss 443, as in the other NATS clients. One connection uses one of the two
-kinds: what the cluster tells of its other servers is a different list for each.
+ws it is 80 and for wss 443, as in the other NATS clients. One connection uses one of the two kinds,
+because a cluster advertises a different list of servers for each.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ class ServerURL:
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     tls_name: str | None = None
-    """Name to verify the certificate against, when it is not `host`: an address that the cluster
-    gossiped is verified against the name that the user wrote."""
+    """Name to verify the certificate against, if not `host`: an address that the cluster advertised
+    is verified against the name that the user wrote.
+    """
     path: str = ""
-    """WebSocket only: what follows the port, with its slash."""
+    """The WebSocket's path: what follows the port, with its slash."""
 
     @property
     def secure(self) -> bool:
@@ -60,7 +61,7 @@ class ServerURL:
 
 
 def parse_url(text: str) -> ServerURL:
-    """Raises ConfigError, which never repeats credentials."""
+    """Raises ConfigError, without the credentials."""
     shown = text.rpartition("@")[2]
     bare = text.strip()
     if NO_TEXT.search(text) or not bare.replace(" ", "").isprintable():
@@ -109,7 +110,7 @@ def parse_url(text: str) -> ServerURL:
 def parse_urls(servers: str | Iterable[str]) -> tuple[ServerURL, ...]:
     """Several URLs: a list, or one text with commas.
 
-    Raises ConfigError, also for none at all and for WebSocket URLs among others.
+    Raises ConfigError, also for an empty list and for WebSocket URLs mixed with others.
     """
     texts = servers.split(",") if isinstance(servers, str) else list(servers)
     urls = tuple(parse_url(text) for text in texts if text.strip())

@@ -2,8 +2,8 @@
 
 Built on the sans-I/O layer of the library `websockets` (the extra `ws`), imported when a ws:// or
 wss:// server is dialled. Each write becomes one binary frame; what arrives is handed on frame by
-frame, since NATS has its own framing inside. The server's PINGs are answered here. With
-compression the offer is the one that nats-server understands: no context is kept between messages.
+frame, since NATS has its own framing inside. The server's PINGs are answered here. It offers the
+only compression that nats-server understands: without context between messages.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from jetspark.connection.urls import ServerURL
 from jetspark.errors import ConfigError
 
 MAX_FRAME = 256 * 1024 * 1024
-"""Bytes of one frame, decompressed: more than a server sends, less than would do harm."""
+"""Most decompressed bytes of one frame: more than a server sends, less than would do harm."""
 
-# Not a real logger: the debug output would have every frame, CONNECT's secrets too.
+# Not a real logger: debug output would have every frame, with CONNECT's secrets.
 _SILENT = logging.Logger("jetspark.websocket", logging.CRITICAL + 1)
 
 
@@ -58,7 +58,7 @@ class WebSocketCodec:
         self.closed = False
         """Whether a close frame was received or sent: nothing more will come."""
         self.failure: str | None = None
-        """Why it is not a WebSocket, or no longer one."""
+        """Why it never was a WebSocket, or no longer is one."""
 
     @property
     def compressed(self) -> bool:
@@ -81,7 +81,7 @@ class WebSocketCodec:
         return self._take()
 
     def receive_eof(self) -> None:
-        """The link has ended, and with it an HTTP response without a length."""
+        """The link ended, and with it an HTTP response without a length."""
         if self.failure is None and not self.closed:
             self._protocol.receive_eof()
             self._take()

@@ -1,7 +1,4 @@
-"""Message path tracing (ADR-41): the servers that a message passes, and what each did with it.
-
-`Client.trace` asks for it.
-"""
+"""Message path tracing (ADR-41): the servers that a message passes, and what each did with it."""
 
 from jetspark.tracing.calls import TraceCalls
 from jetspark.tracing.tree import (

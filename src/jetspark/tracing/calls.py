@@ -1,4 +1,4 @@
-"""The call of a client that traces a message."""
+"""`Client.trace`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jetspark.wire.headers import Headers, HeadersLike
 
 _DESTINATION: Final = "Nats-Trace-Dest"
 _ONLY: Final = "Nats-Trace-Only"
-# With the last one a server would compress its report.
+# Accept-Encoding would make a server compress its report.
 _OURS: Final = (_DESTINATION, _ONLY, "Nats-Trace-Hop", "Accept-Encoding")
 
 
@@ -39,15 +39,14 @@ class TraceCalls(Client):
         """Send a message whose path all servers report (ADR-41); `print` the result for a tree.
 
         Without `deliver` nobody receives the message and no stream stores it: the servers report
-        what they would have done. It ends when all have reported, or after `timeout` seconds
-        (default: request_timeout) with what came; `complete` and `missing` say which. Behind the
-        border of an account it goes on only if its import or export has `allow_trace`.
+        what they would have done. The call ends when all have reported, or after `timeout` seconds
+        (default: request_timeout) with an incomplete trace: see `complete` and `missing`. A trace
+        crosses into another account only if the import or export has `allow_trace`.
 
-        Raises UnsupportedByServerError before nats-server 2.11, and sends nothing;
-        PermissionsError when the server refuses the subject, or the inbox on which the reports
-        come; RequestTimeoutError when no server reported; ConfigError for headers that tracing
-        itself sets, ConnectionClosedError, BadTimeoutError, and what publish_nowait
-        raises.
+        Raises UnsupportedByServerError before nats-server 2.11, and sends nothing; PermissionsError
+        when the server refuses the subject or the inbox of the reports; RequestTimeoutError when no
+        server reported; ConfigError for headers that tracing itself sets, ConnectionClosedError,
+        BadTimeoutError, and the errors of publish_nowait.
         """
         return await trace_message(self, subject, payload, headers, deliver, timeout)
 
@@ -60,7 +59,7 @@ async def trace_message(
     deliver: bool,
     timeout: Seconds | None,
 ) -> MessageTrace:
-    """As `TraceCalls.trace`, for both clients."""
+    """`TraceCalls.trace`, for both clients."""
     seconds = seconds_of(timeout, client.options)
     data = payload_bytes(payload)  # a copy: the caller may change it in the meantime
     sent = Headers(headers or ())
@@ -68,7 +67,8 @@ async def trace_message(
         if name in sent:
             raise ConfigError(f"The header {name} cannot be given: tracing sets its own.")
     await client.flush(seconds)
-    # From here to the publish without an await: an older server would deliver the message.
+    # No await from here to the publish: an older server, after a reconnect, would deliver the
+    # message.
     if (info := client.server_info) is not None and not info.at_least(2, 11):
         raise UnsupportedByServerError("trace", "2.11", info.version)
     reports = Reports()

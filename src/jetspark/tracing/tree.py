@@ -1,7 +1,7 @@
-"""The reports of a traced message's servers, joined to a tree by their hop ids. Pure.
+"""Joins the reports of a traced message's servers to a tree, by their hop ids. Pure.
 
-A server that sends the message on names the hop: "1", "2" at the first server, "1.1" behind "1".
-The next server's report carries it. So it is known which reports are still to come.
+A server that forwards the message names the hop: "1", "2" at the first server, "1.1" behind "1".
+The next server's report carries that name, so it is known which reports are missing.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from jetspark.errors import DocumentError, JetsparkError
 from jetspark.wire.documents import convert_document, decode_document
 
 # -------------------------------------------------------------------------------------------------
-# What one server reports of a traced message (ADR-41). Pure.
+# The report of one server (ADR-41).
 
 
 _KINDS: Final = ("client", "route", "gateway", "system", "leaf node", "JetStream", "account")
-"""In the order of the server's numbers."""
+"""In the server's order."""
 
 
 class TraceEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One step in a server; one of an unknown type is just this. `raw` has all fields."""
+    """One step in a server; an event of an unknown type has only these fields. `raw` has all."""
 
     type: str
     at: datetime = field(name="ts")
-    """By the clock of that server."""
+    """The time, by that server's clock."""
     error: str = ""
-    """Why it went no further; empty: it did."""
+    """Why the message went no further; empty if it did."""
     raw: dict[str, Any]
 
 
@@ -41,11 +41,11 @@ class _OfConnection(TraceEvent, frozen=True, kw_only=True):
     kind: int
     connection_id: int = field(name="cid")
     name: str = ""
-    """Of a client, or of the server at the other end."""
+    """The name of the client, or of the server at the other end."""
 
     @property
     def connection(self) -> str:
-        """client, route, gateway, leaf node, system, JetStream or account."""
+        """The kind: client, route, gateway, leaf node, system, JetStream or account."""
         return _KINDS[self.kind] if 0 <= self.kind < len(_KINDS) else f"connection {self.kind}"
 
 
@@ -57,51 +57,51 @@ class TraceIngress(_OfConnection, frozen=True, kw_only=True):
 
 
 class TraceMapping(TraceEvent, frozen=True, kw_only=True):
-    """A subject mapping of the account gave it another subject."""
+    """The account's subject mapping gave the message another subject."""
 
     to: str
 
 
 class TraceExport(TraceEvent, frozen=True, kw_only=True):
-    """It went into another account by a stream export."""
+    """The message went into another account through a stream export."""
 
     account: str = field(name="acc")
     to: str
 
 
 class TraceImport(TraceEvent, frozen=True, kw_only=True):
-    """It went into another account by a service import."""
+    """The message went into another account through a service import."""
 
     account: str = field(name="acc")
     subject: str = field(name="from")
-    """The subject of the import."""
+    """The import's subject."""
     to: str
 
 
 class TraceStream(TraceEvent, frozen=True, kw_only=True):
-    """It reached a stream of JetStream, which stored it unless there is an error."""
+    """The message reached a stream, which stored it unless there is an error."""
 
     stream: str
     subject: str = ""
-    """As it is stored."""
+    """The subject under which it is stored."""
     no_interest: bool = field(name="nointerest", default=False)
-    """The stream keeps messages for consumers only, and none wants this one."""
+    """Whether the stream keeps messages for consumers only, and none wants this one."""
 
 
 class TraceEgress(_OfConnection, frozen=True, kw_only=True):
-    """It left the server, to a client or to another server."""
+    """The message left the server, to a client or to another server."""
 
     hop: str = ""
-    """The id of the next server's report, such as "1.2"; empty: none comes."""
+    """The id of the next server's report, such as "1.2"; empty when none will come."""
     account: str = field(name="acc", default="")
-    """Of the receiver, if it is another one."""
+    """The receiver's account, if it is another one."""
     subscription: str = field(name="sub", default="")
-    """Of a client."""
+    """The client's subscription."""
     queue: str = ""
 
     @property
     def reports(self) -> bool:
-        """Whether a report of the server there is to come."""
+        """Whether a report of the next server will come."""
         return bool(self.hop) and not self.error
 
 
@@ -116,7 +116,7 @@ _TYPES: Final[dict[str, type[TraceEvent]]] = {
 
 
 class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Which server reports."""
+    """The server that reports."""
 
     name: str
     id: str
@@ -131,13 +131,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     server: ServerFacts
     hop: str
-    """Of this server; empty for the one that the client is connected to."""
+    """This server's hop; empty for the server of this connection."""
     events: tuple[TraceEvent, ...]
     raw: dict[str, Any]
 
 
 def parse_report(data: bytes) -> Report:
-    """Raises JetsparkError for what is none."""
+    """Raises JetsparkError for a document that is not a report."""
     try:
         raw = decode_document(data, "report")
         events = tuple(_event(one) for one in raw.get("events") or ())
@@ -160,12 +160,12 @@ def _event(raw: dict[str, Any]) -> TraceEvent:
 
 
 # -------------------------------------------------------------------------------------------------
-# Lines with others below them, drawn as a tree of text. Pure.
+# A tree of lines, drawn as text.
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line, and those below it. `wrong`: it tells of an error."""
+    """One line, and those below it. `wrong`: it shows an error."""
 
     text: str
     below: list[Line] = dataclasses.field(default_factory=list)
@@ -183,7 +183,7 @@ def drawn(line: Line) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """The text with control characters as escapes: names are given by others."""
+    """The text with control characters escaped: others choose the names."""
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode()
         for c in text
@@ -191,42 +191,44 @@ def plain(text: str) -> str:
 
 
 FIRST = ""
-"""The hop of the server that the client is connected to."""
+"""The hop of the server of this connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedServer:
-    """A server that the message came to, and what it did with it."""
+    """A server that the message reached, and what it did with it."""
 
     name: str
     id: str
     version: str
     cluster: str
-    """Empty: in none."""
+    """The cluster; empty without one."""
     domain: str
-    """Its JetStream domain; empty: none."""
+    """The JetStream domain; empty without one."""
     hop: str
-    """Empty for the first server, "2" for the second one that it sent the message to, and so on."""
+    """Empty for the first server, "2" for the second one to which it forwarded the message, and so
+    on.
+    """
     events: tuple[TraceEvent, ...]
     """In the order in which they happened."""
     servers: tuple[TracedServer, ...]
-    """To which it sent the message on, as far as they reported."""
+    """The servers to which it forwarded the message, if they reported."""
     raw: dict[str, Any]
-    """The report as it came, unknown fields included."""
+    """The report, with fields that jetspark does not know."""
 
     @property
     def ingress(self) -> TraceIngress | None:
-        """How the message came in."""
+        """How the message arrived."""
         return next((one for one in self.events if isinstance(one, TraceIngress)), None)
 
     @property
     def egresses(self) -> tuple[TraceEgress, ...]:
-        """Where it went, to clients and servers."""
+        """Where the message went: clients and servers."""
         return tuple(one for one in self.events if isinstance(one, TraceEgress))
 
     @property
     def streams(self) -> tuple[TraceStream, ...]:
-        """The streams that it reached here."""
+        """The streams that the message reached here."""
         return tuple(one for one in self.events if isinstance(one, TraceStream))
 
     def after(self, egress: TraceEgress) -> TracedServer | None:
@@ -244,13 +246,13 @@ class TracedServer:
 
 @dataclass(frozen=True, slots=True)
 class MissingServer:
-    """A server that got the message and has not reported in time."""
+    """A server that got the message but did not report in time."""
 
     hop: str
     name: str
     """Empty for the first server."""
     sender: str
-    """The server that sent the message there; empty for the first one."""
+    """The server that forwarded the message to it; empty for the first one."""
 
     def __str__(self) -> str:
         if self.hop == FIRST:
@@ -264,17 +266,17 @@ class MessageTrace:
 
     subject: str
     delivered: bool
-    """False: it was only traced, and neither delivered nor stored."""
+    """False: the message was only traced, neither delivered nor stored."""
     root: TracedServer | None
-    """The server of this connection, and behind it the others; None: it did not report."""
+    """The server of this connection, with the others behind it; None when it did not report."""
     missing: tuple[MissingServer, ...]
-    """What the tree does not show."""
+    """Servers that are not in the tree."""
     detached: tuple[TracedServer, ...] = ()
-    """Servers behind one that is missing."""
+    """Servers that reported, but whose predecessor did not."""
 
     @property
     def complete(self) -> bool:
-        """Whether all servers reported that got the message."""
+        """Whether all servers that got the message reported."""
         return not self.missing
 
     @property
@@ -295,19 +297,19 @@ class MessageTrace:
 
     @property
     def streams(self) -> tuple[TraceStream, ...]:
-        """The streams that it reached."""
+        """The streams that the message reached."""
         return tuple(stream for server in self.servers for stream in server.streams)
 
     @property
     def errors(self) -> tuple[TraceEvent, ...]:
-        """The steps at which it went no further."""
+        """The steps at which the message went no further."""
         return tuple(one for server in self.servers for one in server.events if one.error)
 
     @property
     def no_interest(self) -> bool:
-        """Whether nobody was there: no subscription on any server, and no stream.
+        """Whether no server had a subscription, and no stream took the message.
 
-        Not where the trace ends early: incomplete, at the border of an account, or at an error.
+        False where the trace ends early: incomplete, at the border of an account, or at an error.
         """
         return self.complete and not any(_may_arrive(one) for s in self.servers for one in s.events)
 
@@ -325,11 +327,11 @@ class Reports:
         return len(self._by_hop)
 
     def add(self, report: Report) -> None:
-        """A report came; the first one of a hop counts."""
+        """Add a report; only the first one of a hop counts."""
         self._by_hop.setdefault(report.hop, report)
 
     def missing(self) -> tuple[MissingServer, ...]:
-        """Those that are to come."""
+        """The servers whose reports have not come."""
         if FIRST not in self._by_hop:
             return (MissingServer(FIRST, "", ""),)
         return tuple(
@@ -341,7 +343,7 @@ class Reports:
         )
 
     def joined(self, subject: str, *, delivered: bool) -> MessageTrace:
-        """The tree of what came."""
+        """The tree of the reports so far."""
         reports = self._by_hop
         trees = {
             hop: _tree(hop, reports)
@@ -353,12 +355,12 @@ class Reports:
 
 
 def _before(hop: str) -> str:
-    """The hop of the server before."""
+    """The hop of the previous server."""
     return hop.rpartition(".")[0]
 
 
 def _may_arrive(event: TraceEvent) -> bool:
-    """Whether it went to somebody, or where no report tells what became of it."""
+    """Whether somebody may receive the message, or no report says what became of it."""
     if isinstance(event, TraceEgress):
         return not event.reports
     return not isinstance(event, TraceIngress | TraceMapping) or bool(event.error)

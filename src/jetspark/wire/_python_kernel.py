@@ -17,7 +17,7 @@ from jetspark.wire.control import OK, PING, PONG, ControlEvent, Err, Info
 ReplyFields: TypeAlias = tuple[str, str, int, int, int, int, int, str, str]
 
 _NUMBERS_END, _TIMES_END = 1 << 64, 1 << 63
-"""One more than the largest number, and time, that the server's integer types can hold."""
+"""Upper bounds (exclusive) of numbers and times in the server's integer types."""
 
 
 def reply_fields(reply: bytes | None) -> ReplyFields:
@@ -47,7 +47,7 @@ def reply_fields(reply: bytes | None) -> ReplyFields:
 
 
 def stream_sequence(reply: bytes | None) -> int:
-    """Only the stream sequence, which is what a loop over many messages needs.
+    """Only the stream sequence, for loops over many messages.
 
     Raises NotJetStreamMessageError.
     """
@@ -56,7 +56,7 @@ def stream_sequence(reply: bytes | None) -> int:
 
 
 def stream_position(reply: bytes | None) -> tuple[int, int, int]:
-    """Stream sequence, timestamp (nanoseconds) and pending messages, without decoding the names.
+    """The stream sequence, timestamp (nanoseconds) and pending messages, without decoding names.
 
     Raises NotJetStreamMessageError.
     """
@@ -107,8 +107,8 @@ class MessageFrame(msgspec.Struct, frozen=True, gc=False):
 class Delivered:
     """A frame and the client that received it: the base of all message classes.
 
-    Subclasses add decoded fields and replies, but no constructor. Payload and stream sequence,
-    which loops over many messages read, are implemented here.
+    Subclasses add decoded fields and replies, but no constructor. Payload and stream sequence are
+    here, because loops over many messages read them.
     """
 
     __slots__ = ("_client", "_frame")
@@ -139,15 +139,15 @@ def deliver(kind: type[M], client: Any, frames: list[MessageFrame]) -> list[M]:
 # -- bytes into frames -------------------------------------------------------------------------
 
 MAX_CONTROL_LINE = 1 << 20
-"""Longest control line accepted, bytes. INFO carries lists of URLs and may be long."""
+"""Longest control line accepted, in bytes. INFO has lists of URLs and may be long."""
 
 MAX_MESSAGE = 128 << 20
-"""Largest message accepted, bytes of headers and payload. Servers stop at 64 MiB."""
+"""Largest message accepted, in bytes of headers and payload. Servers stop at 64 MiB."""
 
 FrameRun: TypeAlias = tuple[int, list[MessageFrame], int]
 """(sid, messages, payload bytes): consecutive messages of one subscription.
 
-Either all of them have a reply subject or none has. The subscription is looked up once for a run.
+Either all have a reply subject or none. The subscription is looked up once for a run.
 """
 Event: TypeAlias = FrameRun | ControlEvent
 
@@ -271,7 +271,7 @@ def _show(line: bytes) -> str:
 # -- deliveries into columns -------------------------------------------------------------------
 
 Memory: TypeAlias = "bytes | array[int] | memoryview"
-"""Read through the buffer protocol; the C kernel has its own type for it."""
+"""What the kernel reads through the buffer protocol; the C kernel has a type of its own."""
 
 
 class Columns(NamedTuple):
@@ -306,7 +306,7 @@ class Deliveries:
         self._headers: list[bytes] = []
         self._data: list[bytes] = []
         self.size = 0
-        """Bytes of all frames in these columns, an upper bound of the payload bytes."""
+        """Bytes of all frames in these columns: an upper bound of the payload bytes."""
 
     def __len__(self) -> int:
         return len(self._data)
@@ -331,7 +331,7 @@ class Deliveries:
     def append(
         self, subject: bytes, sequence: int, ns: int, block: bytes | None, payload: bytes
     ) -> None:
-        """Append a row that is not from a delivery; `ns`: nanoseconds since the epoch."""
+        """Append a row that is not a delivery; `ns`: nanoseconds since the epoch."""
         self._subjects.append(subject)
         self._sequences.append(b"%d" % sequence)
         self._times.append(b"%d" % ns)
@@ -372,10 +372,10 @@ class Deliveries:
 
 
 def _integers(column: list[bytes]) -> list[int]:
-    # One call of msgspec's decoder for the whole column is three times faster than int() for each.
+    # One call of msgspec's decoder for a column is three times faster than int() for each number.
     try:
         return msgspec.json.decode(b"[" + b",".join(column) + b"]", type=list[int])
-    except msgspec.DecodeError:  # zeros before a number, which no server writes
+    except msgspec.DecodeError:  # leading zeros, which no server writes
         return list(map(int, column))
 
 
@@ -388,7 +388,7 @@ class HeaderPairs(NamedTuple):
 
     pairs: int
     list_offsets: Memory
-    """The index of each message's first pair, and the end of the last message's pairs."""
+    """The index of each message's first pair, then the end of the last message's pairs."""
     key_offsets: Memory
     keys: Memory
     value_offsets: Memory
@@ -422,7 +422,7 @@ _NUMBER = (
     b"(?:%b)"
     % b"|".join(
         [
-            rb"[0-8]\d{18}",  # times; the rest is of the numbers of 19 digits up to _MOST
+            rb"[0-8]\d{18}",  # times; the other part matches numbers of 19 digits up to _MOST
             rb"\d{1,18}",
             *(
                 rb"%b[0-%d]\d{%d}" % (_MOST[:i], _MOST[i] - 49, 18 - i)
@@ -451,15 +451,15 @@ class DeliveryDecoder:
         line = (
             rb"MSG (\S+) \d{1,18} " + reply + rb"(N)\.N\.(N)\.N(?:\.\S*)? ".replace(b"N", _NUMBER)
         )
-        # Each group of a pattern costs time, so these have only the ones that every message needs;
-        # consumer sequence and pending are read from the last message alone.
+        # Each group of a pattern costs time, so these have only the groups that every message
+        # needs; consumer sequence and pending are read from the last message alone.
         self._plain = re.compile(line + rb"(\d{1,9})\r\n").match
         self._headed = re.compile(rb"H" + line + rb"(\d{1,9}) (\d{1,9})\r\n").match
         self._counts = re.compile(rb"H?MSG [^ ]+ \d+ " + reply + rb"\d+\.(\d+)\.\d+\.(\d+)").match
         self.consumer_sequence = 0
         """Consumer sequence of the last delivery decoded."""
         self.pending = 0
-        """Messages that the consumer had not delivered yet, as of the last delivery decoded."""
+        """Messages not yet delivered by the consumer, as of the last delivery decoded."""
 
     def decode(self, data: bytes, pos: int, into: Deliveries) -> tuple[int, int]:
         """Append the consecutive deliveries from `pos` on.

@@ -15,7 +15,7 @@ class Info:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """PING: to be answered with PONG."""
+    """PING: the receiver answers PONG."""
 
 
 @dataclass(frozen=True, slots=True)

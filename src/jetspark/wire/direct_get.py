@@ -1,7 +1,7 @@
 """Replies to direct gets (ADR-31): the stored message, with the server's headers appended.
 
-The publisher may have set a header such as `Nats-Sequence` itself: only the headers that the server
-appended at the end count, those before belong to the message.
+A publisher may set a header such as `Nats-Sequence` itself, so only those at the end, which the
+server appended, count; earlier ones belong to the message.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 from jetspark.errors import JetStreamError
 
 _APPENDED: Final = b"\r\nNats-Stream: "
-"""The start of the server's headers, which are the last ones of the block."""
+"""The start of the server's headers, which are the last in the block."""
 _BLANK: Final = b"\r\n\r\n"
 _PARTS: Final = re.compile(
     rb"\r\nNats-Stream: [^\r]*\r\nNats-Subject: ([^\r]*)\r\nNats-Sequence: (\d+)"
     rb"\r\nNats-Time-Stamp: ([^\r]*)(?:\r\nNats-Num-Pending: (\d+)\r\nNats-Last-Sequence: (\d+))?"
     rb"\r\n\r\n"
 )
-"""All servers since 2.9 write them in this order."""
+"""All servers since 2.9 write the headers in this order."""
 
 
 class DirectReply(NamedTuple):
@@ -28,9 +28,9 @@ class DirectReply(NamedTuple):
     subject: str
     seq: int
     time: str
-    """RFC 3339."""
+    """The time in RFC 3339."""
     hdrs: bytes | None
-    """The header block as it was published; None for a message without headers."""
+    """The published header block; None for a message without headers."""
     pending: int | None
     """In a batch: matching messages after this one. None for a single get."""
     before: int | None
@@ -41,10 +41,10 @@ class EndOfBatch(NamedTuple):
     """The headers of the status message that ends a batch."""
 
     pending: int
-    """Matching messages after this batch; before 2.12 one less in a batch of last messages."""
+    """Matching messages after this batch; one less before 2.12 in a batch of last messages."""
     last_seq: int
     up_to_seq: int | None
-    """The last sequence that a batch of last messages takes into account."""
+    """The last sequence that counts for a batch of last messages."""
 
 
 def parse_direct_reply(block: bytes | None) -> DirectReply | None:
@@ -85,6 +85,6 @@ def parse_end_of_batch(block: bytes) -> EndOfBatch:
 
 
 def _lines(block: bytes) -> dict[bytes, bytes]:
-    """Names and values; lines without a colon are left out."""
+    """Names and values; skips lines without a colon."""
     pairs = (line.partition(b":") for line in block.split(b"\r\n"))
     return {name: value.strip() for name, colon, value in pairs if colon}

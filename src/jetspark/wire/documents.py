@@ -1,7 +1,7 @@
-"""INFO and CONNECT as typed documents, and the one decoder of what others write.
+"""INFO and CONNECT as typed documents, and the decoder of documents that others write.
 
-Unknown INFO fields are kept. Whatever bytes come, `decode_json`, `decode_msgpack` and
-`decode_document` raise DocumentError and nothing else; a test finds every other decoder.
+Unknown INFO fields are kept. For any bytes, `decode_json`, `decode_msgpack` and `decode_document`
+raise only DocumentError; a test finds every other decoder.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from jetspark.subjects import plain_text
 T = TypeVar("T")
 
 _DEEPEST: Final = 100
-"""Levels of a document. What is nested deeper could exhaust the stack of who walks through it."""
+"""Levels of a document; deeper nesting could exhaust the stack of code that walks through it."""
 
 
 def decode_json(data: bytes | bytearray | str, type: type[T], what: str) -> T:
-    """JSON as a type that msgspec knows. Raises DocumentError about `what` for anything else."""
+    """JSON as a type that msgspec knows. Raises DocumentError, which names `what`."""
     try:
         return msgspec.json.decode(data, type=type)
-    except (ValueError, RecursionError) as error:  # every error of msgspec, and UnicodeError
+    except (ValueError, RecursionError) as error:  # all of msgspec's errors, and UnicodeError
         raise _unreadable(what, error) from None
 
 
@@ -40,7 +40,7 @@ def decode_msgpack(data: bytes, type: type[T], what: str) -> T:
 
 
 def decode_document(data: bytes | str, what: str) -> dict[str, Any]:
-    """A JSON object. Raises DocumentError, also for one that is nested too deep."""
+    """A JSON object. Raises DocumentError, also for deep nesting."""
     document: dict[str, Any] = decode_json(data, dict[str, Any], what)
     level: list[Any] = [document]
     for _ in range(_DEEPEST):
@@ -59,7 +59,7 @@ def convert_document(
     strict: bool = True,
     dec_hook: Callable[[type[Any], Any], Any] | None = None,
 ) -> T:
-    """Parsed JSON as a type, as `msgspec.convert`. Raises DocumentError."""
+    """Parsed JSON as a type, like `msgspec.convert`. Raises DocumentError."""
     try:
         return msgspec.convert(raw, type, strict=strict, dec_hook=dec_hook)
     except (ValueError, OverflowError, RecursionError) as error:
@@ -99,7 +99,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
     connect_urls: list[str] = []
     ws_connect_urls: list[str] = []
     ldm: bool = False
-    """Lame-duck mode: the server is about to close its clients' connections."""
+    """Lame-duck mode: the server will soon close its clients' connections."""
     nonce: str = ""
     git_commit: str = ""
     cluster_dynamic: bool = False
@@ -117,7 +117,7 @@ class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_info(document: bytes) -> ServerInfo:
-    """Raises ProtocolError for anything that is not an INFO document."""
+    """Raises ProtocolError for anything but an INFO document."""
     try:
         raw = decode_document(document, "INFO")
         said = {**{k: v for k, v in raw.items() if v is not None}, "raw": raw}
@@ -153,8 +153,8 @@ class ConnectDocument(msgspec.Struct, omit_defaults=True, kw_only=True):
 def encode_document(document: object) -> bytes:
     """Encode as JSON, with values in their plain form (`plain_value`).
 
-    Raises ConfigError for text with a lone surrogate, for infinity and NaN, which JSON does not
-    have, and for objects that cannot be encoded.
+    Raises ConfigError for text with a lone surrogate, infinity, NaN, and objects that cannot be
+    encoded.
     """
     try:
         encoded = msgspec.json.encode(document, enc_hook=plain_value)
@@ -164,7 +164,7 @@ def encode_document(document: object) -> bytes:
     except TypeError as error:
         raise ConfigError(f"{error}.") from None
     except UnicodeEncodeError:
-        # Not the original message: it quotes the document, which may hold secrets.
+        # Without msgspec's message, which quotes the document: that may hold secrets.
         raise ConfigError(
             "A text contains a lone surrogate, which UTF-8 cannot encode: was it decoded from "
             "bytes that are not UTF-8?"
@@ -172,7 +172,7 @@ def encode_document(document: object) -> bytes:
 
 
 def plain_value(value: Any) -> Any:
-    """The plain form of what JSON has no type for: one level of it. Raises TypeError."""
+    """The plain form, one level deep, of a value without a type in JSON. Raises TypeError."""
     if isinstance(value, str):
         return plain_text(value)
     if isinstance(value, Integral):

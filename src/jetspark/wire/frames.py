@@ -20,7 +20,7 @@ def message(target: bytes, headers: bytes, payload: bytes) -> bytes:
 
 
 def target_of(subject: str, reply: str | None) -> bytes:
-    """Subject and reply subject (for SUB the queue group) as a control line has them."""
+    """The subject and reply subject (for SUB, the queue group) of a control line."""
     # Not an f-string: it would write the name of a str Enum instead of its value.
     return subject.encode() if reply is None else b"%b %b" % (subject.encode(), reply.encode())
 
@@ -36,14 +36,14 @@ def hpub(subject: str, headers: bytes, payload: bytes, reply: str | None = None)
 
 
 def replying(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
-    """PUB, or HPUB when the header block is not empty; the subjects are encoded already."""
+    """PUB, or HPUB when the header block is not empty, with encoded subjects."""
     if headers:
         return message(b"%b %b" % (subject, reply), headers, payload)
     return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(payload), payload)
 
 
 def reply_of(frame: bytes) -> bytes:
-    """The reply subject of a PUB or HPUB, b"" without one."""
+    """The reply subject of a PUB or HPUB; b"" without one."""
     words = frame[: frame.index(b"\r\n")].split()
     return words[2] if len(words) == (5 if words[0] == b"HPUB" else 4) else b""
 

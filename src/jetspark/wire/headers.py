@@ -12,7 +12,7 @@ from jetspark.wire.status import Status, parse_status
 
 VERSION = b"NATS/1.0"
 
-# The field names of ADR-4: other clients drop others, when they send or when they receive.
+# The field names of ADR-4; other clients drop all others, when sending or receiving.
 _NAME = re.compile(r"[!-9;-~]+")
 _BREAKS_BLOCK = re.compile(r"[\r\n:\x00\ud800-\udfff]|^\s|\s\Z|^\Z")
 _BAD_VALUE = re.compile(r"[\r\n\x00\ud800-\udfff]")
@@ -25,9 +25,9 @@ class Headers:
     Headers are equal when each name has the same values.
 
     `headers["a"]` is the first value (KeyError if none), `headers["a"] = "x"` replaces all of them.
-    Blanks and tabs at the ends of a value are removed, as every receiver does. Raises
+    Blanks and tabs at the ends of a value are removed, as every receiver would. Raises
     BadHeaderError for a value with CR, LF, NUL or a lone surrogate, and for a name with anything
-    but printable ASCII without blanks and colons (ADR-4). Names of received messages are kept.
+    but printable ASCII, without blanks and colons (ADR-4). Names of received messages are kept.
     """
 
     __slots__ = ("_pairs",)
@@ -139,14 +139,14 @@ HeadersLike: TypeAlias = Headers | Mapping[str, str | Iterable[str]] | Iterable[
 
 
 def forwarded(pairs: Iterable[tuple[str, str]]) -> Headers:
-    """Headers of a message that goes on, with the names that it has. Raises BadHeaderError."""
+    """Headers of a forwarded message, with the names that it has. Raises BadHeaderError."""
     headers = Headers()
     headers._pairs = _carried(pairs)
     return headers
 
 
 def _carried(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Those of a message, which its block can carry. Raises BadHeaderError."""
+    """The headers of a message, if its block can have them. Raises BadHeaderError."""
     kept = list(pairs)
     for name, value in kept:
         if _BREAKS_BLOCK.search(name) or _BAD_VALUE.search(value):
@@ -190,7 +190,7 @@ def parse_headers(block: bytes) -> tuple[Headers, Status | None]:
 BATCH_ID: Final = "Nats-Batch-Id"
 
 MARKS: Final = b"Nats-Batch-Id:%b\r\nNats-Batch-Sequence:%d\r\n%b\r\n"
-"""The end of a header block: % (batch id, batch sequence from 1 on, one of the constants below)."""
+"""The end of a header block: % (batch id, batch sequence from 1 on, a constant below)."""
 
 STAGED: Final = b""
 """More messages follow."""

@@ -1,8 +1,8 @@
 """The JetStream API: the table of subjects, parsing of responses, typed errors. No I/O.
 
 A call is one request to <prefix>.<subject>; the prefix is "$JS.API", "$JS.<domain>.API" or the
-caller's own. The response is a JSON document whose `type` is checked; its `error` is raised as the
-class in `ERRORS`, or as APIError. Names are checked by the rules of ADR-6. `jetstream.api` and
+caller's own. The response is a JSON document, whose `type` is checked; an `error` in it raises its
+class in `ERRORS`, or APIError. Names follow the rules of ADR-6. `jetstream.api` and
 `bulk.stream_api` send the requests.
 """
 
@@ -70,7 +70,7 @@ class Call(NamedTuple):
     template: str
     answer: str | None
     question: bool = False
-    """Whether it only asks, so that it may be sent twice."""
+    """Whether it changes nothing, so that it may be sent twice."""
 
 
 ACCOUNT_INFO: Final = Call("INFO", "account_info_response", question=True)
@@ -161,7 +161,7 @@ ERRORS: Final[Mapping[int, type[APIError]]] = {
 
 
 def api_prefix_of(domain: str | None, api_prefix: str | None) -> str:
-    """The prefix of all API subjects. Raises ConfigError if both are given, or for a bad one."""
+    """The prefix of all API subjects. Raises ConfigError for a bad one, and if both are given."""
     if domain is not None and api_prefix is not None:
         raise ConfigError("Give either domain or api_prefix, not both.")
     if domain is not None:
@@ -210,7 +210,7 @@ class _Error(msgspec.Struct):
 
 
 def error_of(document: Any, names: Mapping[str, str]) -> APIError:
-    """The exception for the `error` of a response. `names`: those in the call's subject.
+    """The exception for the `error` of a response. `names`: the names in the call's subject.
 
     Raises DocumentError.
     """
@@ -235,7 +235,7 @@ def error_of(document: Any, names: Mapping[str, str]) -> APIError:
 
 
 UPDATE: Final = "update it, or take another name"
-"""What to do about a name in use."""
+"""The advice about a name in use."""
 
 
 def consumer_in_use(stream: str | None, consumer: str) -> str:
@@ -265,7 +265,7 @@ def parse_answer(call: Call, data: bytes, names: Mapping[str, str]) -> dict[str,
     return answer
 
 
-# What of an answer is read without a document of its own. An answer without it is no answer.
+# The parts of answers that have no document of their own; an answer without its part is unreadable.
 
 
 class _Limits(msgspec.Struct):
@@ -380,12 +380,10 @@ _NEEDED: Final[dict[str | None, type[msgspec.Struct]]] = {
 
 
 # -------------------------------------------------------------------------------------------------
-# The subjects of a stream from several answers to STREAM.INFO, none of them left out.
-#
-# A page is a part of the sorted subjects, by its offset. When subjects of earlier pages are
-# removed in the meantime, the rest moves up, and a page at the next offset would leave some of
-# them out. So pages overlap by one subject; a page that does not overlap is asked for again,
-# further back.
+# The subjects of a stream from several answers to STREAM.INFO, none missing.  A page is a part of
+# the sorted subjects, by offset. When subjects of earlier pages are removed in the meantime, the
+# others move up, and a page at the next offset would miss some. So pages overlap by one subject; a
+# page without overlap is requested again, further back.
 
 
 class SubjectPages:
@@ -393,14 +391,14 @@ class SubjectPages:
 
     def __init__(self) -> None:
         self.found: dict[str, int] = {}
-        """Subjects and their numbers of messages: all that had messages all the time."""
+        """The messages of each subject; all subjects that had messages all the time."""
         self.offset = 0
-        """Of the next page to ask for."""
+        """The offset of the next page to request."""
         self._last = ""
         self._back = 1
 
     def add(self, answer: Mapping[str, Any]) -> bool:
-        """Take the page at `offset`; returns whether it was the last one."""
+        """Add the page at `offset`; returns whether it was the last one."""
         page: Mapping[str, int] = answer["state"].get("subjects") or {}
         total = answer.get("total", 0)
         if self.offset and (not page or min(page) > self._last):

@@ -2,8 +2,8 @@
 
 The C kernel is used where it was built and can be loaded, else the Python one.
 JETSPARK_KERNEL=python selects the Python one, JETSPARK_KERNEL=c the C one (ConfigError if it cannot
-be loaded). The rest of jetspark imports these names from this module only. Type checkers see those
-of the Python kernel; what only the C kernel has is declared here, and is None without it.
+be loaded). The rest of jetspark imports these names from this module only. Type checkers see the
+Python kernel's; names that only the C kernel has are declared here, and None without it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from jetspark.wire._python_kernel import (
 )
 
 frame_of: Callable[[Delivered], MessageFrame] = attrgetter("_frame")
-"""The frame of a message, for making a message of another class of it."""
+"""A message's frame, to create an object of another message class from it."""
 
 Look: TypeAlias = Callable[[bytes | memoryview], bytes]
 
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     """
 
     class S2Decoder:
-        """Unpacks an S2 stream, or one of Snappy, that comes in pieces."""
+        """Unpacks an S2 stream, or a Snappy stream, that comes in pieces."""
 
         identified: bool
         """Whether the stream's first frame, which names the format, has come."""
@@ -84,12 +84,12 @@ if TYPE_CHECKING:
         def decode(self, data: bytes, pos: int, into: bytearray) -> tuple[int, int]:
             """Append the content of complete frames from `pos` on, each verified.
 
-            Returns (end, need): the first byte not used, and the least size of the frame there; 0
-            after a MiB of content. Raises BackupError for other bytes, after what was in order.
+            Returns (end, need): the first unused byte, and the minimum size of the frame there (0
+            after a MiB of content). Raises BackupError for invalid bytes, after the valid content.
             """
 
     class EntryDecoder:
-        """Decodes a list of messages into columns; only sequences from `start` to before `end`.
+        """Decodes a list of messages into columns, with sequences from `start` to before `end`.
 
         From server 2.15 on an archive is a list of entries: the length of the name (uvarint), the
         time in nanoseconds (varint), sequence, size of the headers, size of the payload (uvarints),
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
         """
 
         last_sequence: int
-        """Sequence of the last message, wanted or not."""
+        """Sequence of the last message, also of one not wanted."""
 
         def __init__(self, start: int, end: int) -> None: ...
 
@@ -106,12 +106,12 @@ if TYPE_CHECKING:
         ) -> tuple[int, int]:
             """Append the messages of complete entries from `pos` on.
 
-            Returns (end, need): need is OTHER_FRAME for another entry at `end`, and 0 when more is
-            wanted. Raises BackupError for anything else.
+            Returns (end, need): need is OTHER_FRAME for another kind of entry at `end`, and 0 when
+            it needs more bytes. Raises BackupError for anything else.
             """
 
     class RecordDecoder:
-        """Decodes a message block into columns; only sequences from `start` to before `end`.
+        """Decodes a message block into columns, with sequences from `start` to before `end`.
 
         Before 2.15 an archive has the server's message blocks, lists of records: length (4 bytes,
         the highest bit for headers), sequence (8), time (8), length of the subject (2), subject,
@@ -120,21 +120,21 @@ if TYPE_CHECKING:
         """
 
         last_sequence: int
-        """Highest sequence, wanted or not; erased ones count."""
+        """Highest sequence, also of messages not wanted or erased."""
 
         def __init__(self, key: bytes, start: int, end: int) -> None:
-            """`key`: 32 bytes, of the block's checksums."""
+            """`key`: 32 bytes, for the block's checksums."""
 
         def decode(
             self, content: bytes | bytearray | memoryview, pos: int, into: Deliveries
         ) -> int:
-            """Append the messages of complete records from `pos` on; the position behind the last.
+            """Append the messages of complete records from `pos` on; return the end.
 
             Leaves out erased records and repeated sequences. Raises BackupError for anything else.
             """
 
     look: Look
-    """Makes of received bytes what the kernel reads: a view for the C kernel, a copy for Python's.
+    """Received bytes in a form that the kernel reads: a view for the C kernel, a copy for Python's.
 
     The result is typed as bytes, but supports only len(), slicing and being passed to the kernel.
     """
@@ -178,7 +178,7 @@ else:
 
 
 def require_archives() -> None:
-    """Raises ConfigError where streams' archives cannot be read: without the C kernel."""
+    """Raise ConfigError without the C kernel, which reads streams' archives."""
     if IMPLEMENTATION != "c":
         raise ConfigError(
             "Snapshots and backups need jetspark's C kernel, which was not built, or was switched "

@@ -18,7 +18,7 @@ Frame: TypeAlias = MessageFrame | ControlEvent
 
 
 def one_by_one(events: Iterable[Event]) -> Iterator[Frame]:
-    """Events with each message by itself, for code where speed does not matter."""
+    """Events with each message by itself, where speed does not matter."""
     for event in events:
         if isinstance(event, tuple):
             _, messages, _ = event
@@ -42,7 +42,7 @@ class Parser:
         """The first protocol error; None before one."""
 
     def feed(self, chunk: bytes | memoryview) -> list[Event]:
-        """The events that `chunk` completes. Never raises; see `error`."""
+        """The events that `chunk` completes. Never raises: see `error`."""
         if self.error is not None:
             return []
         data = self._buffer.add(chunk)
@@ -64,25 +64,24 @@ class Parser:
 
 
 # -------------------------------------------------------------------------------------------------
-# The receive buffer before the kernel: it keeps an incomplete frame for the next read.
-#
-# A byte is copied a few times at most, and not at all when a read ends with a complete frame.
-# Beyond _AT_ONCE the size is bounded by twice what has come, whatever the frame's control line
-# announces, and for the line by MAX_CONTROL_LINE.
+# The receive buffer in front of the kernel keeps an incomplete frame for the next read.  A byte is
+# copied a few times at most, and not at all when a read ends with a complete frame. Beyond
+# _AT_ONCE, its size is at most twice the bytes received, whatever the control line announces; the
+# line itself is limited by MAX_CONTROL_LINE.
 
 
 _AT_ONCE = 2 << 20
-"""Bytes that an announced frame is given at once: servers' usual max_payload is 1 MB."""
+"""Bytes reserved at once for an announced frame: servers' usual max_payload is 1 MB."""
 
 _LARGEST_KEPT = 4 << 20
-"""Bytes. A buffer that grew beyond this for a large frame is replaced by a small one afterwards."""
+"""Bytes. A buffer that grew beyond this for a large frame is replaced by a small one."""
 
 
 class ReceiveBuffer:
     """Receive into `room()` and call `received`, or call `add` with bytes received elsewhere.
 
-    Both return the bytes to split, valid until `consumed` is called with what was used of them, or
-    None while there is only a part of a frame.
+    Both return the bytes to split, or None while there is only a part of a frame. The bytes are
+    valid until `consumed` is called.
     """
 
     __slots__ = ("_data", "_memory", "_need", "_pending", "_size", "_view")
@@ -111,12 +110,12 @@ class ReceiveBuffer:
         return self._view[self._pending :]
 
     def received(self, count: int) -> bytes | None:
-        """`count` bytes were received into `room()`."""
+        """`room()` received `count` bytes."""
         before, self._pending = self._pending, self._pending + count
         if self._need:
             waiting = self._pending < self._need
         else:
-            # Only the new bytes: the ones before contain no CRLF.
+            # Only the new bytes: the earlier ones have no CRLF.
             found = self._memory.find(b"\r\n", max(0, before - 1), self._pending)
             waiting = found < 0 and self._pending <= MAX_CONTROL_LINE
         if waiting:
@@ -136,12 +135,15 @@ class ReceiveBuffer:
         return self.received(len(chunk))
 
     def consumed(self, end: int, need: int) -> None:
-        """The bytes before `end` were used; a frame of `need` bytes begins there (0: not known)."""
+        """The bytes before `end` were used.
+
+        `need`: size of the frame that begins there (0: unknown).
+        """
         data, self._data = self._data, b""
         rest, self._need = len(data) - end, need
         if max(need, rest) > len(self._memory):
             self._grow(rest, data[end:])
-        elif rest and (end or not self._pending):  # else it is in place
+        elif rest and (end or not self._pending):  # otherwise it is in place
             self._view[:rest] = data[end:]
         elif not rest and len(self._memory) > _LARGEST_KEPT:
             self._make(self._size)

@@ -1,7 +1,7 @@
 """The statuses that end a pull request, and what each means (ADR-37), for the client and `bulk`.
 
-A status concerns the request to whose reply subject it was sent. Most statuses have the headers
-Nats-Pending-Messages and Nats-Pending-Bytes: how much of that request was not delivered.
+A status is sent to the reply subject of its request. Most have the headers Nats-Pending-Messages
+and Nats-Pending-Bytes: how much of the request was not delivered.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class PullRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The request of CONSUMER.MSG.NEXT. Fields with their default are not sent."""
 
     batch: int
-    """Most messages to deliver."""
+    """Maximum messages to deliver."""
     max_bytes: int = 0
-    """Most bytes to deliver; 0: no limit."""
+    """Maximum bytes to deliver; 0: no limit."""
     no_wait: bool = False
     """Deliver what is available and end the request."""
     expires: int = 0
-    """Nanoseconds that the request may wait on the server."""
+    """Nanoseconds that the request may wait at the server."""
     idle_heartbeat: int = 0
     """Nanoseconds between idle heartbeats; 0: none."""
     group: str | None = None
@@ -52,10 +52,10 @@ class PullRequest(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     min_pending: int | None = None
     min_ack_pending: int | None = None
     priority: int | None = None
-    """0 to 9; lower ones are served first."""
+    """0 to 9; lower numbers are served first."""
 
     def encode(self) -> bytes:
-        """As JSON."""
+        """The request as JSON."""
         return encode_document(self)
 
 
@@ -76,7 +76,7 @@ LAST_CONSUMER: Final = "Nats-Last-Consumer"
 
 _DELETED, _IS_PUSH = "consumer deleted", "push based"
 
-# As the server writes them: a number, or a duration of Go such as "1m30s" or "500ms".
+# The server writes a number, or a duration of Go such as "1m30s" or "500ms".
 _LIMIT = re.compile(r"exceeded maxrequest(batch|maxbytes|expires) of (\S+)")
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s|[uµμ]s|ns))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s|[uµμ]s|ns)")
@@ -89,17 +89,17 @@ class PullEnd(Enum):
     ORDINARY = auto()
     """It expired, no message was available, or the batch is complete."""
     TOO_LARGE = auto()
-    """The next message is larger than what is left of max_bytes."""
+    """The next message is larger than the rest of max_bytes."""
     NO_LEADER = auto()
     """The consumer has no leader: none of the waiting requests will be answered."""
     PIN_LOST = auto()
     """Another client of the priority group is pinned."""
     REFUSED = auto()
-    """Only this request was refused; a later one may be served."""
+    """Only this request was refused; a later one may succeed."""
     LIMITED = auto()
-    """The request was beyond a limit of the consumer (`limit_of`); a smaller one is served."""
+    """The request exceeded a limit of the consumer (`limit_of`); a smaller one may succeed."""
     INVALID = auto()
-    """The server does not understand the request; it will not understand the next one either."""
+    """The server does not understand the request, and will not understand the next one."""
     UNUSABLE = auto()
     """The consumer was deleted or is a push consumer."""
 
@@ -132,7 +132,7 @@ def pull_end(status: Status) -> PullEnd:
 
 
 class PullLimit(NamedTuple):
-    """A limit of a consumer. One field is given: messages, bytes or seconds of a request."""
+    """A consumer's limit for a request. One field is set: messages, bytes or seconds."""
 
     batch: int | None = None
     max_bytes: int | None = None
@@ -177,10 +177,9 @@ def number_in(block: bytes | None, header: str) -> int | None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Checks that a consumer's deliveries have no gap (ADR-17).
-#
-# A consumer numbers its deliveries from 1 on; the reply subject has that consumer sequence. To be
-# fast, only this token is parsed, and the tokens before it are compared as one prefix.
+# Gaps in a consumer's deliveries (ADR-17).  A consumer numbers its deliveries from 1 on, and the
+# reply subject has this consumer sequence. For speed only this token is parsed; the tokens before
+# it are compared as one prefix.
 
 
 _NEVER = b"\x00"
@@ -194,7 +193,7 @@ class ConsumerOrder:
     after the last one. To look ahead, use a `copy`.
     """
 
-    __slots__ = ("_cut", "_last", "_next", "_prefix")  # _last: the numbers of the last delivery
+    __slots__ = ("_cut", "_last", "_next", "_prefix")  # _last: the sequences of the last delivery
 
     def __init__(self) -> None:
         self._prefix = _NEVER
@@ -236,7 +235,7 @@ class ConsumerOrder:
 
     @property
     def time_ns(self) -> int:
-        """When that message was stored, nanoseconds since the epoch; 0 before the first."""
+        """When that message was stored, in nanoseconds since the epoch; 0 before the first."""
         try:
             return int(self._last[3].partition(b".")[0])
         except (IndexError, ValueError):

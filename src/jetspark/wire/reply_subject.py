@@ -20,7 +20,7 @@ class Metadata(msgspec.Struct, frozen=True):
     stream_seq: int
     consumer_seq: int
     timestamp_ns: int
-    """When the message was stored, nanoseconds since the epoch."""
+    """When the message was stored, in nanoseconds since the epoch."""
     pending: int
     """Messages that the consumer has not delivered yet."""
     domain: str = ""

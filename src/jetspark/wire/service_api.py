@@ -1,4 +1,4 @@
-"""Subjects and types of ADR-32, by which services are found."""
+"""Subjects and types of ADR-32, with which services are found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DEFAULT_PREFIX: Final = "$SRV"
 
 
 class Verb(StrEnum):
-    """What services are asked for."""
+    """The questions that services answer."""
 
     PING = "PING"
     INFO = "INFO"
@@ -24,5 +24,5 @@ class Verb(StrEnum):
 def verb_subjects(
     verb: Verb, name: str = "*", id: str = "*", prefix: str = DEFAULT_PREFIX
 ) -> tuple[str, str, str]:
-    """Where all services, those of a name, and one instance are asked."""
+    """The subjects for all services, for those of a name, and for one instance."""
     return f"{prefix}.{verb}", f"{prefix}.{verb}.{name}", f"{prefix}.{verb}.{name}.{id}"

@@ -62,7 +62,7 @@ def parse_status(text: str) -> Status | None:
 def status_of(block: bytes | None) -> Status | None:
     """The status in a header block, None for a user's message or a malformed block.
 
-    Cheap enough for every message: most blocks have CRLF right after the version.
+    Cheap enough for every message, since most blocks have CRLF right after the version.
     """
     if block is None or block[8:10] == b"\r\n" or not block.startswith(b"NATS/1.0"):
         return None
