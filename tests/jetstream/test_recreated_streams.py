@@ -181,7 +181,7 @@ async def test_an_older_copy_of_a_stream_ends_its_readers(
             copy.rename(store)
             looks = 0
             server.start()
-            with pytest.raises(DataLossError, match="ends at sequence 3, and it had 10") as caught:
+            with pytest.raises(DataLossError, match="ends at sequence 3, but had 10") as caught:
                 await messages.next()
     assert (caught.value.first, caught.value.last) == (4, 10)
     # At once, while it waits, and once.

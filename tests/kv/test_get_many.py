@@ -70,7 +70,7 @@ async def test_more_keys_than_a_server_answers_for_are_refused(
     js: JetStream, bucket: Bucket
 ) -> None:
     keys = [f"k{number}" for number in range(1025)]
-    too_many = f'More than 1,024 keys of bucket "{bucket.name}" are asked for'
+    too_many = f'More than 1,024 keys of bucket "{bucket.name}" were requested'
     for asked in (keys, [f"{number:0>1000}" for number in range(2000)]):
         with pytest.raises(DirectGetError, match=too_many) as refused:
             await bucket.get_many(asked)

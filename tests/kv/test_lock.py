@@ -168,7 +168,7 @@ async def test_a_lock_is_renewed_and_lost_when_another_writes_its_key(bucket: Bu
                 await lock.wait_lost()
                 assert lock.lost
         assert (await bucket.get("job")).revision == last  # only our own record is released
-    with pytest.raises(CodecError, match="no record of a lock"):
+    with pytest.raises(CodecError, match="does not hold a lock's record"):
         await bucket.lock("job").acquire()
 
 

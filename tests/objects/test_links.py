@@ -37,7 +37,7 @@ async def test_links_lead_to_objects_and_stores(
     await other.delete("b")
     with pytest.raises(ConfigError, match="deleted"):
         await store.add_link("x", await other.info("b", include_deleted=True))
-    gone = f'"l" in store "{store.name}" leads to "b" in store "{other.name}", which is not there'
+    gone = f'"l" in store "{store.name}" leads to "b" in store "{other.name}", which does not exist'
     with pytest.raises(ObjectNotFoundError, match=gone):
         await store.get("l")
     for add in (store.add_link("a", far), store.add_store_link("a", other.name)):

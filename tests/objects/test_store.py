@@ -235,7 +235,7 @@ async def test_get_into_keeps_the_mode_and_the_symlink_of_a_file_and_refuses_a_f
     nowhere.symlink_to("there")
     await store.get_into("a", nowhere)
     assert (nowhere.is_symlink(), (tmp_path / "there").read_bytes()) == (True, b"new")
-    with pytest.raises(ConfigError, match="fifo is no regular file: open it"):
+    with pytest.raises(ConfigError, match="fifo is not a regular file: open it"):
         await store.get_into("a", fifo)
     assert fifo.is_fifo()
     assert files(tmp_path) == ["fifo", "link", "nowhere", "secret", "there"]

@@ -1,9 +1,9 @@
 """Calling the user's callbacks.
 
-Contract: whatever a callback raises is reported and not raised, so the next call can follow. That
-includes a CancelledError of another task that it awaited, and GeneratorExit. Raised are only the
-cancellation of the calling task and the closing of its coroutine, and, after being reported,
-SystemExit and KeyboardInterrupt: they are meant for the event loop, which ends.
+Contract: an exception of a callback is reported, not raised, so that the next call can follow; even
+GeneratorExit, and a CancelledError of another task that it awaited. Only the cancellation of the
+calling task and the closing of its coroutine are raised and, after being reported, SystemExit and
+KeyboardInterrupt, which are meant to end the event loop.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ T = TypeVar("T")
 
 
 def check_no_callback(callback: object) -> None:
-    """Raises ConfigError for iterating, or calling `next`, when there is a callback."""
+    """Raise ConfigError for iterating, or calling `next`, when there is a callback."""
     if callback is not None:
         raise ConfigError(
-            "The callback receives every item: to iterate or to call next(), give no callback."
+            "The callback receives every item: give no callback to iterate or to call next()."
         )
 
 
 class Callback(Generic[T]):
     """Use: `if (rest := callback.call(value)) is not None: await rest`.
 
-    So a plain function costs no coroutine.
+    This way, a plain function costs no coroutine.
     """
 
     __slots__ = ("_function", "_report", "_what")
@@ -50,7 +50,7 @@ class Callback(Generic[T]):
         self._report = report
 
     def call(self, value: T) -> Awaitable[None] | None:
-        """Call it; returns what remains to be awaited, which a task has to do at once."""
+        """Call it; returns what remains to be awaited, which a task must do at once."""
         try:
             result = self._function(value)
         except BaseException as error:
@@ -108,7 +108,7 @@ class Notices:
     """Passes connection events and errors to callbacks and iterators.
 
     The event loop calls the callbacks in order, never during a change of state; an async one runs
-    in a task of its own. What they raise is only logged: a report could cause another one.
+    in a task of its own. Their exceptions are only logged, since a report could raise another one.
     """
 
     def __init__(
@@ -122,12 +122,12 @@ class Notices:
         self._on_error = on_error and Callback(on_error, "The error callback", _log)
         self._streams: WeakSet[EventStream] = WeakSet()
         self._waiting: set[asyncio.Future[None]] = set()
-        """Of tasks that wait for an event: each refers to its stream."""
+        """Futures of tasks that wait for an event; each refers to its stream."""
         self._tasks: set[asyncio.Future[Any]] = set()
         self._closed = False
 
     def event(self, event: ConnectionEvent) -> None:
-        """Of the supervisor."""
+        """An event of the supervisor."""
         if self._on_event is not None:
             self._loop.call_soon(self._call, self._on_event, event)
         for stream in tuple(self._streams):
@@ -135,7 +135,7 @@ class Notices:
         self._closed = self._closed or isinstance(event, Closed)
 
     def error(self, error: JetsparkError) -> None:
-        """Of the supervisor."""
+        """An error of the supervisor."""
         if self._on_error is not None:
             self._loop.call_soon(self._call, self._on_error, error)
 
@@ -175,7 +175,7 @@ class EventStream:
         self._ended = False
 
     def push(self, event: ConnectionEvent) -> None:
-        """Of `Notices`."""
+        """Add an event; for `Notices`."""
         self._events.append(event)
         if isinstance(event, Closed):
             self.close()
@@ -200,7 +200,7 @@ class EventStream:
                 raise StopAsyncIteration
             if asyncio.get_running_loop() is not self._loop:
                 raise ConfigError(
-                    "These events belong to another event loop: take them where it was connected."
+                    "These events belong to another event loop: use them where it connected."
                 )
             waiter = self._waiter = self._loop.create_future()
             self._waiting.add(waiter)
@@ -212,7 +212,7 @@ class EventStream:
 
 
 class Barriers:
-    """Tasks that wait until a callback has handled what had arrived by then.
+    """Tasks that wait until a callback has handled everything that had arrived.
 
     An item is handled when the next call begins, or when nothing is queued any more.
     """
@@ -221,14 +221,14 @@ class Barriers:
 
     def __init__(self) -> None:
         self._taken = 0
-        # How many have to be taken, and by then handled; in the order in which they were made.
+        # For each barrier, oldest first: how many items must be taken, and then handled.
         self._waiting: deque[tuple[int, asyncio.Future[bool]]] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(self, queued: int) -> asyncio.Future[bool]:
-        """Done when these, and what is being handled, are handled; False: they never will be."""
+        """A future: True when these and the present items are handled, False if never."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((self._taken + queued, future))
         return future
@@ -240,7 +240,7 @@ class Barriers:
         self._taken += 1
 
     def took(self, count: int) -> None:
-        """The present call handles so many more items."""
+        """The present call also handles so many more items."""
         self._taken += count
 
     def end(self, *, handled: bool) -> None:

@@ -1,13 +1,13 @@
 """Core NATS over asyncio: publish, subscribe, request.
 
 Contract
-- A client belongs to the event loop in which it was created and is used from that thread only:
-  elsewhere its calls raise ConfigError.
-- Methods without `await` only buffer what to send; it is written at the end of the loop's turn.
+- A client belongs to the event loop in which it was created; in other threads its calls raise
+  ConfigError.
+- Methods without `await` only buffer; the end of the loop's turn writes.
 - Arguments are checked before anything is buffered. Errors that no call can raise go to
   `last_error`, the log "jetspark" and the error callback.
-- `close` sends what is buffered and ends everything at once; `drain` first handles what has
-  arrived. A closed client stays closed.
+- `close` sends the buffer and ends everything at once; `drain` first handles what has arrived. A
+  closed client stays closed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ PENDING_BYTES_LIMIT = 128 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts since the client was created. Bytes are of payloads in, of protocol out."""
+    """Counts since the client was created; bytes of payloads in, of protocol out."""
 
     in_msgs: int
     in_bytes: int
@@ -77,7 +77,7 @@ class Statistics:
 
 
 class Client:
-    """One connection to a NATS deployment. Created in a running event loop, then connected."""
+    """One connection to a NATS deployment: created in a running event loop, then connected."""
 
     def __init__(
         self,
@@ -106,11 +106,11 @@ class Client:
         )
         self._subscriptions: set[MessageSource] = set()
         self._iterated: dict[ref[MessageSource], Callable[[], None]] = {}
-        """Those that end when nothing refers to them, and what ends them."""
+        """What ends sources that nothing refers to any more."""
         self._draining: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None  # of the first drain
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
     @property
     def status(self) -> ConnectionStatus:
@@ -165,15 +165,15 @@ class Client:
         )
 
     def events(self) -> EventStream:
-        """Async iterator over changes of the connection from now on; ends when it is closed."""
+        """Async iterator over the connection's changes from now on; ends when it is closed."""
         return self._notices.stream()
 
     def report(self, error: JetsparkError) -> None:
-        """last_error, the log, and the error callback: for errors that no call can raise."""
+        """To last_error, the log and the error callback: for errors that no call can raise."""
         self._link.report(error)
 
     def require_open(self) -> None:
-        """Raises ConnectionClosedError when the client is closed, with what ended it as cause."""
+        """Raise ConnectionClosedError when the client is closed; the cause is what ended it."""
         self._link.require_open()
 
     def _message(self, frame: MessageFrame) -> Message:
@@ -187,9 +187,9 @@ class Client:
     async def connect(self) -> None:
         """Connect, as the option `first_connect` says: by default each server is tried once.
 
-        Nothing happens when it is connected or connecting already. Raises the error of the one
-        server, or NoServersError with the last one's as `__cause__`; ConfigError for TLS files that
-        cannot be used; ConnectionClosedError after `close`.
+        Does nothing when it is connected or connecting already. With one server, raises its error;
+        with more, NoServersError from the last one's error. Raises ConfigError for unusable TLS
+        files, ConnectionClosedError after `close`.
         """
         self.check_loop()
         await self._link.connect()
@@ -206,7 +206,7 @@ class Client:
         self._link.replace_servers(replace(self.options, servers=several).urls())
 
     async def force_reconnect(self) -> None:
-        """Leave this server for the next one; returns when the link is up again.
+        """Leave this server for the next one; returns when the new link is up.
 
         Raises ConnectionClosedError when closed, or when no server could be reached.
         """
@@ -214,11 +214,11 @@ class Client:
         await self._link.force_reconnect()
 
     async def flush(self, timeout: Seconds | None = None) -> None:
-        """Return when the server has processed everything published before.
+        """Wait until the server has processed everything published before.
 
-        While the client is connecting or reconnecting it waits for the link. `timeout` in seconds,
+        While the client is connecting or reconnecting, it waits for the link. `timeout` in seconds,
         default: request_timeout. Raises RequestTimeoutError, BadTimeoutError; ConnectionClosedError
-        when the client is closed, or the link is lost: what it carried may not have arrived.
+        when the client is closed or the link lost: what it carried may not have arrived.
         """
         await self._ping(seconds_of(timeout, self.options), wait=True)
 
@@ -226,7 +226,7 @@ class Client:
         """Seconds of one round trip to the server.
 
         `timeout` in seconds, default: request_timeout. Raises RequestTimeoutError,
-        ConnectionClosedError when there is no link or it is lost meanwhile, BadTimeoutError.
+        ConnectionClosedError when there is no link or it is lost, BadTimeoutError.
         """
         start = time.perf_counter()
         await self._ping(seconds_of(timeout, self.options), wait=False)
@@ -246,11 +246,11 @@ class Client:
         )
 
     async def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
-        """Return when callbacks have handled all messages that this client has received before.
+        """Wait until callbacks have handled every message that this client has received.
 
         It does not wait for iterators. After `flush` these are all messages that the server had
         sent by then. `timeout`: seconds. Raises RequestTimeoutError, ConnectionClosedError,
-        BadTimeoutError, and ConfigError in a callback, for which it would wait.
+        BadTimeoutError; ConfigError in a callback, which would wait for itself.
         """
         self.check_loop()
         self.require_open()
@@ -268,18 +268,19 @@ class Client:
                 f"{len(late)} callbacks had not handled their messages after {seconds:g} s."
             )
         if not all(each.result() for each in done):
-            raise ConnectionClosedError("The connection was closed before all was handled.")
+            raise ConnectionClosedError("The connection was closed before the callbacks were done.")
 
     async def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         """End subscriptions, let callbacks handle what has arrived, send publishes, then close.
 
-        Publishing is possible until the callbacks are done, subscribing is not. With something to
-        send it waits for a link first. After `timeout` seconds it raises RequestTimeoutError, which
-        says how much was never sent; without a link, or when it is lost, ConnectionClosedError. The
-        client is closed in any case, except after BadTimeoutError.
+        Callbacks may still publish, but not subscribe. If there is something to send, it waits for
+        a link first. After `timeout` seconds it raises RequestTimeoutError, which says how much was
+        never sent; without a link, or when it is lost, ConnectionClosedError. The client is closed
+        in any case, except after BadTimeoutError.
 
-        In a message callback, for which it would wait, it returns at once and continues in the
-        background; its errors are reported. A second call waits for the first and raises the same.
+        In a message callback, which would wait for itself, it returns at once and continues in the
+        background; its errors are reported. A second call waits for the first and raises the same
+        error.
         """
         self._check_ending()
         timeout = seconds_of(timeout, self.options)
@@ -315,7 +316,7 @@ class Client:
         except BaseException as error:
             cancelled = ConnectionClosedError("The connection was closed: its drain was cancelled.")
             drained.set_exception(error if isinstance(error, JetsparkError) else cancelled)
-            drained.exception()  # retrieved: perhaps no other caller waits
+            drained.exception()  # mark it as retrieved, since perhaps nobody waits
             raise
         else:
             drained.set_result(None)
@@ -350,14 +351,14 @@ class Client:
     async def close(self) -> None:
         """Send what is buffered and end the connection. May be called again.
 
-        Pending requests and iterators end at once; a callback that runs is cancelled. It does not
-        wait for a link: what is buffered without one is never sent, which is reported.
+        Pending requests and iterators end at once; a running callback is cancelled. It does not
+        wait for a link: the buffer is then lost, which is reported.
         """
         self._check_ending()
         try:
             await self._link.close()
         finally:
-            # Without an await in between: it completes even when it is cancelled here.
+            # No await before this: it completes even when it is cancelled here.
             ended = [sub.abandon() for sub in self._sources()]
         if ending := {task for task in ended if task is not None}:
             await asyncio.wait(ending)
@@ -379,7 +380,10 @@ class Client:
         reply: str | None = None,
         headers: HeadersLike | None = None,
     ) -> None:
-        """Send one message; waits while the link accepts no more. Raises as publish_nowait."""
+        """Send one message; waits while the link is blocked.
+
+        Raises the errors of publish_nowait.
+        """
         if get_running_loop() is not self.loop:  # asked here, as it is for each message
             self.check_loop()
         publishing = self.publishing
@@ -389,7 +393,10 @@ class Client:
         publishing.send(subject, payload, reply, headers)
 
     async def publish_msg(self, message: Sendable) -> None:
-        """`publish` a PreparedMessage or a received message. Raises as publish_nowait."""
+        """`publish` a PreparedMessage or a received message.
+
+        Raises the errors of publish_nowait.
+        """
         subject, data, reply, headers = parts_of(message)
         await self.publish(subject, data, reply=reply, headers=headers)
 
@@ -401,7 +408,7 @@ class Client:
         reply: str | None = None,
         headers: HeadersLike | None = None,
     ) -> None:
-        """Send one message with this turn of the event loop.
+        """Send one message at the end of this turn of the event loop.
 
         Raises BadPayloadError, BadSubjectError, BadHeaderError, MaxPayloadError,
         HeadersNotSupportedError, OutboundBufferError (`pending_size` bytes are buffered),
@@ -420,9 +427,9 @@ class Client:
     ) -> Message:
         """Publish and wait for the first reply; `timeout` in seconds, default: request_timeout.
 
-        It goes on over a reconnect. Raises NoRespondersError at once, RequestTimeoutError,
+        It survives a reconnect. Raises NoRespondersError at once, RequestTimeoutError,
         ConnectionClosedError, ConnectionLostError (which is both), PermissionsError for the subject
-        or the inbox, BadTimeoutError, and as publish_nowait.
+        or the inbox, BadTimeoutError, and the errors of publish_nowait.
         """
         if self.publishing.hooked is None:
             return await plain_request(self, subject, payload, timeout, headers)
@@ -438,9 +445,9 @@ class Client:
         timeout: Seconds | None = None,
         headers: HeadersLike | None = None,
     ) -> Message:
-        """`request` for a question: when the link is lost meanwhile, it is sent on the next one.
+        """`request` for a question that may be asked twice: after a lost link, it is sent again.
 
-        For what may be done twice. Raises as `request`.
+        Raises the errors of `request`.
         """
         return await request_and_read(
             self, subject, payload, _as_it_is, timeout=timeout, headers=headers, again=True
@@ -449,7 +456,7 @@ class Client:
     async def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
         """`request` with a PreparedMessage or a received message, without its `reply`.
 
-        Raises as `request`.
+        Raises the errors of `request`.
         """
         subject, data, _, headers = parts_of(message)
         return await self.request(subject, data, timeout=timeout, headers=headers)
@@ -467,13 +474,13 @@ class Client:
     ) -> Replies:
         """Publish and gather replies: `async for` over the result, or `await` it for a list.
 
-        The request is sent when the first reply is requested. It ends after `max_msgs` replies (0:
-        no limit), `stall` seconds without another reply (None: no limit), the sentinel, which is
-        not returned (True: a reply without payload; a function: one for which it is true), or
-        `timeout` seconds in all, default: request_timeout.
+        Sends the request when the first reply is awaited. It ends after `max_msgs` replies (0: no
+        limit), `stall` seconds without another reply (None: no limit), the sentinel, which is not
+        returned (True: an empty reply; a function: a reply for which it is true), or `timeout`
+        seconds in all, default: request_timeout.
 
         Raises RequestTimeoutError when no reply came in time, NoRespondersError at once,
-        BadTimeoutError, ConfigError, ConnectionClosedError, ConnectionLostError, and as
+        BadTimeoutError, ConfigError, ConnectionClosedError, ConnectionLostError, and the errors of
         publish_nowait.
         """
         limit = seconds_of(timeout, self.options)
@@ -486,10 +493,10 @@ class Client:
         return Replies(self._gather(subject, data, headers, limit, max_msgs, silence, is_sentinel))
 
     def ask_many(self, subject: str, payload: bytes, *, timeout: Seconds) -> Replies:
-        """`request_many` for a question: when the link is lost before a reply came, it is sent on
-        the next one; when it is lost later, the replies end there.
+        """`request_many` for a question that may be asked twice.
 
-        Each time with a reply subject of its own, so that two answers never mix.
+        When the link is lost before the first reply, it is sent on the next link, with a new reply
+        subject so that two answers never mix; when it is lost later, the replies end there.
         """
         limit = seconds_of(timeout, self.options)
         return Replies(
@@ -581,13 +588,13 @@ class Client:
     ) -> Listener:
         """Subscribe at the lowest level: `handler` gets each raw frame inside the read loop.
 
-        It must not block. There is no queue, and nothing is dropped. `on_run` gets consecutive
-        messages in one call, with the bytes of their payloads; when it returns False, or with
-        max_msgs, they go to `handler`. `on_disconnect`: the link was lost. `on_reconnect`: the new
-        link knows this subscription. `on_refused`: a publish with this subject or reply subject was
-        refused. `on_end`: no more frames will come, after max_msgs (None), a refused permission, or
-        the connection's end (ConnectionClosedError); `Listener.close` does not call it. Raises as
-        `subscribe`.
+        `handler` must not block. There is no queue, and nothing is dropped. `on_run` gets
+        consecutive messages in one call, with the bytes of their payloads; when it returns False,
+        or with max_msgs, they go to `handler`. `on_disconnect`: the link was lost. `on_reconnect`:
+        the new link knows this subscription. `on_refused`: a publish with this subject or reply
+        subject was refused. `on_end`: no more frames will come, after max_msgs (None), a refused
+        permission, or the connection's end (ConnectionClosedError); `Listener.close` does not call
+        it. Raises the errors of `subscribe`.
         """
         self.check_loop()
         self._check_subscribe(subject, queue, max_msgs)
@@ -607,10 +614,10 @@ class Client:
     def adopt(
         self, source: MessageSource, end: Callable[[], None] | None = None
     ) -> Callable[[], object]:
-        """Drain it in `drain` and abandon it in `close`, until the returned function is called.
+        """Have `drain` drain it and `close` abandon it, until the returned function is called.
 
-        With `end` it is not kept alive: when nothing else refers to it, `end` is called in the
-        event loop. That must not refer to it either.
+        With `end` the client does not keep it alive: when nothing else refers to it, the event loop
+        calls `end`, which must not refer to it either.
         """
         if end is None:
             self._subscriptions.add(source)
@@ -620,8 +627,8 @@ class Client:
         return partial(self._forget, weak)
 
     def _on_unreferenced(self, weak: ref[MessageSource]) -> None:
-        # The garbage collector may call this anywhere: in another thread, or in a forked child,
-        # where the loop is the parent's.
+        # The garbage collector may call this anywhere: in another thread, or in a forked child with
+        # its parent's loop.
         if (end := self._forget(weak)) is not None and os.getpid() == self._pid:
             with suppress(RuntimeError):  # the loop is closed, so the link is, too
                 self.loop.call_soon_threadsafe(end)
@@ -634,11 +641,11 @@ class Client:
         return [*self._subscriptions, *alive]
 
     def check_loop(self) -> None:
-        """Raises ConfigError in another event loop or thread, which the client's would not wake."""
+        """Raise ConfigError in another event loop or thread than the client's."""
         self._link.outbox.check_home()
 
     def _check_ending(self) -> None:
-        """A client that was closed may be closed again anywhere: nothing happens."""
+        """A closed client may be closed again anywhere, which does nothing."""
         if self.status is not ConnectionStatus.CLOSED:
             self.check_loop()
 
@@ -659,7 +666,7 @@ async def plain_request(
     *,
     again: bool = False,
 ) -> Message:
-    """`Client.request`, or `ask` (`again`), without hooks."""
+    """`Client.request`, or `ask` if `again`, without hooks."""
     client.check_loop()
     requests, outbox = client.requests, client.publishing.outbox
     if outbox.crowded:
@@ -677,7 +684,7 @@ async def plain_request(
 
 
 def seconds_of(timeout: Seconds | None, options: ConnectOptions) -> float:
-    """A timeout or, for None, request_timeout. Raises BadTimeoutError."""
+    """The seconds of a timeout, or request_timeout for None. Raises BadTimeoutError."""
     if timeout is None:
         return options.request_timeout
     seconds = in_seconds(timeout)
@@ -699,9 +706,9 @@ def _as_it_is(message: Message) -> Message:
 
 
 def in_its_own_callback() -> ConfigError:
-    """For a callback that calls `barrier`."""
+    """The error for a callback that calls `barrier`."""
     return ConfigError(
-        "A callback cannot wait for a barrier, which waits for it: call barrier in another task "
+        "A callback cannot wait for a barrier, which waits for the callback: use another task "
         "or thread."
     )
 
@@ -719,9 +726,9 @@ async def request_and_read(
     headers: HeadersLike | None,
     again: bool = False,
 ) -> T:
-    """What `read` makes of the reply of `Client.request`; raises as both.
+    """The result of `read` for the reply of `Client.request`; raises the errors of both.
 
-    It reads inside the hook, which so gets its errors. `again`: as `Client.ask`.
+    It reads inside the hook, which thus sees its errors. `again`: as for `Client.ask`.
     """
 
     async def ask(sent: HeadersLike | None) -> T:

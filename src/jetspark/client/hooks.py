@@ -1,8 +1,8 @@
 """Hooks: the user's code around what is sent, delivered and acknowledged.
 
-Each client has a `HookRunner`, which does nothing without hooks. What sends has `hooked`, which is
-None without hooks, and calls itself again inside the hook. What receives asks the runner once for
-each subscription: it wraps callbacks, and gives queues that report what is taken from them.
+Each client has a `HookRunner`, which does nothing without hooks. Senders have `hooked`, None
+without hooks, and call themselves again inside the hook. For each subscription the runner wraps the
+callback, or gives a queue that reports what is taken from it.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class Acknowledgement:
 
     kind: AckKind
     metadata: Metadata
-    """Of the acknowledged message."""
+    """The subject of the acknowledged message."""
 
 
 class Hooks:
     """Inherit from it, override some methods, and give an object to `connect(hooks=…)`.
 
-    All but `event` return a context manager, or None. It is entered before the work, in the task
-    or thread of the caller, and left after it, with its error if there is one: `@contextmanager`
-    is the easiest way to write one. Hooks are plain functions, are called for each message, and
-    must not block. What a hook raises is reported and changes nothing; it cannot suppress an
-    error. The messages of the JetStream API have no hooks.
+    Every method but `event` returns a context manager, or None. It is entered before the work, in
+    the caller's task or thread, and left after it, with its error if there is one:
+    `@contextmanager` is the easiest way to write one. Hooks are plain functions called for each
+    message, and must not block. Their exceptions are reported and change nothing; they cannot
+    suppress an error. The messages of the JetStream API have no hooks.
     """
 
     def publish(self, message: PreparedMessage) -> Around:
@@ -72,13 +72,13 @@ class Hooks:
     def deliver(self, message: MessageView, *, handled: bool) -> Around:
         """Around the delivery of a message, or of a request to a service.
 
-        `handled`: it goes to a callback or handler, until that has ended. Otherwise it goes to an
-        iterator, `next` or `fetch`, and the hook ends at once.
+        `handled`: a callback or handler gets it, and the hook lasts until that has ended. Otherwise
+        an iterator, `next` or `fetch` gets it, and the hook ends at once.
         """
         return None
 
     def ack(self, ack: Acknowledgement) -> Around:
-        """Around an acknowledgement; of `ack_sync` until the server has confirmed it."""
+        """Around an acknowledgement; around `ack_sync` until the server has confirmed it."""
         return None
 
     def event(self, event: ConnectionEvent) -> None:
@@ -90,7 +90,7 @@ T = TypeVar("T")
 Failed: TypeAlias = Callable[[MessageFrame, Exception], None]
 
 _OF_HEADERS: Final = (MaxPayloadError, BadHeaderError, HeadersNotSupportedError)
-"""What headers that a hook has added can cause."""
+"""Errors that the headers added by a hook may cause."""
 
 _ACK: Final = "$JS.ACK."
 _JETSTREAM: Final = "$JS."
@@ -99,7 +99,7 @@ _JETSTREAM: Final = "$JS."
 class HookRunner:
     """Calls `hooks`, and reports what they raise; `report` may be called in any thread.
 
-    `quiet`: for the asyncio client inside a blocking one, which delivers to callers' threads.
+    `quiet`: for the asyncio client inside a blocking one, which has hooks in callers' threads.
     """
 
     def __init__(
@@ -167,8 +167,8 @@ class HookRunner:
         *,
         asking: bool,
     ) -> Iterator[tuple[Headers | None, Headers | None]]:
-        """The caller's headers, and those that the hook has changed."""
-        own = None if headers is None else Headers(headers)  # a copy: it may be an iterator
+        """The caller's headers, and whatever the hook changed in them."""
+        own = None if headers is None else Headers(headers)  # a copy, since it may be an iterator
         if subject.startswith(self._protocol):
             with self._acknowledging(subject, payload, asking=asking):
                 yield own, None
@@ -207,14 +207,14 @@ class HookRunner:
     # -- receiving -----------------------------------------------------------------------------
 
     def callback(self, function: FunctionT) -> FunctionT:
-        """What to call in place of a callback of messages."""
+        """The function to call in place of a callback of messages."""
         return function if self._quiet else self._delivering(function, None)
 
     def handler(self, function: FunctionT, failed: Failed) -> FunctionT:
-        """What to call in place of a handler of requests.
+        """The function to call in place of a handler of requests.
 
-        `failed` answers an Exception of the handler, so that the hook includes the answer; the
-        call then raises nothing.
+        `failed` answers an Exception of the handler, so that the hook includes the answer; the call
+        then raises nothing.
         """
         return function if self._quiet else self._delivering(function, failed)
 
@@ -228,7 +228,7 @@ class HookRunner:
                 if result is None or not inspect.isawaitable(result):
                     return result
                 return _rest(result, stack.pop_all())
-            return None  # `failed` has answered it
+            return None  # `failed` answered it
 
         return call
 
@@ -247,20 +247,20 @@ class HookRunner:
                 raise
 
     def queue(self, client: Reporter, callback: Callable[..., Any] | None) -> deque[MessageFrame]:
-        """The queue of a subscription or consumer. `client`: of its messages."""
+        """The queue of a subscription or consumer. `client`: the client of its messages."""
         if self._quiet or callback is not None:  # the callback itself is wrapped
             return deque()
         return _HookedQueue(self, client)
 
     def handed_out(self, messages: Iterable[MessageView]) -> None:
-        """The user gets these messages, and not by a callback."""
+        """The user gets these messages, other than in a callback."""
         for message in () if self._quiet else messages:
             with self._around("deliver", partial(self.hooks.deliver, message, handled=False)):
                 pass
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """What is subscribed inside belongs to the client itself. Nothing may be awaited inside."""
+        """Subscriptions inside the block are the client's own. The block must not await."""
         before, self._quiet = self._quiet, True
         try:
             yield
@@ -272,7 +272,7 @@ class HookRunner:
     def event_callback(
         self, callback: Callable[[ConnectionEvent], T] | None
     ) -> Callable[[ConnectionEvent], T | None]:
-        """The event callback that calls the hook, too."""
+        """An event callback that also calls the hook."""
 
         def call(event: ConnectionEvent) -> T | None:
             with self._around("event", lambda: self.hooks.event(event)):
@@ -319,7 +319,7 @@ class HookRunner:
 
 
 class _HookedQueue(deque[MessageFrame]):
-    """A queue that calls the hook for what is taken from it."""
+    """A queue that calls the hook for each message taken from it."""
 
     __slots__ = ("_client", "_runner")
 
@@ -330,7 +330,7 @@ class _HookedQueue(deque[MessageFrame]):
 
     def popleft(self) -> MessageFrame:
         frame = super().popleft()
-        if status_of(frame.headers) is None:  # the server's own are not handed out
+        if status_of(frame.headers) is None:  # users do not get the server's own
             self._runner.handed_out((MessageView(self._client, frame),))
         return frame
 

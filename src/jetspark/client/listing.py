@@ -11,7 +11,7 @@ ItemT = TypeVar("ItemT")
 class Listing(Generic[ItemT]):
     """Iterate with `async for`, or `await listing.all()` for a list.
 
-    Nothing is requested before the first item is; each `async for` starts anew.
+    Requests nothing before the first item; each `async for` starts anew.
     """
 
     __slots__ = ("_read",)
@@ -23,5 +23,5 @@ class Listing(Generic[ItemT]):
         return self._read()
 
     async def all(self) -> list[ItemT]:
-        """Every item in a list. Raises as iterating."""
+        """Every item in a list. Raises the errors of iterating."""
         return [item async for item in self._read()]

@@ -1,10 +1,9 @@
 """Messages: received ones, and those to be sent later.
 
-Contract: a received message is a thin view of its frame. It holds only two references, since there
-is one for every frame; subject, headers, status and metadata are decoded on access. A malformed
-header block is reported through the client (log, last_error, error callback), and `headers` is
-None. `MessageView` has what can be read, `Message` adds what sends: the messages of the blocking
-client are views, too, and send in the caller's thread.
+Contract: a received message is a thin view of its frame, with two references only; subject,
+headers, status and metadata are decoded on access. A malformed header block is reported through the
+client (log, last_error, error callback), and `headers` is None. `MessageView` can be read;
+`Message` also sends. Messages of the blocking client are views that send in the caller's thread.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Reporter(Protocol):
     """Accepts reports of malformed headers."""
 
     def report(self, error: JetsparkError) -> None:
-        """An error that no call can raise."""
+        """Report an error that no call can raise."""
 
 
 class Sender(Reporter, Protocol):
@@ -41,12 +40,12 @@ class Sender(Reporter, Protocol):
     async def publish(
         self, subject: str, payload: Payload = b"", *, headers: HeadersLike | None = None
     ) -> None:
-        """Send one message. Raises as `Client.publish`."""
+        """Send one message. Raises the errors of `Client.publish`."""
 
     async def request(
         self, subject: str, payload: Payload = b"", *, timeout: Seconds | None = None
     ) -> MessageView:
-        """Publish and wait for the reply. Raises as `Client.request`."""
+        """Publish and wait for the reply. Raises the errors of `Client.request`."""
 
 
 class MessageView(Delivered):
@@ -59,12 +58,12 @@ class MessageView(Delivered):
 
     @property
     def subject(self) -> str:
-        """What the message was published to."""
+        """The subject to which the message was published."""
         return self._frame.subject.decode("utf-8", "replace")
 
     @property
     def reply(self) -> str | None:
-        """Where an answer is expected, None when none is."""
+        """The subject for an answer; None when none is expected."""
         reply = self._frame.reply
         return None if reply is None else reply.decode("utf-8", "replace")
 
@@ -107,13 +106,13 @@ class MessageView(Delivered):
 
     @property
     def no_responders(self) -> bool:
-        """Whether this is the server's answer that there are no responders."""
+        """Whether the server says that there are no responders."""
         status = self.status
         return status is not None and status.is_no_responders
 
     @property
     def idle_heartbeat(self) -> bool:
-        """Whether this only says that a JetStream consumer is alive."""
+        """Whether the message only shows that a JetStream consumer is alive."""
         status = self.status
         return status is not None and status.is_idle_heartbeat
 
@@ -137,11 +136,14 @@ class Message(MessageView):
     _client: Sender
 
     async def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
-        """Publish an answer. Raises ConfigError when none is asked for, and what publish raises."""
+        """Publish an answer.
+
+        Raises ConfigError without a reply subject, and the errors of publish.
+        """
         reply = self.reply
         if reply is None:
             raise ConfigError("The message asks for no reply: it has no reply subject.")
-        # A response to the decoded subject would go elsewhere.
+        # A response to the subject decoded with replacements would go elsewhere.
         if reply.encode() != self._frame.reply:
             raise BadSubjectError(reply, "the reply subject of the message is not UTF-8")
         await self._client.publish(reply, payload, headers=headers)
@@ -152,7 +154,7 @@ class Sendable(Protocol):
 
     @property
     def subject(self) -> str:
-        """Where it goes."""
+        """The subject to publish to."""
 
     @property
     def data(self) -> Payload:
@@ -164,7 +166,7 @@ class Sendable(Protocol):
 
     @property
     def headers(self) -> Headers | None:
-        """The headers; None is the same as empty."""
+        """The headers; None means empty."""
 
 
 def parts_of(message: Sendable) -> tuple[str, Payload, str | None, Headers | None]:
@@ -175,8 +177,8 @@ def parts_of(message: Sendable) -> tuple[str, Payload, str | None, Headers | Non
 class PreparedMessage:
     """A message that may be changed, and sent any number of times.
 
-    Headers and payload are checked here, the rest when it is sent. Raises BadHeaderError for
-    headers that the protocol cannot carry, BadPayloadError for data that is not bytes-like.
+    Checks headers and payload; sending checks the rest. Raises BadHeaderError for headers that the
+    protocol cannot carry, BadPayloadError for data that is not bytes-like.
     """
 
     __slots__ = ("data", "headers", "reply", "subject")

@@ -1,8 +1,8 @@
 """Publishing: check and encode a message, and put it into an outbox.
 
 Contract: nothing here waits or needs an event loop, so `Publishing` serves any thread that may use
-its outbox. The asyncio client has one over the connection's outbox; each blocking client has
-another over its publish buffer. Nothing is kept of a message that is refused.
+its outbox. The asyncio client has one over the connection's outbox, each blocking client another
+over its publish buffer. A refused message leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class FrameOutbox(Protocol):
     """Messages taken so far."""
 
     def put(self, frame: bytes, /) -> None:
-        """Take one publish. Raises OutboundBufferError, ConnectionClosedError: it is not taken."""
+        """Take one publish. OutboundBufferError and ConnectionClosedError: it was not taken."""
 
     async def wait(self) -> None:
-        """Return when there is room, or no link that could make room."""
+        """Wait for room, or for the end of the link that could make room."""
 
 
 class Publishing:
@@ -44,25 +44,25 @@ class Publishing:
     def __init__(self, link: Supervisor, options: ConnectOptions, outbox: FrameOutbox) -> None:
         self.outbox = outbox
         self.hooked: HookRunner | None = None
-        """Called for what users send; also by publishers, batches and requests."""
+        """The hooks around what users send; publishers, batches and requests call them too."""
         self._plain = self
         self.link = link
         self._options = options
-        self._subjects: dict[str, bytes] = {}  # encoded subjects that may be published to
+        self._subjects: dict[str, bytes] = {}  # valid subjects, encoded
 
     def into(self, outbox: FrameOutbox) -> Publishing:
-        """One for the same connection with another outbox, without hooks."""
+        """The same connection with another outbox, without hooks."""
         return Publishing(self.link, self._options, outbox)
 
     def hook(self, runner: HookRunner) -> None:
-        """Call these hooks for what is sent from now on."""
+        """Call these hooks from now on."""
         self._plain = self.into(self.outbox)
         self.hooked = runner
 
     def send(
         self, subject: str, payload: Payload, reply: str | None, headers: HeadersLike | None
     ) -> None:
-        """Send one message with this turn of the event loop.
+        """Send one message at the end of this turn of the event loop.
 
         Raises BadPayloadError, BadSubjectError, BadHeaderError, MaxPayloadError,
         HeadersNotSupportedError, OutboundBufferError, ConnectionClosedError.
@@ -91,9 +91,9 @@ class Publishing:
         reply: bytes,
         headers: HeadersLike | bytes | None = None,
     ) -> None:
-        """`send` without hooks, with a reply subject that is encoded and known to be valid.
+        """`send` without hooks, with a reply subject that is encoded and valid.
 
-        `headers` may be encoded, too. Raises as `send`.
+        `headers` may be encoded, too. Raises the errors of `send`.
         """
         block = headers if isinstance(headers, bytes) else self._block(headers)
         self.outbox.put(self._frame(subject, payload, reply, block))
@@ -101,7 +101,7 @@ class Publishing:
     def frame_replying(
         self, subject: str, payload: Payload, reply: bytes, headers: HeadersLike | None
     ) -> bytes:
-        """The frame of a request whose reply subject is known to be valid. Raises as `send`."""
+        """The frame of a request with a valid reply subject. Raises the errors of `send`."""
         return self._frame(subject, payload, reply, self._block(headers))
 
     def _frame(self, subject: str, payload: Payload, reply: bytes, block: bytes) -> bytes:
@@ -119,7 +119,10 @@ class Publishing:
         return b"" if headers is None else self.encode_headers(headers)
 
     def answer(self, reply: bytes, payload: Payload, headers: HeadersLike | None) -> None:
-        """`send` to the reply subject of a received message, as it came. Raises as `send`."""
+        """`send` to the reply subject of a received message as it is.
+
+        Raises the errors of `send`.
+        """
         if self.hooked is not None:
             put = partial(self._plain.answer, reply, payload)
             self.hooked.send(reply.decode("utf-8", "replace"), payload, None, headers, put)
@@ -144,7 +147,7 @@ class Publishing:
         return encoded
 
     def check_line(self, subject: str, target: bytes) -> None:
-        """Raises BadSubjectError when a line with `target` is longer than the server accepts."""
+        """Raise BadSubjectError when a line with `target` is longer than the server accepts."""
         check_line(subject, target, self._options.max_control_line)
 
     def encode_headers(self, headers: HeadersLike) -> bytes:
@@ -174,7 +177,10 @@ class NumberedPublishes:
     def send(
         self, number: int, subject: str, payload: Payload, headers: HeadersLike | None = None
     ) -> None:
-        """One message, with this turn of the loop. Raises as `Publishing.send`."""
+        """Send one message at the end of the loop's turn.
+
+        Raises the errors of `Publishing.send`.
+        """
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         head = self._heads.get(subject) or self._head(subject)

@@ -1,20 +1,20 @@
 """Requests over one shared inbox.
 
-Contract: one wildcard subscription for all requests of a connection, made at the first one; also
+Contract: all requests of a connection share one wildcard subscription, made by the first one, even
 while draining, when callbacks still run and may send requests. A request is an entry in a table
-from its publish to its reply, timeout, cancellation or the connection's end, whichever comes
-first; each of them removes the entry, and a reply without an entry is dropped. A reconnect does
-not change the table: the inbox is subscribed again before anything else is sent, so a reply may
-still come. A request that ends before there was a link to send it is not sent later.
+until its reply, timeout, cancellation or the connection's end, whichever comes first; a reply
+without an entry is dropped. A reconnect does not change the table: the inbox is subscribed again
+before anything else is sent, so a reply may still come. A request that ends before a link could
+send it is not sent later.
 
 `ask_here` is for another thread than the loop's. It needs no lock, since it only adds entries, and
 all loops over the entries use a copy.
 
-One timer serves all requests: it is set for the earliest deadline, so that a request which is
-answered in time starts none. A timeout is at most `_TICK` late.
+One timer for the earliest deadline serves all requests, so a request that is answered in time
+starts none. A timeout is at most `_TICK` late.
 
-A request for many replies (ADR-47) has a `ReplyQueue`. Its end is determined when a reply arrives,
-not when it is taken, so a slow reader gets the same replies as a fast one.
+A request for many replies (ADR-47) has a `ReplyQueue`. Arriving replies determine its end, not
+replies taken, so a slow reader gets the same ones as a fast one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def new_inbox(prefix: str) -> str:
 
 
 class Answer(Protocol):
-    """Receives the reply: a future of the loop, or what another thread waits for."""
+    """Receives the reply: a future of the loop, or an object that another thread waits for."""
 
     def done(self) -> bool:
         """Whether the caller no longer waits."""
@@ -63,7 +63,7 @@ class Answer(Protocol):
         """The reply."""
 
     def set_exception(self, error: JetsparkError, /) -> None:
-        """Fail: there will be no reply."""
+        """No reply will come, because of this error."""
 
 
 class _Request(NamedTuple):
@@ -72,7 +72,7 @@ class _Request(NamedTuple):
     subject: str
     timeout: float
     again: bytes | None
-    """The frame to send once more after a lost link."""
+    """The frame to send again after a lost link."""
 
 
 class RequestMux:
@@ -92,11 +92,11 @@ class RequestMux:
         self._inbox = new_inbox(inbox_prefix) + "."
         self._prefix = self._inbox.encode()
         self._route: Route | None = None
-        # By reply subject.
+        # Keyed by reply subject.
         self._open: dict[bytes, _Request] = {}
         self._queues: dict[bytes, ReplyQueue] = {}
         self._abandoned: set[bytes] = set()
-        """Requests without a caller, which may not have been sent yet."""
+        """Requests that lost their caller, perhaps before they were sent."""
         self._numbers = itertools.count(1)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
@@ -106,7 +106,7 @@ class RequestMux:
         return len(self._open) + len(self._queues)
 
     def _new_reply(self) -> bytes:
-        """The reply subject of a new request; subscribed on return."""
+        """The reply subject of a new request, subscribed to before this returns."""
         if self._route is None:
             route = Route(
                 self._inbox + "*",
@@ -134,11 +134,11 @@ class RequestMux:
     ) -> bytes:
         """Publish a request; returns its reply subject, for `close` when its caller stops waiting.
 
-        `again`: when the link is lost before the reply came, send it on the next one, too.
+        `again`: if the link is lost before the reply, send it on the next one, too.
 
         The answer gets the reply's frame, RequestTimeoutError, ConnectionClosedError,
-        ConnectionLostError or JetsparkError (no permission to subscribe to the inbox). Raises what
-        `Publishing.send` raises.
+        ConnectionLostError or JetsparkError (no permission to subscribe to the inbox). Raises the
+        errors of `Publishing.send`.
         """
         reply = self._new_reply()
         deadline = self._loop.time() + timeout
@@ -148,7 +148,7 @@ class RequestMux:
             self._set_timer(deadline)
         try:
             if len(self) == 1:
-                # A single request is written at once, and does not wait for others.
+                # A lone request is written at once, since there are no others to wait for.
                 self._outbox.put_now(frame)
             else:
                 self._outbox.put(frame)
@@ -169,19 +169,19 @@ class RequestMux:
     ) -> bytes | None:
         """`ask` in any thread, which checks the deadline itself; None if another request is open.
 
-        `publishing` is that thread's, `put` its way around the loop. Raises what `Publishing.send`
-        raises.
+        `publishing` is that thread's; `put` bypasses the loop. Raises the errors of
+        `Publishing.send`.
         """
         if self._route is None or self._open or self._queues:
             return None
         reply = self._next_reply()
         frame = publishing.frame_replying(subject, payload, reply, headers)
-        # Whoever removes the entry ends the request: the reply, the end of the route, or this.
+        # Whoever removes the entry ends the request: the reply, the route's end, or this.
         table = self._open
         table[reply] = _Request(answer, self._loop.time() + timeout, subject, timeout, None)
         try:
             sent = put(frame)
-        except BaseException:  # of a signal's handler
+        except BaseException:  # from a signal handler
             table.pop(reply, None)
             raise
         if not sent and table.pop(reply, None) is not None:
@@ -228,7 +228,7 @@ class RequestMux:
 
     @staticmethod
     def check_responders(frame: MessageFrame, subject: str) -> None:
-        """Raises NoRespondersError for a frame with that status."""
+        """Raise NoRespondersError for a frame with that status."""
         block = frame.headers
         if block is not None and not frame.payload:
             status = status_of(block)
@@ -260,12 +260,12 @@ class RequestMux:
         for queue in self._queues.values():
             queue.cut()
         again = {reply: one.again for reply, one in self._open.copy().items() if one.again}
-        unsent = self._outbox.withdraw(again)  # each once; those that have their place first
+        unsent = self._outbox.withdraw(again)  # each error once; the position keeps the first
         for reply in sorted(again, key=lambda reply: reply not in unsent):
             try:
                 self._outbox.put(again[reply])
             except JetsparkError:
-                return  # it is full, or this is the end of the connection
+                return  # the buffer is full, or the connection ends
 
     def _on_refused(self, name: str, error: JetsparkError) -> None:
         """Fail requests whose subject or reply subject was refused."""
@@ -315,7 +315,7 @@ def no_reply(subject: str, timeout: float, *, sent: bool = True) -> RequestTimeo
 
 
 def _for_caller(error: JetsparkError | None, subject: str, *, sent: bool) -> JetsparkError:
-    """A copy for one caller: an instance raised in many tasks would mix their tracebacks."""
+    """A copy for one caller: tasks that raised the same instance would mix their tracebacks."""
     if error is None or isinstance(error, ConnectionClosedError):
         own = ConnectionClosedError() if error is None else type(error)()
         own.sent = sent
@@ -371,13 +371,13 @@ class ReplyQueue:
         self._wake()
 
     def cut(self) -> None:
-        """The link was lost: replies to a question do not come over the next one."""
+        """The link was lost, and with it the rest of the replies to a question."""
         if self._question and not self._ended:
             self._ended = self.was_cut = True
             self._wake()
 
     def fail(self, error: JetsparkError) -> None:
-        """End: no more replies will come."""
+        """No more replies will come, because of this error."""
         self._ended = True
         self._error = error
         self._wake()
@@ -404,10 +404,10 @@ class ReplyQueue:
 
 
 class Replies:
-    """What `Client.request_many` returns: iterate it, or await it for the list of all. Once.
+    """The result of `Client.request_many`: iterate it, or await it for a list; once.
 
-    Nothing is sent before the first reply is requested. `async with` ends the request with its
-    block; so do `aclose`, and leaving an `async for` early.
+    Nothing is sent before the first reply is awaited. The end of an `async with` block, `aclose`,
+    and leaving an `async for` early end the request.
     """
 
     __slots__ = ("_replies",)

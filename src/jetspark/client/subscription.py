@@ -2,15 +2,16 @@
 
 Contract
 - The read loop only appends raw frames; a Message is made when user code takes it.
-- The iterator form has no task. The callback form has one, for the life of the subscription, and
-  calls one message after the other; what a callback raises is reported and the next one comes.
+- The iterator form has no task. The callback form has one, for the life of the subscription, which
+  handles one message after the other; an exception of the callback is reported, and the next
+  message follows.
 - At a pending limit new messages are dropped, counted in `dropped`, and reported by one
-  SlowConsumerError (log, last_error, error callback) an episode.
+  SlowConsumerError (log, last_error, error callback) for each episode.
 - The iterator ends after `max_msgs`, `unsubscribe` and `drain`, and when the connection is closed
   on purpose; when it was lost for good, or the server refused the subscription, the iterator
-  raises, after what was queued. Leaving a loop over it does not end it, for the messages that come
-  meanwhile would be lost: it ends when nothing refers to it any more. One from which nothing was
-  ever taken stays, since interest alone is of use.
+  raises, after what was queued. Leaving a loop over it does not end it, or messages between two
+  loops would be lost: it ends when nothing refers to it any more. One that was never read stays,
+  since interest alone is of use.
 """
 
 from __future__ import annotations
@@ -49,17 +50,17 @@ class MessageSource(Protocol):
         """Stop the deliveries, and receive all messages in flight."""
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """This task drains the client, so it takes no messages; whether it runs the callback."""
+        """This task drains the client, so it takes no messages; whether it is the callback's."""
 
     def abandon(self) -> asyncio.Task[None] | None:
-        """The connection is closed: a callback gets no more items, and is cancelled if it runs.
+        """The connection closed: a callback gets no more items, and is cancelled if it runs.
 
         Returns the cancelled task, unless it is the caller's.
         """
 
 
 class ReaderClient(Sender, Protocol):
-    """The client, as sources of messages see it."""
+    """The client, as seen by sources of messages."""
 
     loop: asyncio.AbstractEventLoop
     hooks: HookRunner
@@ -70,10 +71,10 @@ class ReaderClient(Sender, Protocol):
         """See `Client.adopt`."""
 
     def check_loop(self) -> None:
-        """Raises ConfigError in another event loop or thread than the client's."""
+        """Raise ConfigError in another event loop or thread than the client's."""
 
     async def flush(self, timeout: Seconds | None = None) -> None:
-        """Return when the server has processed everything sent before."""
+        """Wait until the server has processed everything sent before."""
 
 
 class Listener:
@@ -113,11 +114,11 @@ class Listener:
         return f"Listener({self.subject!r}, received={self.received})"
 
 
-# -- how what is read ends ---------------------------------------------------------------------
+# -- how reading ends ----- --------------------------------------------------------------------
 
 
 def cancelled(task: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
-    """Cancel a callback's task; returns it to be awaited, or None if it is done or the caller."""
+    """Cancel a callback's task; returns it, to be awaited, unless it is done or the caller's."""
     if task is None or task.done() or task is asyncio.current_task():
         return None
     task.cancel()
@@ -125,7 +126,7 @@ def cancelled(task: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
 
 
 def weakly(method: Callable[..., None]) -> Callable[..., None]:
-    """Calls the method of an object that this does not keep alive; nothing when it is gone."""
+    """A function that calls the method of an object without keeping it alive."""
     weak = WeakMethod(method)
 
     def call(*args: Any) -> None:
@@ -136,22 +137,22 @@ def weakly(method: Callable[..., None]) -> Callable[..., None]:
 
 
 def loop_was_left() -> BadSubscriptionError:
-    """For a new loop over what leaving a loop has ended."""
+    """The error for a new loop over an object that leaving a loop has ended."""
     return BadSubscriptionError(
         "It ended when the loop over it was left: to go on after a loop, use it in a `with` block."
     )
 
 
 def closed_on_purpose(error: JetsparkError | None) -> bool:
-    """Whether the connection was closed by its owner, and not lost."""
+    """Whether the connection's owner closed it."""
     return isinstance(error, ConnectionClosedError) and error.__cause__ is None
 
 
 class Scoped:
     """Ends with its `async with` block.
 
-    One that counts its loops (`_loop_begins`, `_loop_ends`) ends also with the last loop over it,
-    unless it was entered: a pull that goes on would use up deliveries that nobody handles.
+    Subclasses that count their loops (`_loop_begins`, `_loop_ends`) also end with the last loop,
+    unless the block was entered: a pull that went on would use up deliveries that nobody handles.
     """
 
     _entered = False
@@ -162,13 +163,13 @@ class Scoped:
         raise NotImplementedError
 
     def _loop_begins(self) -> None:
-        """Raises BadSubscriptionError when leaving a loop has ended it."""
+        """Raise BadSubscriptionError when leaving a loop has ended it."""
         if self._was_left:
             raise loop_was_left()
         self._loops += 1
 
     def _loop_ends(self, *, over: bool) -> None:
-        """`over`: nothing more would have come."""
+        """A loop was left. `over`: because nothing more would have come."""
         self._loops -= 1
         if not (over or self._entered or self._loops):
             self._was_left = True
@@ -186,10 +187,10 @@ class Scoped:
 
 
 class FrameQueue:
-    """A queue with limits, as the read loop knows it: without its reader.
+    """A queue with limits, for the read loop.
 
-    Drops are reported once an episode. A slow reader makes room for one message at a time: that is
-    one episode. It ends when a whole queue was accepted since the last drop.
+    Reports drops once an episode: a slow reader makes room for one message at a time, and that is
+    one episode, which ends when a whole queue was accepted since the last drop.
     """
 
     __slots__ = (
@@ -221,7 +222,7 @@ class FrameQueue:
         self.frames = frames
         self.waiters = Waiters()
         self.accepted = 0
-        """Messages so far, without those that were dropped."""
+        """Messages so far, except dropped ones."""
         self.dropped = 0
         self.pending_bytes = 0
         """Bytes of the payloads in the queue."""
@@ -239,7 +240,7 @@ class FrameQueue:
             self.waiters.wake()
 
     def on_run(self, frames: list[MessageFrame], size: int) -> bool:
-        """Queue messages that came together; False at a limit: give them one by one."""
+        """Queue messages that came together; False at a limit: it wants them one by one."""
         size += self.pending_bytes
         if len(self.frames) + len(frames) > self._msgs_limit or size > self._bytes_limit:
             return False
@@ -263,15 +264,15 @@ ItemT = TypeVar("ItemT")
 class FrameReader(Scoped, Generic[ItemT]):
     """The base of subscriptions, consumers' messages and events.
 
-    - Any number of tasks may wait in the iterator; each item goes to one of them. The callback
-      form has one task, which calls it for one item after the other.
-    - What is queued at the end is still given out. Then the iterator ends, or raises the error
-      that ended it, unless the connection was closed on purpose.
-    - Without a callback the client keeps it by a weak reference, and the read loop and timers by
-      the queue alone or `weakly`: it ends when nothing refers to it. A waiting task refers to it.
+    - Any number of tasks may wait in the iterator; each item goes to one of them. The callback form
+      has one task, which calls it for one item after the other.
+    - At its end it still gives out what is queued. Then the iterator ends, or raises the error that
+      ended it, unless the connection was closed on purpose.
+    - Without a callback it ends when nothing refers to it: the client has a weak reference, the
+      read loop only the queue, and timers call it `weakly`. A waiting task refers to it.
 
-    Subclasses subscribe in their constructors and then call `_begin_reading`; the read loop
-    appends to `frames` and wakes `waiters`, and at the end `_end_reading` is called.
+    Subclasses subscribe in their constructors, then call `_begin_reading`, and at the end
+    `_end_reading`. The read loop appends to `frames` and wakes `waiters`.
     """
 
     def __init__(
@@ -293,7 +294,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         self._release: Callable[[], object] = _nothing
 
     def _begin_reading(self, task: str, end: Callable[[], None] | None = None) -> None:
-        """From now on the client drains and closes it. `task`: name of the callback's task.
+        """From now on the client drains and closes it. `task`: the name of the callback's task.
 
         `end`: as for `Client.adopt`.
         """
@@ -307,15 +308,15 @@ class FrameReader(Scoped, Generic[ItemT]):
             )
             self._task.add_done_callback(self._no_more_calls)
 
-    # -- what a subclass says ------------------------------------------------------------------
+    # -- for subclasses ----- ------------------------------------------------------------------
 
     @property
     def source(self) -> str:
-        """The source of the items, for messages."""
+        """The source of the items, for error messages."""
         raise NotImplementedError
 
     def _take(self) -> ItemT | None:
-        """The item of the next frame, which must exist; None if the frame yields none."""
+        """The item of the next frame; None if the frame has none. There must be a frame."""
         raise NotImplementedError
 
     def _over(self) -> JetsparkError:
@@ -327,7 +328,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         self._frames.clear()
 
     def _callback_ended(self, error: JetsparkError) -> None:
-        """The callback gets no more items, because of this error."""
+        """An error ended the callback's task: it gets no more items."""
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         """Stop the deliveries, and receive all messages in flight."""
@@ -346,7 +347,7 @@ class FrameReader(Scoped, Generic[ItemT]):
                 return item
 
     async def _fill(self) -> None:
-        """Return when there is a frame; raises StopAsyncIteration or the error at the end."""
+        """Wait for a frame; raises StopAsyncIteration or the error at the end."""
         if self._barriers is not None:
             self._barriers.end(handled=True)
         self._client.check_loop()
@@ -358,7 +359,7 @@ class FrameReader(Scoped, Generic[ItemT]):
             await self._waiters.wait()
 
     async def _next_within(self, timeout: Seconds | None) -> ItemT:
-        """The next item; waits `timeout` seconds, None: without limit."""
+        """The next item, within `timeout` seconds; None: without limit."""
         seconds = in_seconds(timeout)
         check_no_callback(self._callback)
         while self._frames:
@@ -390,9 +391,9 @@ class FrameReader(Scoped, Generic[ItemT]):
     # -- barriers ------------------------------------------------------------------------------
 
     def handled(self) -> asyncio.Future[bool] | None:
-        """Done when the callback has handled what is here now; None: nothing is waited for.
+        """A future that is done when the callback has handled the present items; None without any.
 
-        Its result is False when that will not be handled: the connection was closed.
+        Its result is False when they never will be handled: the connection was closed.
         """
         if self._calling is None or self._task is None or self._task.done() or self._waiters:
             return None
@@ -402,7 +403,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         return self._barriers.add(len(self._frames))
 
     def _begins(self) -> bool:
-        """A call begins; returns whether to be told of the next one."""
+        """A call begins; returns whether to report the next one."""
         if (barriers := self._barriers) is None:
             return False
         barriers.begun()
@@ -411,7 +412,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         return self._barriers is not None
 
     def _took(self, count: int) -> None:
-        """The callback has taken so many more, besides the one that it was called for."""
+        """The callback took so many more items than the one of its call."""
         if self._barriers is not None:
             self._barriers.took(count)
 
@@ -429,7 +430,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         self._leave()
 
     def _end_reading(self, error: JetsparkError | None) -> None:
-        """End: no more frames will come. The first error counts."""
+        """No more frames will come. The first error counts."""
         self._ended = True
         if self._error is None:
             self._error = error
@@ -438,7 +439,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         self._waiters.wake()
 
     async def _callback_done(self, timeout: float | None) -> None:
-        """Return after the callback's call for the last item; at once in the callback itself."""
+        """Wait for the callback's call for the last item, unless called by the callback."""
         task = self._task
         if task is None or task.done() or task is asyncio.current_task():
             return
@@ -456,7 +457,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         return self._task
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """For the client's drain: whether this task runs the callback."""
+        """For the client's drain: whether this task is the callback's."""
         return task is not None and self._task is task
 
     def abandon(self) -> asyncio.Task[None] | None:
@@ -476,7 +477,7 @@ MessageCallback: TypeAlias = Callable[[Message], Awaitable[None] | None]
 
 
 class Subscription(FrameReader[Message]):
-    """What `Client.subscribe` returns: iterate it, or give it a callback."""
+    """The result of `Client.subscribe`: iterate it, or give it a callback."""
 
     def __init__(
         self,
@@ -515,14 +516,14 @@ class Subscription(FrameReader[Message]):
         )
         link.add_route(self._route)
         self._kept = callback is None
-        """Whether the client keeps it alive until it is read."""
+        """Whether the client keeps it alive, because it was never read."""
         self._begin_reading(f"jetspark-sub-{subject}")
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
     @property
     def subject(self) -> str:
-        """What was subscribed to."""
+        """The subject of the subscription."""
         return self._route.subject
 
     @property
@@ -578,7 +579,7 @@ class Subscription(FrameReader[Message]):
         return Message(self._client, frame)
 
     async def __anext__(self) -> Message:
-        # As in the base, with one call less for each message.
+        # As in the base class, with one call less for each message.
         if self._kept:
             self._read()
         if not self._frames:
@@ -610,9 +611,9 @@ class Subscription(FrameReader[Message]):
         return BadSubscriptionError(f"The subscription to {self.subject!r} has ended.")
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
-        """Up to `limit` buffered frames, taken as if iterated over.
+        """Up to `limit` buffered frames, taken as if by iterating.
 
-        For callers that create messages of their own from many frames.
+        For callers that create messages of another class from many frames.
         """
         frames = self._frames
         taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
@@ -621,7 +622,7 @@ class Subscription(FrameReader[Message]):
         return taken
 
     async def _call_back(self, callback: Callback[Message]) -> None:
-        # As in the base, without a call of `_take`, which is a tenth of the time per message.
+        # As in the base class, without a call of `_take`, a tenth of the time per message.
         frames, client, call = self._frames, self._client, callback.call
         incoming = self._incoming
         while True:
@@ -640,7 +641,7 @@ class Subscription(FrameReader[Message]):
     def unsubscribe(self, max_msgs: int = 0) -> None:
         """End it now, discarding what was not taken, or after `max_msgs` messages in all.
 
-        Messages are counted since subscribing; if there were as many already, it ends now and keeps
+        `max_msgs` counts from subscribing; if there were as many already, it ends now and keeps
         them. Raises BadSubscriptionError when it has ended, ConnectionClosedError, ConfigError.
         """
         if self._ended:
@@ -661,12 +662,12 @@ class Subscription(FrameReader[Message]):
         self._incoming.pending_bytes = 0
 
     async def drain(self, timeout: Seconds | None = None) -> None:
-        """Stop the deliveries, and take all that is on its way.
+        """Stop the deliveries, and take the messages on their way.
 
-        Returns when the messages have arrived; with a callback, when it was called for the last
-        one. `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
-        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError,
-        BadTimeoutError; the subscription has ended in any case.
+        Returns when they have arrived; with a callback, after its call for the last one. `timeout`
+        (seconds) limits the wait for the server (default: request_timeout) and, if given, the wait
+        for the callback. Raises RequestTimeoutError, ConnectionClosedError, BadTimeoutError; the
+        subscription ends in any case.
         """
         if not self._ended:
             self._link.routes.stop(self._route)
@@ -677,7 +678,7 @@ class Subscription(FrameReader[Message]):
         await self._finish(in_seconds(timeout))
 
     async def _finish(self, timeout: float | None) -> None:
-        """Wait until everything buffered was taken, unless the caller itself takes it."""
+        """Wait until the buffer was taken, unless the caller is its reader."""
         reader = self._reader
         if self._task is not None:
             await self._callback_done(timeout)
@@ -705,5 +706,5 @@ class Subscription(FrameReader[Message]):
 
 
 def end_with(subscription: Subscription, error: JetsparkError) -> None:
-    """No more messages will come, because of this error; those that are queued come first."""
+    """No more messages will come, because of this error; the queued ones come first."""
     subscription._link.routes.refuse(subscription._route, error)

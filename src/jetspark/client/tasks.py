@@ -20,7 +20,7 @@ T = TypeVar("T")
 async def move_on_after(seconds: float | None) -> AsyncIterator[None]:
     """Cancel the block after `seconds` (None: never) and continue behind it.
 
-    Errors of the block pass: some of them are a TimeoutError, too, such as ConnectionLostError.
+    Errors of the block pass, even those that are a TimeoutError, such as ConnectionLostError.
     """
     limit = asyncio.timeout(seconds)
     try:
@@ -36,7 +36,7 @@ async def move_on_after(seconds: float | None) -> AsyncIterator[None]:
 async def in_thread(function: Callable[..., T], *args: Any) -> T:
     """`asyncio.to_thread` for functions that may call user code.
 
-    A future refuses a StopIteration, so it becomes a RuntimeError, as in a generator.
+    A StopIteration, which a future refuses, becomes a RuntimeError, as in a generator.
     """
     return await asyncio.to_thread(_without_stop_iteration, function, *args)
 

@@ -1,6 +1,6 @@
 """JetStream: a file for each noun, and `context.JetStreamContext` with the calls of all.
 
-All ask the server through `api`. The types of what is sent and answered are in
+All call the server through `api`. The documents of requests and answers are in
 `jetspark.documents`, backups in `jetspark.backup`, permissions in `jetspark.acl`.
 """
 

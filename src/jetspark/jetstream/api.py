@@ -1,8 +1,8 @@
 """Calls of the JetStream API (`wire.js_api`) over a client.
 
-Contract: one call, one request, one answer or its typed error. No responders means that there is
-no JetStream. With `trace` each request and answer is logged (`api_trace`). Without a domain or a
-prefix those of the connection's options apply, which a context of the `nats` command may set.
+Contract: one call, one request, one answer or its typed error. No responders means that there is no
+JetStream. With `trace` each request and answer is logged (`api_trace`). Without a domain or a
+prefix, the connection's options apply, which a context of the `nats` command may set.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 # -------------------------------------------------------------------------------------------------
 # API requests and answers in the log: one line each to "jetspark.trace" at level DEBUG, with at
 # most `MOST` characters of JSON. Payloads and headers of messages are not shown. Values of fields
-# whose name suggests a secret, at any depth, and the user part of URLs are masked. Of bytes that
-# are not a JSON object only the number is shown.
+# whose name suggests a secret, at any depth, and the user part of URLs are masked. Bytes that are
+# not a JSON object are only counted.
 
 MASK: Final = "***"
 MOST: Final = 2000
@@ -83,7 +83,7 @@ _REQUIRED_LEVEL: Final = "Nats-Required-Api-Level"
 
 
 class Api:
-    """Where API calls go, and how long they may take. Made by JetStream."""
+    """Where API calls go, and how long they may take. Created by JetStream."""
 
     __slots__ = ("client", "direct", "domain", "prefix", "timeout", "trace")
 
@@ -107,7 +107,7 @@ class Api:
         self.domain = domain
         self.prefix = api_prefix_of(domain, api_prefix)
         self.direct: dict[str, bool] = {}
-        """Which streams allowed direct gets when last looked up."""
+        """Whether each stream allowed direct gets when last asked."""
         self.trace = trace
 
     async def call(
@@ -118,12 +118,12 @@ class Api:
         /,
         **names: str,
     ) -> dict[str, Any]:
-        """One API call: its answer without the envelope. `needs`: what the server must have.
+        """Make an API call; returns the answer without its envelope.
 
-        Raises BadNameError before anything is sent, UnsupportedByServerError when the server
-        answers that its API level is too low, the typed error of the answer, JetStreamError
-        for an answer that cannot be read, JetStreamNotEnabledError without responders, and what
-        `Client.request` raises.
+        `needs`: the server's features. Raises BadNameError before anything is sent,
+        UnsupportedByServerError when the server answers that its API level is too low, the typed
+        error of the answer, JetStreamError for an unreadable answer, JetStreamNotEnabledError
+        without responders, and the errors of `Client.request`.
         """
         payload = b"" if body is None else encode_document(body)
         subject = subject_of(self.prefix, call, names)
@@ -142,10 +142,10 @@ class Api:
     ) -> bytes:
         """One request to a full subject; returns the response unparsed.
 
-        A `question` is sent again on the next link when the link is lost meanwhile. `level`: the
-        API level that the server must have (ADR-44).
+        After a lost link, a `question` is sent again on the next one. `level`: the API level that
+        the server must have (ADR-44).
 
-        Raises JetStreamNotEnabledError without responders, and what `Client.request` raises.
+        Raises JetStreamNotEnabledError without responders, and the errors of `Client.request`.
         """
         self.note_request(subject, payload)
         send = self.client.ask if question else self.client.request
@@ -162,7 +162,7 @@ class Api:
         return reply.data
 
     def note_request(self, subject: str, payload: bytes) -> None:
-        """Log a request that is not made by `call`, if this context traces."""
+        """Log a request that bypasses `call`, if this context traces."""
         if self.trace:
             tracer.debug(">>> %s %s", subject, shown(payload))
 
@@ -185,16 +185,16 @@ class Api:
 
     @property
     def server(self) -> ServerInfo | None:
-        """The connected server, if it is the one that answers; None when that is unknown."""
+        """The connected server if it is the one that answers; otherwise None."""
         return self.client.server_info if self.prefix == DEFAULT_PREFIX else None
 
 
 class Paged(Listing[ItemT]):
     """A list that the server answers in pages: `async for`, or `await paged.all()`.
 
-    Nothing is requested before the first item is; each `async for` starts anew. The pages are no
-    snapshot: what is created or deleted meanwhile may be missing or come twice. An item that cannot
-    be read is reported and left out.
+    Requests nothing before the first item; each `async for` starts anew. The pages are not a
+    snapshot: items created or deleted meanwhile may be missing or come twice. An unreadable item is
+    reported and left out.
     """
 
     __slots__ = ("_api", "_body", "_call", "_convert", "_key", "_names", "missing", "offline")
@@ -216,9 +216,9 @@ class Paged(Listing[ItemT]):
         self._body = body
         self._names = names
         self.missing: list[str] = []
-        """Names of streams or consumers that did not answer, as of the last iteration."""
+        """Streams or consumers that did not answer in the last iteration."""
         self.offline: dict[str, str] = {}
-        """Names of streams or consumers that the server cannot run, with its reason (2.12)."""
+        """Streams or consumers that the server cannot run, with its reason (2.12)."""
 
     async def _pages(self) -> AsyncIterator[ItemT]:
         self.missing = []
@@ -228,7 +228,7 @@ class Paged(Listing[ItemT]):
             body = {**self._body, "offset": offset}
             page = await self._api.call(self._call, body, **self._names)
             items = page.get(self._key) or []
-            # Each page names those that are missing again.
+            # Each page names all missing ones again.
             for name in page.get("missing") or []:
                 if name not in self.missing:
                     self.missing.append(name)

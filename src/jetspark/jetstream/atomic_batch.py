@@ -2,18 +2,17 @@
 
 Contract. `add` sends a message to the server, which stages it; `commit` stores all of them, one
 after the other with nothing in between, and returns the ack of the last one. Leaving the block
-commits, unless that was done; leaving it by an exception abandons the batch.
+commits, unless `commit` was called; leaving it by an exception abandons the batch.
 
 The newest message is held back, because the last message of a batch has the commit header; only
-`flush` sends it earlier. So the refusal of a message may be raised by a later call, at the
-latest by `commit`. Expectations are checked when the batch is committed: if one fails, the batch
-is refused. After an error before the commit was sent, nothing is stored. After that, without a
-reply it is unknown whether all or nothing was stored; if one message of the batch has an
-expectation, it is safe to publish the batch again.
+`flush` sends it earlier. So a later call, at the latest `commit`, may raise the refusal of a
+message. The commit checks expectations: if one fails, the batch is refused. An error before the
+commit was sent means that nothing is stored. A commit without a reply leaves open whether all or
+nothing is; if one message of the batch has an expectation, it is safe to publish the batch again.
 
-The server abandons a batch after 10 s without a message, at more than 1,000 messages, and at
-more than 50 batches at a time in a stream; a lost connection ends it as well. Any number of
-tasks may add, one after the other.
+The server abandons a batch after 10 s without a message, beyond 1,000 messages, and beyond 50
+batches at a time in a stream; a lost connection ends it too. Any number of tasks may add, one after
+the other.
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ if TYPE_CHECKING:
     from jetspark.wire.kernel import MessageFrame
 
 _NO_HEADERS: Final = VERSION + b"\r\n"
-_MARKS_SIZE: Final = 160  # bytes; of the three headers, and some more
+_MARKS_SIZE: Final = 160  # bytes of the three headers, and some more
 
 
 class BatchMessage(msgspec.Struct, frozen=True, gc=False):
-    """One message, checked. `head`: its header block without the end."""
+    """A checked message. `head`: its header block without the end."""
 
     subject: str
     payload: bytes
@@ -68,33 +67,33 @@ class BatchMessage(msgspec.Struct, frozen=True, gc=False):
 
 
 class AtomicWindow(InFlight):
-    """What was added, what the server keeps, and how it ended. No I/O and no clock.
+    """The messages added, what the server keeps, and how it ended. No I/O and no clock.
 
-    Messages have numbers on the wire, from 1. The newest one is held, until `release` returns it
-    to be sent. All end together: by `stored`, or by `end`.
+    Messages are numbered on the wire, from 1. The newest one is held until `release` returns it for
+    sending. All end together, by `stored` or by `end`.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.held: BatchMessage | None = None
-        """The newest message, while it was not sent."""
+        """The newest message, until it is sent."""
         self.kept = False
-        """Whether the server has said that it keeps the first message."""
+        """Whether the server confirmed the first message."""
         self.committing = False
-        """Whether the commit was sent: all or nothing may be stored."""
+        """Whether the commit was sent, so that all or nothing may be stored."""
         self.ack: PubAck | None = None
         """The answer to the commit."""
         self.subject = ""
-        """Of the last message that was released."""
+        """The number of the last message released."""
 
     def hold(self, message: BatchMessage) -> int:
-        """Take one more message: its index, or CLOSED."""
+        """Hold one more message; returns its index, or CLOSED."""
         if (index := self.reserve(message.subject)) != CLOSED:
             self.held = message
         return index
 
     def release(self) -> tuple[int, BatchMessage] | None:
-        """The number and the message that is held, to be sent now. None: there is none."""
+        """The number and the message that is held, for sending now; None without one."""
         if (held := self.held) is None:
             return None
         self.held = None
@@ -102,7 +101,7 @@ class AtomicWindow(InFlight):
         return self.sent, held
 
     def commit(self) -> tuple[int, BatchMessage, bytes]:
-        """What to commit with: number, message and mark. Raises ConfigError for an empty batch."""
+        """Number, message and mark of the commit. Raises ConfigError for an empty batch."""
         if not self.sent:
             raise ConfigError("The batch is empty.")
         self.committing = True
@@ -111,7 +110,7 @@ class AtomicWindow(InFlight):
         return self.sent + 1, BatchMessage(self.subject, b"", _NO_HEADERS), COMMIT_BEFORE
 
     def stored(self, ack: PubAck) -> None:
-        """The server has stored all."""
+        """The server stored all messages."""
         with self._lock:
             if self.ended is not None:
                 return
@@ -123,15 +122,15 @@ class AtomicWindow(InFlight):
         return self.ack is None and super().end(error)
 
     def lost(self) -> BrokenSocketError:
-        """What the loss of the link means."""
+        """The meaning of a lost link."""
         if self.committing:
             message = "The connection was lost at the commit: the batch may be stored or not."
         else:
-            message = "The connection was lost, and the batch with it: nothing of it is stored."
+            message = "The connection was lost, and the batch with it: nothing is stored."
         return BrokenSocketError(message)
 
     def expired(self, timeout: float) -> RequestTimeoutError:
-        """What it means that an answer did not come within `timeout` seconds."""
+        """The meaning of no answer within `timeout` seconds."""
         if self.committing:
             what = "the commit of the batch, which may be stored or not"
         else:
@@ -150,9 +149,11 @@ class _Question(NamedTuple):
 
 
 class AtomicSender(Sender):
-    """Takes the options of `JetStream.atomic_batch`. Every message has a reply subject, so that
-    the first refusal is received; only the replies to the first message, a flush and the commit
-    are waited for."""
+    """Takes the options of `JetStream.atomic_batch`.
+
+    Every message has a reply subject, for the first refusal; only the replies to the first message,
+    a flush and the commit are awaited.
+    """
 
     window: AtomicWindow
     what = "batch"
@@ -165,14 +166,14 @@ class AtomicSender(Sender):
         self._id = b""
         self._question: _Question | None = None
 
-    # -- whoever adds ------------------------------------------------------------------------------
+    # -- senders -------------------------------------------------------------------------------
 
     def message(
         self, subject: str, payload: bytes, headers: Headers | None, *, is_first: bool
     ) -> BatchMessage:
-        """A message that is sent later. `is_first`: it has an option that only the first can have.
+        """A message for later. `is_first`: it has an option for the first message only.
 
-        Raises what `check_open` and `Publishing.send` raise.
+        Raises the errors of `check_open` and `Publishing.send`.
         """
         self.check_open()
         if is_first and self.window.sent:
@@ -187,7 +188,7 @@ class AtomicSender(Sender):
         head = _NO_HEADERS
         if headers is not None:
             for name in [name for name in headers if name.startswith("Nats-Batch-")]:
-                headers.delete(name)  # of a message that came out of another batch
+                headers.delete(name)  # left of the batch that the message came from
             head = encode_headers(headers)[:-2]
         size = len(head) + _MARKS_SIZE + len(payload)
         if size > self.publishing.link.max_payload:
@@ -195,7 +196,7 @@ class AtomicSender(Sender):
         return BatchMessage(subject, payload, head)
 
     def add(self, message: BatchMessage) -> int:
-        """Send the message that is held and hold this one: its number. Raises as `message`."""
+        """Send the held message and hold this one; returns its number. Raises as `message`."""
         if (held := self.window.release()) is not None:
             self._send(*held, STAGED)
         if (index := self.window.hold(message)) == CLOSED:
@@ -208,12 +209,12 @@ class AtomicSender(Sender):
             raise ConfigError("The batch was committed already.")
 
     def _send(self, number: int, message: BatchMessage, mark: bytes) -> None:
-        """Put one message into the outbox. Raises as `Publishing.send`; then the batch ends."""
+        """Put one message into the outbox; an error ends the batch. Raises as `Publishing.send`."""
         marked = message.head + MARKS % (self._id, number, mark)
         reply = b"%b%d" % (self._inbox, number)
         try:
             self.publishing.send_replying(message.subject, message.payload, reply, marked)
-        except BaseException as error:  # a message is missing now
+        except BaseException as error:  # now a message is missing
             interrupted = JetStreamError(f"The batch was interrupted at message {number}.")
             self.window.end(error if isinstance(error, JetsparkError) else interrupted)
             raise
@@ -221,23 +222,23 @@ class AtomicSender(Sender):
     # -- the event loop's thread: questions --------------------------------------------------------
 
     def stage(self) -> None:
-        """Send the message that is held, if any; `answered` when the server keeps it."""
+        """Send the held message, if any; `answered` when the server keeps it."""
         if (held := self.window.release()) is not None:
             self._ask(*held, STAGED)
 
     def flush(self) -> None:
-        """`stage`. Raises what `check_open` raises, and UnsupportedByServerError."""
+        """`stage`. Raises the errors of `check_open`, and UnsupportedByServerError."""
         self.check_open()
         check_feature("flush of an atomic batch", (2, 14), self._api.server)
         self.stage()
 
     def commit(self) -> None:
-        """Send the commit; `answered` when there is an ack. Raises as `check_open`."""
+        """Send the commit; `answered` when there is an ack. Raises the errors of `check_open`."""
         self.check_open()
         self._ask(*self.window.commit())
 
     def committed(self) -> PubAck:
-        """The ack of the commit, when it is `answered`. Raises what has ended the batch."""
+        """The ack of the commit, when `answered`. Raises the error that ended the batch."""
         ack, ended = self.window.ack, self.window.ended
         if ack is None and ended is not None:
             raise own(ended)
@@ -252,7 +253,7 @@ class AtomicSender(Sender):
 
     @property
     def answered(self) -> bool:
-        """Whether nobody has to wait any more: for the reply, or since the batch has ended."""
+        """Whether the wait is over: the reply came, or the batch ended."""
         return self._question is None or self.window.ended is not None
 
     def check_deadlines(self, now: float) -> None:
@@ -274,7 +275,7 @@ class AtomicSender(Sender):
         super().close()
 
     def _abandon(self) -> None:
-        """Make the server forget the batch now, not in 10 s: a gap in the numbers does it."""
+        """Make the server forget the batch now, not in 10 s, with a gap in the numbers."""
         try:
             self.publishing.send_replying(
                 self.window.subject,
@@ -283,7 +284,7 @@ class AtomicSender(Sender):
                 _NO_HEADERS + MARKS % (self._id, self.window.sent + 2, STAGED),
             )
         except JetsparkError:
-            pass  # it will forget by itself
+            pass  # the server will forget it by itself
 
     def on_disconnect(self, now: float) -> None:
         self.end(self.window.lost())
@@ -297,7 +298,7 @@ class AtomicSender(Sender):
     def on_reply(self, frame: MessageFrame) -> None:
         question = self._question
         if not frame.payload and frame.headers is None and question is None:
-            return  # one of many that are kept aside
+            return  # the empty reply to a staged message
         number = self.index_of(frame.subject[len(self.inbox) :])
         if number is None or self.window.ended is not None:
             return
@@ -335,7 +336,7 @@ class AtomicSender(Sender):
 
 
 def _ack_in(frame: MessageFrame, subject: str) -> PubAck | None:
-    """The ack in a reply; None: it is empty. Raises what it refuses with."""
+    """The ack in a reply; None for an empty one. Raises the refusal in it."""
     status = status_of(frame.headers)
     if status is not None and status.is_no_responders:
         raise NoStreamResponseError(subject)
@@ -356,7 +357,7 @@ class AtomicBatch(BasePublisher[AtomicSender]):
 
     @property
     def ack(self) -> PubAck | None:
-        """What `commit` returned; None before."""
+        """The result of `commit`; None before."""
         return self._sender.window.ack
 
     async def add(
@@ -377,36 +378,36 @@ class AtomicBatch(BasePublisher[AtomicSender]):
         message; `expect_last_subject_seq` cannot follow a message of the batch on that subject.
 
         Raises ConfigError, BadNameError and UnsupportedByServerError for options that cannot work,
-        what `Client.publish` raises, and, about a message added before, BatchError,
+        the errors of `Client.publish` and, about a message added before, BatchError,
         NotEnabledOnStreamError, NoStreamResponseError, RequestTimeoutError, BrokenSocketError and
         APIError for other refusals of the stream.
         """
-        payload = payload_bytes(payload)  # as it is now: it is sent with a later call
+        payload = payload_bytes(payload)  # a copy, since a later call sends it
         sender = self._sender
         expect = (expect_last_seq, expect_last_subject_seq, expect_last_subject_seq_of)
         kept = sender.headers(headers, msg_id, ttl, expect)
         async with self._turn:
             message = sender.message(subject, payload, kept, is_first=expect_last_seq is not None)
             if sender.window.sent and not sender.window.kept:
-                await self._ask(sender.stage)  # the first is answered before there is a second
+                await self._ask(sender.stage)  # the first is answered before a second is sent
             elif self._outbox.crowded:
                 await self._outbox.wait()
             return sender.add(message)
 
     async def flush(self) -> None:
-        """Wait until the server has every message, so that all but the commit can have failed.
+        """Wait until the server has every message, so that only the commit can still fail.
 
-        Needs nats-server 2.14. Raises as `add`.
+        Needs nats-server 2.14. Raises the errors of `add`.
         """
         async with self._turn:
             await self._ask(self._sender.flush)
             self._sender.check_open()
 
     async def commit(self) -> PubAck:
-        """Store all: the ack has the last message's `seq` and the `count` of messages.
+        """Store all; returns an ack with the last message's `seq` and the `count` of messages.
 
         Raises WrongLastSequenceError when an expectation does not hold, BatchError, APIError for
-        other refusals, and what `add` raises; nothing is stored then. RequestTimeoutError,
+        other refusals, and the errors of `add`: then nothing is stored. RequestTimeoutError,
         BrokenSocketError and ConnectionClosedError leave open whether all or nothing is.
         """
         async with self._turn:

@@ -1,4 +1,4 @@
-"""What buckets and object stores have in common: options and a status, which are a stream's."""
+"""The options and the status that buckets and object stores take from their stream."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DUPLICATES: Final = timedelta(minutes=2)
 
 
 class BackedConfig(Document, frozen=True, kw_only=True):
-    """The options that a bucket and an object store share. None: not given."""
+    """The options that a bucket and an object store share; None when not given."""
 
     description: str | None = None
     ttl: Span | None = None
@@ -27,9 +27,9 @@ class BackedConfig(Document, frozen=True, kw_only=True):
     """Servers that hold it, 1 (default) to 5."""
     placement: Placement | None = None
     compression: bool | None = None
-    """Whether files are compressed (2.10)."""
+    """Whether to compress files (2.10)."""
     metadata: dict[str, str] | None = None
-    """Anything you want to note (2.10)."""
+    """Notes of your own (2.10)."""
 
 
 class BackedOptions(TypedDict, total=False):
@@ -46,7 +46,7 @@ class BackedOptions(TypedDict, total=False):
 
 
 def check_backed(config: BackedConfig) -> None:
-    """Raises ConfigError."""
+    """Raise ConfigError for values that cannot work."""
     if config.ttl is not None and config.ttl < timedelta(0):
         raise ConfigError("ttl cannot be negative.")
     if config.replicas is not None and not 1 <= config.replicas <= 5:
@@ -54,7 +54,7 @@ def check_backed(config: BackedConfig) -> None:
 
 
 def check_limit(name: str, limit: int | None) -> None:
-    """Raises ConfigError for 0, which would mean no limit to the server, and less than -1."""
+    """Raise ConfigError for 0, which the server takes for no limit, and below -1."""
     if limit is not None and limit < 1 and limit != -1:
         raise ConfigError(f"{name} must be at least 1, or -1 for no limit.")
 
@@ -62,13 +62,13 @@ def check_limit(name: str, limit: int | None) -> None:
 STREAM_FIELDS: Final[Mapping[str, str]] = {
     "max_age": "ttl",
     "num_replicas": "replicas",
-    "duplicate_window": "",  # follows from the ttl
+    "duplicate_window": "",  # set from the ttl
 }
-"""The shared options by their fields of the stream's configuration, where the names differ."""
+"""The stream's names of shared options, where they differ."""
 
 
 def stream_options_of(config: BackedConfig, **others: Any) -> dict[str, Any]:
-    """The stream's options with the same meaning, those that were given; `others` too."""
+    """The stream's options for those that were given, and `others`."""
     options: dict[str, Any] = {
         "description": config.description,
         "max_age": config.ttl,
@@ -87,7 +87,7 @@ def stream_options_of(config: BackedConfig, **others: Any) -> dict[str, Any]:
 
 
 def backed_options_of(stream: StreamConfig) -> dict[str, Any]:
-    """The shared options, read back from the stream."""
+    """The shared options of a stream."""
     return {
         "description": stream.description,
         "ttl": stream.max_age,
@@ -100,9 +100,9 @@ def backed_options_of(stream: StreamConfig) -> dict[str, Any]:
 
 
 def takes_in(stream: StreamConfig, subjects: str) -> bool:
-    """Whether a stream can have messages on these subjects; what comes from elsewhere may be any.
+    """Whether a stream may have messages on these subjects; those from elsewhere may be on any.
 
-    A stream of one's own may have the name that a bucket or store would need.
+    A user's own stream may have the name that a bucket or store would need.
     """
     if stream.mirror or stream.sources or stream.subject_transform:
         return True
@@ -110,7 +110,7 @@ def takes_in(stream: StreamConfig, subjects: str) -> bool:
 
 
 def is_compressed(stream: StreamConfig) -> bool:
-    """Whether its files are compressed."""
+    """Whether files are compressed."""
     return stream.compression not in (None, "none")
 
 
@@ -131,12 +131,12 @@ class BackedStatus:
 
     @property
     def ttl(self) -> timedelta:
-        """How long an entry is kept; 0 for ever."""
+        """How long entries are kept; 0 for ever."""
         return self.stream_info.config.max_age or timedelta(0)
 
     @property
     def is_compressed(self) -> bool:
-        """Whether its files are compressed."""
+        """Whether files are compressed."""
         return is_compressed(self.stream_info.config)
 
     @property

@@ -4,23 +4,24 @@ Contract
 - Iterate it, or give a callback. The iterator form has no task. The callback form has one, which
   calls it for one message after the other; an exception of the callback is reported, and the next
   message follows.
-- It ends with its `async with` block. One that was not entered ends when the last loop over it is
-  left, and when nothing refers to it any more.
+- It ends with its `async with` block. Without one, it ends with the last loop over it, and when
+  nothing refers to it any more.
 - Nothing is acknowledged automatically. Messages discarded by `stop` or lost with a link were not
   acknowledged: the server delivers them again after the consumer's ack_wait. `drain` discards none.
-- Without acks a message is delivered at most once: what is discarded, or lost with a link, is lost.
+- Without acks a message is delivered at most once: one that is discarded, or lost with a link, is
+  gone.
 - It survives reconnects, leader changes and server restarts. Errors that do not end it are reported
   (log, last_error, error callback): MissedHeartbeatError after twice the interval, and PullError
   for a refused request; then it sends a new one.
-- A lost delivery, the last one too, is reported within twice the heartbeat as
-  SequenceMismatchError, unless other clients pull from the consumer: they may have got it. With
-  acks it is delivered again after ack_wait. With acks and a pinned client it is not reported: the
-  clients take turns, so others have got most of them.
+- A lost delivery, even the last one, is reported as SequenceMismatchError within twice the
+  heartbeat, unless other clients pull from the consumer, which may have got it. With acks it is
+  delivered again after ack_wait. With acks and a pinned client it is not reported: clients take
+  turns, so others got most of them.
 - It ends with an error when the consumer is deleted or not a pull consumer, and when the server
   does not understand the request. Buffered messages are given out first; then the iterator raises.
   With a callback the error is reported. It stays in `error`.
 - Without a leader (409 Leadership Change, Server Shutdown, 503) it sends a request every 250 ms. A
-  consumer that does not exist gives 503 too, so the API is asked.
+  missing consumer gives 503 too, so it asks the API.
 """
 
 from __future__ import annotations
@@ -81,32 +82,32 @@ if TYPE_CHECKING:
     from jetspark.wire.status import Status
 
 # -------------------------------------------------------------------------------------------------
-# Why `ContinuousPull` has stopped, as it tells its owner.
+# Why `ContinuousPull` stopped, for its owner.
 
 
 class StopReason(Enum):
-    """Why it has stopped. An error comes with each, unless it says otherwise."""
+    """Why it stopped. Each comes with an error, except as noted."""
 
     RECONNECTED = auto()
     """The link was lost and is back; no error."""
     GAP = auto()
     """A delivery is missing, and no other client pulls: SequenceMismatchError."""
     MISSED_HEARTBEATS = auto()
-    """Neither message nor heartbeat for twice the interval: MissedHeartbeatError."""
+    """No message or heartbeat for twice the interval: MissedHeartbeatError."""
     NO_LEADER = auto()
-    """The consumer has no leader at the moment, or does not exist: PullError."""
+    """The consumer has no leader now, or does not exist: PullError."""
     INVALID = auto()
-    """The server will not serve such a request, of whichever consumer: PullError."""
+    """The server will not serve such a request from any consumer: PullError."""
     UNUSABLE = auto()
     """The server will not serve this consumer again: ConsumerDeletedError, PullError …"""
     CLOSED = auto()
-    """The connection was closed or the inbox refused: that error, None without one."""
+    """The connection closed or the inbox was refused, with that error or without one."""
 
 
 OnStop: TypeAlias = Callable[[StopReason, JetsparkError | None], None]
 
 OnMissing: TypeAlias = Callable[[int], None]
-"""Called with the number of deliveries that did not come."""
+"""Called with the number of lost deliveries."""
 
 
 # -------------------------------------------------------------------------------------------------
@@ -118,10 +119,10 @@ OnMissing: TypeAlias = Callable[[int], None]
 
 MAX_MESSAGES = 500
 MOST_AHEAD = 8_000
-"""Messages, for who takes so many in some milliseconds and has set no limit."""
+"""Messages, for a reader that takes so many in some milliseconds and has set no limit."""
 EXPIRES = 30.0
 BATCH_OF_BYTES = 1_000_000
-"""Messages requested when the limit is in bytes: without a batch a server sends only one."""
+"""Messages requested when the limit is in bytes: without a batch, the server sends only one."""
 
 _LEAST_EXPIRES = 1.0
 _LEAST_HEARTBEAT, _MOST_HEARTBEAT = 0.5, 30.0
@@ -133,17 +134,17 @@ class ConsumeOptions:
 
     in_bytes: bool
     full: int
-    """Most that may be buffered and requested together."""
+    """The most that may be buffered and requested together."""
     threshold: int
-    """A new request is sent when buffered and requested fall to this."""
+    """Sends a new request when buffered and requested fall to this."""
     batch: int
     """Messages of one request when the limit is in bytes."""
     expires: float
     heartbeat: float
     cap: int
-    """What the consumer allows for one request."""
+    """The consumer's limit for one request."""
     adapts: bool
-    """Whether `full` follows the reader: nobody has set it."""
+    """Whether `full` adapts to the reader, because nobody has set it."""
 
     @property
     def most(self) -> int:
@@ -151,12 +152,12 @@ class ConsumeOptions:
         return min(self.full, self.cap)
 
     def resized(self, full: int) -> ConsumeOptions:
-        """The same for another size of the buffer, within the limits of one that adapts."""
+        """The same options for another buffer size, within the limits of adapting."""
         full = max(MAX_MESSAGES, min(full, MOST_AHEAD))
         return replace(self, full=full, threshold=full // 2)
 
     def within(self, limit: PullLimit) -> ConsumeOptions:
-        """The same, with requests that stay within a limit of the consumer."""
+        """The same options with requests within a limit of the consumer."""
         most = limit.max_bytes if self.in_bytes else limit.batch
         expires = min(self.expires, limit.expires or self.expires)
         return replace(
@@ -178,7 +179,7 @@ def make_consume_options(
     threshold_messages: int | None = None,
     threshold_bytes: int | None = None,
 ) -> ConsumeOptions:
-    """`config`: the consumer's. Raises ConfigError."""
+    """The options for a consumer with `config`. Raises ConfigError."""
     expires, heartbeat = in_seconds(expires), in_seconds(heartbeat)
     in_bytes = max_bytes is not None
     adapts = max_messages is None and threshold_messages is None and not in_bytes
@@ -222,24 +223,22 @@ def make_consume_options(
 
 
 # -------------------------------------------------------------------------------------------------
-# Continuous pull requests, below `consume` and ordered consumers (ADR-37).
-#
-# - The read loop appends frames to `frames`. `take` returns one, and sends a new pull request when
-#   what is buffered and requested falls to the threshold: the buffer never exceeds its limit, and a
-#   slow reader stops the requests. No task, future or timer is made for a message.
-# - A limit that nobody has set follows the reader: it doubles while half of the buffer is taken
-#   within QUICK seconds (the server would wait for requests), and halves when that takes SLOW.
-# - One wildcard inbox serves all requests since `start`. The last token of a reply subject begins
-#   with the amount requested, for servers that refuse a request without saying how much is missing.
-# - What ends one request only (404, 408, 409 for its size, 423) is handled here. A request beyond a
-#   limit that the status names is followed by smaller ones; one refused for another reason is
-#   reported, once for each reason, and sent again after PAUSE.
-# - Anything else stops it: the owner gets a `StopReason` and calls `start` again. Buffered frames
-#   stay, and without a leader what the server has sent still arrives until then.
-# - The heartbeat clock stops without a link, and while nothing is outstanding.
-# - Heartbeats say how many messages the consumer has sent. A missing delivery stops the pull at
-#   once, or goes to `on_missing` half an interval later where other clients may pull, too. After a
-#   lost frame that ended a request comes silence: all of it shows within 2¼ heartbeat intervals.
+# Continuous pull requests, below `consume` and ordered consumers (ADR-37).  - The read loop appends
+# frames to `frames`. `take` returns one, and sends a new pull request when what is buffered and
+# requested falls to the threshold: the buffer never exceeds its limit, and a slow reader stops the
+# requests. No task, future or timer is made for a message. - A limit that nobody has set follows
+# the reader: it doubles while half of the buffer is taken within QUICK seconds (the server would
+# wait for requests), and halves when that takes SLOW. - One wildcard inbox serves all requests
+# since `start`. The last token of a reply subject begins with the amount requested, for servers
+# that refuse a request without saying how much is missing. - What ends one request only (404, 408,
+# 409 for its size, 423) is handled here. A request beyond a limit that the status names is followed
+# by smaller ones; one refused for another reason is reported, once for each reason, and sent again
+# after PAUSE. - Anything else stops it: the owner gets a `StopReason` and calls `start` again.
+# Buffered frames stay, and without a leader what the server has sent still arrives until then. -
+# The heartbeat clock stops without a link, and while nothing is outstanding. - Heartbeats say how
+# many messages the consumer has sent. A missing delivery stops the pull at once, or goes to
+# `on_missing` half an interval later where other clients may pull, too. After a lost frame that
+# ended a request comes silence: all of it shows within 2¼ heartbeat intervals.
 
 
 QUICK, SLOW = 0.005, 0.1
@@ -248,9 +247,9 @@ _ENDS = {PullEnd.UNUSABLE: StopReason.UNUSABLE, PullEnd.INVALID: StopReason.INVA
 
 
 class ContinuousPull:
-    """Made stopped; `start` it. `on_stop` and `on_missing` are called in the read loop or a timer.
+    """Stopped until `start`. The read loop or a timer calls `on_stop` and `on_missing`.
 
-    Without `on_missing` no other client pulls from the consumer.
+    No `on_missing`: no other client pulls from the consumer.
     """
 
     def __init__(
@@ -291,7 +290,7 @@ class ContinuousPull:
     def start(self, stream: str, consumer: str, delivered: int | None = None) -> None:
         """Pull from this consumer, on a new inbox; without a link, as soon as there is one.
 
-        `delivered`: the consumer sequence of its last delivery so far, None: unknown. Raises
+        `delivered`: the consumer sequence of its last delivery so far; None: unknown. Raises
         ConnectionClosedError.
         """
         self.stop()
@@ -308,14 +307,14 @@ class ContinuousPull:
             self._set_clock()
 
     def stop(self) -> None:
-        """Send no more requests, receive no more. Buffered frames stay."""
+        """Send no more requests and receive no more. Buffered frames stay."""
         self.stop_requests()
         if self._listener is not None:
             self._listener.close()
             self._listener = None
 
     def stop_requests(self) -> None:
-        """Send no more requests; what is on its way still arrives."""
+        """Send no more requests; frames on their way still arrive."""
         self._requesting = False
         for timer in (self._clock, self._resume):
             if timer is not None:
@@ -323,9 +322,9 @@ class ContinuousPull:
         self._clock = self._resume = None
 
     async def drain(self, timeout: float | None = None) -> None:
-        """Stop the deliveries, and return when those on their way have arrived.
+        """Stop the deliveries, and wait for those on their way.
 
-        Raises RequestTimeoutError, ConnectionClosedError; it is stopped in any case.
+        Raises RequestTimeoutError, ConnectionClosedError; it stops in any case.
         """
         self.stop_requests()
         try:
@@ -336,7 +335,7 @@ class ContinuousPull:
             self.stop()
 
     def take(self) -> MessageFrame:
-        """The next frame, of which there must be one. May send a request."""
+        """The next frame; there must be one. May send a request."""
         frame = self.frames.popleft()
         self._pending -= self._amount(frame) if self._limits.in_bytes else 1
         if self._pending <= self._limits.threshold:
@@ -346,7 +345,7 @@ class ContinuousPull:
         return frame
 
     def take_many(self, limit: int) -> list[MessageFrame]:
-        """Up to `limit` buffered frames, at most as many as one request brings."""
+        """Up to `limit` buffered frames, but no more than one request brings."""
         limits = self._limits
         room = max(limits.full - limits.threshold, 1)
         taken: list[MessageFrame] = []
@@ -358,7 +357,7 @@ class ContinuousPull:
 
     @property
     def consumer(self) -> str:
-        """The consumer of the last start."""
+        """The consumer of the last `start`."""
         return self._names.get("consumer", "")
 
     @property
@@ -390,7 +389,7 @@ class ContinuousPull:
             self._limits = limits.resized(limits.full // 2)
 
     def _fill_buffer(self) -> None:
-        """Request as much as the buffer has room for."""
+        """Request as much as fits into the buffer."""
         limits = self._limits
         while self._requesting and (missing := limits.full - self._pending) > 0:
             amount = min(missing, limits.most)
@@ -418,7 +417,7 @@ class ContinuousPull:
             self._refused(error)
 
     def _refused(self, error: JetsparkError) -> None:
-        """Report it, once, and request again later."""
+        """Report the refusal, once, and request again later."""
         if str(error) not in self._told:
             self._told.add(str(error))
             self._client.report(error)
@@ -449,7 +448,7 @@ class ContinuousPull:
         """The part of `_pending` that has arrived."""
         return sum(map(self._amount, self.frames)) if self._limits.in_bytes else len(self.frames)
 
-    # -- what comes back: called in the read loop ----------------------------------------------
+    # -- frames, in the read loop --------------------------------------------------------------
 
     def _on_frame(self, frame: MessageFrame) -> None:
         # Deliveries have a reply subject to ack to, statuses have none.
@@ -490,7 +489,7 @@ class ContinuousPull:
         if missing and self._on_missing is not None:
             gaps.doubt(missing, received)
         elif missing:
-            again = "it is recreated after the last one received"
+            again = "the consumer is recreated after the last one received"
             self._stop_for(StopReason.GAP, not_come(f"consumer {self.consumer!r}", missing, again))
 
     def _on_status(self, status: Status, frame: MessageFrame) -> None:
@@ -545,7 +544,7 @@ class ContinuousPull:
     def _on_clock(self) -> None:
         assert self._listener is not None  # noqa: S101
         received = self._listener.received
-        # Looks are counted, not seconds: a loop blocked by user code has heard nothing either.
+        # Count checks, not seconds: a loop blocked by user code received nothing either.
         quiet = received == self._heard and self._pending > self._here()
         self._silent = self._silent + 1 if quiet else 0
         self._heard = received
@@ -573,13 +572,15 @@ class ContinuousPull:
 
 
 _LOOKS_FOR_OTHERS = 4
-"""One in each heartbeat interval; when others wait each time, missing messages may be theirs."""
+"""Checks, one in each heartbeat interval: if others wait each time, they may have the missing
+messages.
+"""
 
 JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
 
 
 class ConsumerMessages(FrameReader[JsMsg]):
-    """What `PullConsumer.consume` returns: iterate it, or give it a callback."""
+    """The result of `PullConsumer.consume`: iterate it, or give it a callback."""
 
     _client: Client
 
@@ -621,7 +622,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
         self._begin()
         self._begin_reading(f"jetspark-consume-{consumer}", self._ending())
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
     @property
     def active(self) -> bool:
@@ -635,11 +636,11 @@ class ConsumerMessages(FrameReader[JsMsg]):
 
     @property
     def error(self) -> JetsparkError | None:
-        """The error that ended it; None while it goes on, and after `stop` or `drain`."""
+        """The error that ended it; None before, and after `stop` or `drain`."""
         return self._error
 
     def _begin(self) -> None:
-        """Start pulling; ordered consumers do so later."""
+        """Start pulling; ordered consumers start later."""
         self._pull.start(self._names["stream"], self._names["consumer"])
 
     def _ending(self) -> Callable[[], None]:
@@ -649,7 +650,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
     def _behind(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return background(work, f"Consuming of {self.source}", self._end)
 
-    # -- trouble: called in the read loop ------------------------------------------------------
+    # -- failures, in the read loop ------------------------------------------------------------
 
     def _on_stop(self, reason: StopReason, error: JetsparkError | None) -> None:
         if self._draining:
@@ -681,9 +682,9 @@ class ConsumerMessages(FrameReader[JsMsg]):
             self._look = self._behind(self._tell_missing())
 
     async def _tell_missing(self) -> None:
-        """Report them, unless other clients wait at the consumer, which may have got them.
+        """Report missing deliveries, unless other waiting clients may have got them.
 
-        Requests of ours that were given up wait there for a while too, so it looks again.
+        Our own abandoned requests also wait at the consumer for a while, so it checks again.
         """
         for attempt in range(_LOOKS_FOR_OTHERS):
             if attempt:
@@ -703,7 +704,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
         self._client.report(not_come(what, missing, f"unless another client took them, {then}"))
 
     async def _start_when_led(self, status: int | None) -> None:
-        """Wait for a leader and start again; end when the consumer does not exist any more."""
+        """Wait for a leader and start again; end when the consumer no longer exists."""
         error = await wait_for_leader(self._api, self._names, status)
         if isinstance(error, ConsumerNotFoundError | StreamNotFoundError | ConnectionClosedError):
             self._end(error)
@@ -723,7 +724,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
         if self._ended:
             return
         self._ended = True
-        if not self._draining:  # else that stops it, when the last messages have come
+        if not self._draining:  # otherwise the end of the messages stops it
             self._pull.stop()
         self._cancel_retry()
         if self._look is not None:
@@ -758,7 +759,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
         return JsMsg(self._client, self._pull.take())
 
     async def __anext__(self) -> JsMsg:
-        # As in the base, with one call less for each message.
+        # As in the base class, with one call less for each message.
         if not self._frames:
             await self._fill()
         return JsMsg(self._client, self._pull.take())
@@ -776,9 +777,9 @@ class ConsumerMessages(FrameReader[JsMsg]):
         return BadSubscriptionError("Consuming has ended.")
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
-        """Up to `limit` buffered frames, taken as if iterated over.
+        """Up to `limit` buffered frames, taken as if by iterating.
 
-        For whoever makes messages of its own out of many frames.
+        For callers that create messages of another class from many frames.
         """
         taken = self._pull.take_many(limit)
         self._took(len(taken))
@@ -802,10 +803,9 @@ class ConsumerMessages(FrameReader[JsMsg]):
     async def drain(self, timeout: Seconds | None = None) -> None:
         """Request no more, and take the messages on their way.
 
-        Returns when they have arrived; with a callback, when it was called for the last one.
-        `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
-        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
-        ended in any case.
+        Returns when they have arrived; with a callback, after its call for the last one. `timeout`
+        (seconds) limits the wait for the server (default: request_timeout) and, if given, the wait
+        for the callback. Raises RequestTimeoutError, ConnectionClosedError; it ends in any case.
         """
         timeout = in_seconds(timeout)
         if not self._ended:

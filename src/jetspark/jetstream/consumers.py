@@ -65,11 +65,11 @@ if TYPE_CHECKING:
     from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
-# What pull and push consumers have in common: info, pause, resume, reset, delete.
+# What pull and push consumers share: info, pause, resume, reset, delete.
 
 
 async def consumer_info(api: Api, stream: str, name: str) -> ConsumerInfo:
-    """Configuration and state of a consumer. Raises as `Consumer.info`."""
+    """Configuration and state of a consumer. Raises the errors of `Consumer.info`."""
     answer = await api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
     return from_wire(ConsumerInfo, answer)
 
@@ -82,7 +82,7 @@ class Consumer:
     def __init__(self, api: Api, info: ConsumerInfo) -> None:
         self._api = api
         self.cached_info = info
-        """The consumer as of the last `info`, or of the call that made this object."""
+        """The result of the last `info`, or of the call that created this object."""
 
     @property
     def stream(self) -> str:
@@ -100,24 +100,24 @@ class Consumer:
         return self.cached_info
 
     async def delete(self) -> None:
-        """Delete the consumer. Raises as `info`."""
+        """Delete the consumer. Raises the errors of `info`."""
         await self._api.call(js_api.CONSUMER_DELETE, stream=self.stream, consumer=self.name)
 
     async def pause(self, until: datetime) -> PauseState:
-        """Deliver nothing until then, an aware datetime (server 2.11).
+        """Deliver nothing until an aware datetime (server 2.11).
 
-        Raises as `JetStream.pause_consumer`.
+        Raises the errors of `JetStream.pause_consumer`.
         """
         return await pause_consumer(self._api, self.stream, self.name, check_moment("until", until))
 
     async def resume(self) -> PauseState:
-        """Deliver again (server 2.11). Raises as `JetStream.pause_consumer`."""
+        """Deliver again (server 2.11). Raises the errors of `JetStream.pause_consumer`."""
         return await pause_consumer(self._api, self.stream, self.name, None)
 
     async def reset(self, seq: int | None = None) -> ConsumerInfo:
         """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
-        Acknowledgements and delivery counts from there on are forgotten. Raises as
+        The server forgets acknowledgements and delivery counts from there on. Raises the errors of
         `JetStream.reset_consumer`, which has the details.
         """
         return await reset_consumer(self._api, self.stream, self.name, seq)
@@ -127,7 +127,7 @@ class Consumer:
 
 
 async def pause_consumer(api: Api, stream: str, name: str, until: datetime | None) -> PauseState:
-    """None resumes. Raises as `ConsumerCalls.pause_consumer`."""
+    """None resumes. Raises the errors of `ConsumerCalls.pause_consumer`."""
     body = {} if until is None else {"pause_until": text_of_time(until)}
     needs = check_feature("pausing a consumer", (2, 11), api.server)
     answer = await api.call(js_api.CONSUMER_PAUSE, body, needs, stream=stream, consumer=name)
@@ -135,27 +135,27 @@ async def pause_consumer(api: Api, stream: str, name: str, until: datetime | Non
 
 
 async def reset_consumer(api: Api, stream: str, name: str, seq: int | None) -> ConsumerInfo:
-    """Raises as `ConsumerCalls.reset_consumer`."""
+    """Raises the errors of `ConsumerCalls.reset_consumer`."""
     needs = check_feature("resetting a consumer", (2, 14), api.server)
     names = {"stream": stream, "consumer": name}
     body = None if seq is None else {"seq": check_sequence("seq", seq)}
-    # The consumer itself answers a reset: for one that does not exist, or on a server that has no
-    # resets, the call would time out.
+    # The consumer itself answers a reset, so for a missing consumer, or on a server without resets,
+    # the call would time out.
     await api.call(js_api.CONSUMER_INFO, None, needs, **names)
     return from_wire(ConsumerInfo, await api.call(js_api.CONSUMER_RESET, body, needs, **names))
 
 
 # -------------------------------------------------------------------------------------------------
-# Pull consumers (ADR-13, ADR-37, ADR-42). Pulls are checked against the consumer's configuration as
-# it was when the object was made.
+# Pull consumers (ADR-13, ADR-37, ADR-42). Pulls are checked against the configuration that the
+# consumer had when the object was created.
 
 
 class PriorityOptions(TypedDict, total=False):
-    """What a pull of a consumer with priority groups says (ADR-42; server 2.11).
+    """The priority of a pull, for consumers with priority groups (ADR-42; server 2.11).
 
-    `group` is then required. "overflow": deliver only while at least `min_pending` messages wait to
-    be delivered, or at least `min_ack_pending` to be acknowledged. "prioritized" (2.12):
-    `priority`, 0 to 9, lower ones are served first. "pinned_client": the consumer's object keeps
+    `group` is then required. "overflow": deliver only while at least `min_pending` messages wait
+    for delivery, or at least `min_ack_pending` for acknowledgement. "prioritized" (2.12):
+    `priority` is 0 to 9; lower ones are served first. "pinned_client": the consumer's object keeps
     the pin id.
     """
 
@@ -185,15 +185,16 @@ class PullConsumer(Consumer):
     ) -> FetchResult:
         """Up to `batch` messages, as a list that also says how the fetch ended.
 
-        Without `timeout`: what can be delivered at once, which may be nothing. A message published
-        a moment ago may be missing: the consumer hears of it after the publisher has its ack. With
-        `timeout` (seconds): waits until the batch is full or the time is over; the server gets
-        10 ms less, so that it ends first. `max_bytes`: stop before this many bytes of messages
-        (subjects and headers count). `heartbeat` (seconds, at most half of `timeout`): a server
-        silent for twice as long is a MissedHeartbeatError at once instead of at the timeout; the
+        Without `timeout`: what can be delivered at once, perhaps nothing. A message published a
+        moment ago may be missing, since the consumer hears of it after the publisher's ack. With
+        `timeout` (seconds): waits until the batch is full or the time is over; the server's own
+        timeout is 10 ms shorter, so that it ends first. `max_bytes`: stop before this many bytes of
+        messages (subjects and headers count). `heartbeat` (seconds, at most half of `timeout`): a
+        server silent for twice as long raises MissedHeartbeatError at once, not at the timeout; the
         clock stops while the connection is down.
 
-        `priority`: what a consumer with priority groups wants, such as `group` (`PriorityOptions`).
+        `priority`: options for a consumer with priority groups, such as `group`
+        (`PriorityOptions`).
 
         An error after the first message is in the list's `.error`: also SequenceMismatchError when
         the server's last status shows that a delivery was lost (with acks it comes again after
@@ -204,10 +205,10 @@ class PullConsumer(Consumer):
         PullError, PermissionsError or ConnectionClosedError; ConfigError, UnsupportedByServerError
         before anything is sent.
 
-        With a timeout, a fetch survives a lost connection: it sends its request again. When it is
-        interrupted, the consumer gets back what was delivered to it (NAK). The server counts that
-        as a delivery: with `max_deliver` messages may so be given up that no program has seen, and
-        without acks they are lost. There, let `timeout` end it.
+        With a timeout, a fetch survives a lost connection: it sends its request again. An
+        interrupted fetch returns its messages to the consumer (NAK), which counts that as a
+        delivery: with `max_deliver` it may give up messages that no program has seen, and without
+        acks they are lost. There, let `timeout` end the fetch.
         """
         pulled = self._priority(priority)
         pull = Pull(
@@ -228,8 +229,8 @@ class PullConsumer(Consumer):
     ) -> JsMsg:
         """One message, within `timeout` seconds (default: the context's).
 
-        Raises RequestTimeoutError when none came, and as `fetch`, which has the other options, and
-        says what an interruption costs.
+        Raises RequestTimeoutError when none came, and the errors of `fetch`, which explains the
+        other options and what an interruption costs.
         """
         seconds = self._api.timeout if timeout is None else in_seconds(timeout)
         result = await self.fetch(1, timeout=seconds, **priority)
@@ -253,16 +254,16 @@ class PullConsumer(Consumer):
     ) -> ConsumerMessages:
         """Continuous messages: iterate the result, or give a callback (plain or async).
 
-        It buffers: up to `max_messages` messages (default: 500, and up to 8,000 for a reader that
-        takes half of them within 5 ms), or `max_bytes` bytes, are received or requested ahead. When
-        these fall to `threshold_messages` or `threshold_bytes` (default:
-        half), the next pull request is sent. `expires`: seconds that a request may wait at the
-        server, at least 1, default 30. `heartbeat`: seconds between the server's heartbeats, 0.5
-        to 30, at most half of `expires`, which is the default; when none comes for twice as long,
-        that is reported, and a new request is sent. The other options are those of `fetch`.
+        It buffers up to `max_messages` messages (default: 500, and up to 8,000 for a reader that
+        takes half of them within 5 ms), or `max_bytes` bytes, received or requested. When these
+        fall to `threshold_messages` or `threshold_bytes` (default: half), it sends the next pull
+        request. `expires`: seconds that a request may wait at the server, at least 1, default 30.
+        `heartbeat`: seconds between the server's heartbeats, 0.5 to 30, at most half of `expires`
+        (the default); after twice as long without one, it reports that and sends a new request. The
+        other options are those of `fetch`.
 
-        How it ends and what it survives: see `jetspark.jetstream.consume`. Raises
-        ConfigError, UnsupportedByServerError, ConnectionClosedError.
+        How it ends and what it survives: see `jetspark.jetstream.consume`. Raises ConfigError,
+        UnsupportedByServerError, ConnectionClosedError.
         """
         limits = make_consume_options(
             self.cached_info.config,
@@ -304,26 +305,26 @@ class PullConsumer(Consumer):
 _STALLED = "Nats-Consumer-Stalled"
 
 QUIET = 20.0
-"""Seconds of silence of a consumer without heartbeats until it is looked for."""
+"""Seconds of silence after which a consumer without heartbeats is looked up."""
 
 
 class PushMessages(Scoped):
-    """What `PushConsumer.subscribe` returns: iterate it, or give it a callback.
+    """The result of `PushConsumer.subscribe`: iterate it, or give it a callback.
 
-    Nothing is acknowledged automatically. Control messages are not given out: a flow control
-    request, and a heartbeat that says that an answer to one was lost, is answered when the messages
-    before it were taken, so a slow reader is sent no more than the server's window. At a pending
-    limit new messages are dropped, and SlowConsumerError is reported.
+    Nothing is acknowledged automatically. Control messages are hidden: a flow control request, or a
+    heartbeat saying that its answer was lost, is answered when the messages before it were taken,
+    so that a slow reader gets no more than the server's window. At a pending limit new messages are
+    dropped, and SlowConsumerError is reported.
 
-    A consumer with `idle_heartbeat` that is silent for twice as long is reported as
-    MissedHeartbeatError, once for each silence; not in a deliver group, where one member gets the
-    heartbeats. Since nothing is sent when a consumer is deleted, the server is asked for one that
-    is silent (QUIET seconds without heartbeats or in a group). If it, or its stream, is gone, the
-    iterator raises that, after what was queued; with a callback it is reported.
+    A consumer silent for twice its `idle_heartbeat` is reported as MissedHeartbeatError, once for
+    each silence; not in a deliver group, where one member gets the heartbeats. A deleted consumer
+    sends nothing, so a silent one (QUIET seconds without heartbeats or in a group) is looked up. If
+    it or its stream is gone, the iterator raises that error after the queue; with a callback it is
+    reported.
 
-    Heartbeats also say how much was delivered: a message that did not come, the last one too, is
-    reported as SequenceMismatchError within twice the interval. With acks it is delivered again
-    after ack_wait, without acks it is lost.
+    Heartbeats also say how much was delivered: a lost message, even the last one, is reported as
+    SequenceMismatchError within twice the interval. With acks it is delivered again after ack_wait;
+    without acks it is gone.
     """
 
     def __init__(
@@ -349,7 +350,7 @@ class PushMessages(Scoped):
             pending_bytes_limit=pending_bytes_limit,
         )
         if callback is None:
-            self._sub.__aiter__()  # this reads it, so the client need not keep it
+            self._sub.__aiter__()  # read here, so the client need not keep it alive
         self._heartbeat = 0.0
         if config.idle_heartbeat is not None and not config.deliver_group:
             self._heartbeat = config.idle_heartbeat.total_seconds()
@@ -358,11 +359,11 @@ class PushMessages(Scoped):
         self._asking: asyncio.Task[None] | None = None
         self._acks = config.ack_policy != AckPolicy.NONE
         self._gaps = GapDetector(delivered)
-        self._taken = 0  # frames, the server's own included
+        self._taken = 0  # frames, including the server's own
         self._dropped = 0  # as of the last heartbeat
         self._set_clock()
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
     @property
     def active(self) -> bool:
@@ -392,7 +393,7 @@ class PushMessages(Scoped):
     # -- taking messages -----------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[JsMsg]:
-        self._sub.__aiter__()  # refuses when there is a callback
+        self._sub.__aiter__()  # raises with a callback
         return self._loop()
 
     async def _loop(self) -> AsyncIterator[JsMsg]:
@@ -431,9 +432,9 @@ class PushMessages(Scoped):
                 return JsMsg(self._client, frame)
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
-        """Up to `limit` buffered frames, taken as if iterated over.
+        """Up to `limit` buffered frames, taken as if by iterating.
 
-        For whoever makes messages of its own out of many frames.
+        For callers that create messages of another class from many frames.
         """
         return [frame for frame in self._sub.take_queued(limit) if not self._is_control(frame)]
 
@@ -446,7 +447,7 @@ class PushMessages(Scoped):
     # -- control messages ----------------------------------------------------------------------
 
     def _is_control(self, frame: MessageFrame) -> bool:
-        """Whether it is a control message, which is answered if need be."""
+        """Whether it is a control message; answers it if necessary."""
         self._taken += 1
         block = frame.headers
         status = None if block is None or frame.payload else status_of(block)
@@ -471,7 +472,7 @@ class PushMessages(Scoped):
                 self._client.report(error)
 
     def _compare(self, heartbeat: bytes | None) -> None:
-        """Compare what the consumer sent before this heartbeat with what was taken."""
+        """Compare what the consumer had sent at this heartbeat with what was taken."""
         gaps, dropped = self._gaps, self._sub.dropped
         if dropped != self._dropped:
             self._dropped, gaps.before = dropped, None
@@ -488,7 +489,7 @@ class PushMessages(Scoped):
         if not self._sub.active:
             return
         received = self._sub.delivered + self._sub.pending_msgs + self._sub.dropped
-        # Looks are counted, not seconds: a loop blocked by user code has heard nothing either.
+        # Count checks, not seconds: a loop blocked by user code received nothing either.
         self._silent = self._silent + 1 if received == self._heard else 0
         self._heard = received
         if not self._client.is_connected:
@@ -512,7 +513,7 @@ class PushMessages(Scoped):
                 self._client.report(error)
             end_with(self._sub, error)
         except JetsparkError:
-            pass  # no leader, no link, no permission: nothing is known
+            pass  # unknown without a leader, link or permission
 
     # -- ending --------------------------------------------------------------------------------
 
@@ -525,12 +526,11 @@ class PushMessages(Scoped):
             self._sub.unsubscribe()
 
     async def drain(self, timeout: Seconds | None = None) -> None:
-        """Stop the deliveries, and take those on their way.
+        """Stop the deliveries, and take the messages on their way.
 
-        Returns when they have arrived; with a callback, when it was called for the last one.
-        `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
-        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
-        ended in any case.
+        Returns when they have arrived; with a callback, after its call for the last one. `timeout`
+        (seconds) limits the wait for the server (default: request_timeout) and, if given, the wait
+        for the callback. Raises RequestTimeoutError, ConnectionClosedError; it ends in any case.
         """
         self._stop_clock()
         await self._sub.drain(timeout)
@@ -554,7 +554,7 @@ class PushConsumer(Consumer):
 
     def __init__(self, api: Api, info: ConsumerInfo) -> None:
         super().__init__(api, info)
-        # Nothing is delivered without a subscription, so this holds until the first one.
+        # Nothing is delivered without a subscription, so this is right until the first one.
         self._delivered: int | None = None if info.push_bound else info.delivered.consumer_seq
 
     @property
@@ -571,9 +571,9 @@ class PushConsumer(Consumer):
     ) -> PushMessages:
         """Its messages: iterate the result, or give a callback (plain or async).
 
-        Flow control requests are answered, heartbeats watched. Members of a `deliver_group` share
+        It answers flow control requests and watches heartbeats. Members of a `deliver_group` share
         the messages. The limits are those of `Client.subscribe`. Raises ConfigError,
-        ConnectionClosedError; how it goes on and ends: see `jetspark.jetstream.consumers`.
+        ConnectionClosedError; `PushMessages` says what it survives and how it ends.
         """
         delivered, self._delivered = self._delivered, None
         return PushMessages(
@@ -587,8 +587,8 @@ class PushConsumer(Consumer):
 
 
 # -------------------------------------------------------------------------------------------------
-# The calls. Creating never changes an existing consumer: servers from 2.10 on guarantee that, older
-# ones are asked for it first.
+# The calls. Creating never changes an existing consumer: servers guarantee that from 2.10 on; for
+# older ones it is looked up first.
 
 ConsumerConfigLike: TypeAlias = ConsumerConfig | Configuration
 
@@ -609,11 +609,12 @@ class ConsumerCalls:
 
         Options are the fields of ConsumerConfig. With a `name` (or `durable_name`) it stays until
         it is deleted; with `name` and `inactive_threshold`, until it was unused for that long;
-        without a name, until it was unused for 5 s. A `config` is sent as it is: only its
+        without a name, until it was unused for 5 s. A `config` is sent unchanged: only its
         `durable_name` makes the consumer durable.
 
         Raises ConfigError, UnsupportedByServerError, StreamNotFoundError, NameInUseError when it
-        exists with another configuration (`update_consumer` changes it, `consumer` binds to it).
+        exists with another configuration (use `update_consumer` to change it, `consumer` to bind to
+        it).
         """
         wire = _durable(_checked(self._api, stream, config, options), config)
         if wire.get("deliver_subject"):
@@ -627,7 +628,10 @@ class ConsumerCalls:
         /,
         **options: Unpack[ConsumerOptions],
     ) -> PushConsumer:
-        """Create a push consumer; `deliver_subject` is required. Raises as `create_consumer`."""
+        """Create a push consumer with a `deliver_subject`.
+
+        Raises the errors of `create_consumer`.
+        """
         wire = _durable(_checked(self._api, stream, config, options), config)
         if not wire.get("deliver_subject"):
             raise ConfigError("A push consumer needs deliver_subject.")
@@ -640,9 +644,9 @@ class ConsumerCalls:
         /,
         **options: Unpack[ConsumerOptions],
     ) -> ConsumerInfo:
-        """Change a consumer; options not given keep their values. A name is required.
+        """Change a consumer. Other options keep their values; a name is required.
 
-        The current configuration is read first, so of two concurrent updates one may undo the
+        It reads the current configuration first, so one of two concurrent updates may undo the
         other. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
         StreamNotFoundError.
         """
@@ -664,7 +668,7 @@ class ConsumerCalls:
     ) -> ConsumerInfo:
         """Update a consumer, or create it, pull or push, when none has that name.
 
-        Raises as `update_consumer` and `create_consumer`.
+        Raises the errors of `update_consumer` and `create_consumer`.
         """
         wire = _checked(self._api, stream, config, options, defaults={})
         if _name_of(wire) is not None:
@@ -714,12 +718,12 @@ class ConsumerCalls:
         return Paged(self._api, js_api.CONSUMER_NAMES, "consumers", str, {}, stream=stream)
 
     def consumers(self, stream: str) -> Paged[ConsumerInfo]:
-        """A stream's consumers. Raises as `consumer_names`."""
+        """A stream's consumers. Raises the errors of `consumer_names`."""
         check_name("stream", stream)
         return Paged(self._api, js_api.CONSUMER_LIST, "consumers", _to_info, {}, stream=stream)
 
     async def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
-        """Deliver nothing until then (server 2.11).
+        """Deliver nothing until `until` (server 2.11).
 
         `until`: an aware datetime; one in the past resumes. Raises ConfigError,
         UnsupportedByServerError, ConsumerNotFoundError, StreamNotFoundError.
@@ -727,13 +731,13 @@ class ConsumerCalls:
         return await pause_consumer(self._api, stream, name, check_moment("until", until))
 
     async def resume_consumer(self, stream: str, name: str) -> PauseState:
-        """Deliver again (server 2.11). Raises as `pause_consumer`."""
+        """Deliver again (server 2.11). Raises the errors of `pause_consumer`."""
         return await pause_consumer(self._api, stream, name, None)
 
     async def reset_consumer(self, stream: str, name: str, seq: int | None = None) -> ConsumerInfo:
         """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14).
 
-        Acknowledgements and delivery counts from there on are forgotten. `seq` needs a
+        The server forgets acknowledgements and delivery counts from there on. `seq` needs a
         deliver_policy of "all" or one with a start, and must not be before that start; otherwise
         APIError. Raises ConfigError, UnsupportedByServerError, ConsumerNotFoundError,
         StreamNotFoundError.
@@ -755,18 +759,18 @@ class ConsumerCalls:
         name = _name_of(wire)
         if name is not None and not self._knows_actions():
             existing = await self._existing(stream, name)
-            if existing is not None and "ts" not in existing:  # from a server before 2.10
+            if existing is not None and "ts" not in existing:  # of a server before 2.10
                 return _same_or_in_use(existing, wire, stream, name)
         try:
             return await self._send(stream, wire, "create")
         except NameInUseError as error:
-            with suppress(JetsparkError):  # who may not ask gets the error as it is
+            with suppress(JetsparkError):  # not permitted to look it up
                 if name is not None and (there := await self._existing(stream, name)) is not None:
                     error = with_differences(error, there["config"], wire)
             raise error from None
 
     def _knows_actions(self) -> bool:
-        """Whether the server surely takes the action; behind a domain that is unknown."""
+        """Whether the server surely knows the action; behind a domain that is unknown."""
         server = self._api.server
         return server is not None and server.at_least(2, 10)
 
@@ -798,10 +802,10 @@ class ConsumerCalls:
 async def create_ephemeral(
     api: Api, stream: str, config: Mapping[str, Any], name: str
 ) -> ConsumerInfo:
-    """Create it by the call without a name in its subject: a reader's permissions allow that one.
+    """Create it with the call without a name in its subject, which a reader's permissions allow.
 
-    It has a name, so the request may be sent twice, and survives a lost link.
-    Raises as `ConsumerCalls.create_consumer`.
+    The consumer has a name, so the request may be sent twice, and survives a lost link. Raises the
+    errors of `ConsumerCalls.create_consumer`.
     """
     wire = {**_checked(api, stream, config, {}), "name": name}
     body = {"stream_name": stream, "config": wire}
@@ -838,7 +842,7 @@ def _checked(
 
 
 def _durable(wire: dict[str, Any], config: ConsumerConfigLike | None) -> dict[str, Any]:
-    """A consumer named by options is durable, unless they give `inactive_threshold`."""
+    """A consumer named by options is durable, unless they set `inactive_threshold`."""
     if config is None and wire.get("name") and not wire.get("inactive_threshold"):
         wire.setdefault("durable_name", wire["name"])
     return wire
@@ -849,7 +853,7 @@ def _name_of(wire: Mapping[str, Any]) -> str | None:
 
 
 def _merged(current: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """The current configuration with the changes; either kind of filter replaces the other."""
+    """The current configuration with the changes; each kind of filter replaces the other."""
     merged = {**current, **change}
     if "filter_subjects" in change:
         merged.pop("filter_subject", None)

@@ -1,8 +1,8 @@
-"""JetStream without buckets and object stores, which are built on it: the sum of its parts.
+"""JetStream without the buckets and object stores that are built on it: all calls in one class.
 
-Contract: a context is cheap, holds no state of the server's and needs no closing; several with
-different domains or timeouts may share one client. Each part has its own module, which says what
-its calls promise.
+Contract: a context is cheap, holds no state of the server and needs no closing; several with
+different domains or timeouts may share one client. Each part's module has the contract of its
+calls.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class JetStreamContext(
 
     @property
     def api(self) -> Api:
-        """How its calls reach the server: for what is built on JetStream."""
+        """How its calls reach the server, for classes built on JetStream."""
         return self._api
 
     @property
     def client(self) -> Client:
-        """The connection that it uses."""
+        """The client that it uses."""
         return self._api.client
 
     @property
@@ -64,14 +64,14 @@ class JetStreamContext(
 
     @property
     def api_prefix(self) -> str:
-        """What every API subject begins with."""
+        """The start of every API subject."""
         return self._api.prefix
 
     @property
     def server_info(self) -> ServerInfo | None:
         """The server that answers API calls: the connected one.
 
-        None before the first connection, and behind a domain or prefix, where it is unknown.
+        None before the first connection, and behind a domain or prefix.
         """
         return self._api.server
 
@@ -82,13 +82,13 @@ class JetStreamContext(
     async def api_request(
         self, subject: str, document: Configuration | None = None
     ) -> dict[str, Any]:
-        """Any call of the JetStream API: the document is sent and the answer given as they are.
+        """Make any call of the JetStream API with a document of your own.
 
         `subject`: what follows the prefix, such as "STREAM.CREATE.ORDERS". `document`: the whole
-        request, as a mapping, JSON text, or the path of a JSON file. The answer is parsed JSON with
-        all its fields, `type` too. Nothing is added and only the subject is checked. Raises what
-        the answer's error is (StreamNotFoundError, APIError …), ConfigError for a document that is
-        no JSON object, BadSubjectError, JetStreamError when the answer is no JSON object.
+        request, as a mapping, JSON text, or the path of a JSON file. Sent unchanged; only the
+        subject is checked. Returns the parsed JSON with all its fields, `type` too. Raises the
+        answer's error (StreamNotFoundError, APIError …), ConfigError for a document that is not a
+        JSON object, BadSubjectError, JetStreamError when the answer is not a JSON object.
         """
         check_publish_subject(subject)
         payload = b"" if document is None else json_of(document)

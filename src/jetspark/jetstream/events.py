@@ -1,10 +1,10 @@
 """Advisories, metrics and API audits: the events that JetStream publishes.
 
-They are core NATS messages: those published before, or while the connection is down, are missed.
-The server filters by kind, stream and consumer where subjects allow it; API audits have the stream
-in their payload and are filtered here. Events wait up to the pending limits; beyond them they are
-dropped and reported as for a Subscription. A message that is not an event is reported and left out.
-The iterator raises when the connection was lost for good or the server refused a subject.
+They are core NATS messages: earlier ones, and those published while the connection is down, are
+missed. The server filters by kind, stream and consumer where subjects allow it; API audits have the
+stream in their payload and are filtered here. Beyond the pending limits events are dropped and
+reported, as for a Subscription. A message that is not an event is reported and left out. The
+iterator raises when the connection was lost for good or the server refused a subject.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
 
 class Events(FrameReader[Event]):
-    """What `JetStream.events` returns: iterate it, or give it a callback."""
+    """The result of `JetStream.events`: iterate it, or give it a callback."""
 
     _client: Client
 
@@ -65,7 +65,7 @@ class Events(FrameReader[Event]):
         ]
         self._begin_reading("jetspark-events", partial(_unsubscribe, listeners))
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
     @property
     def subjects(self) -> list[str]:
@@ -111,8 +111,8 @@ class Events(FrameReader[Event]):
     async def next(self, timeout: Seconds | None = None) -> Event:
         """The next event; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, ConnectionClosedError when no more will come, PermissionsError
-        when the server refused a subject, and ConfigError when there is a callback.
+        Raises RequestTimeoutError, ConnectionClosedError at the end, PermissionsError when the
+        server refused a subject, and ConfigError when there is a callback.
         """
         return await self._next_within(timeout)
 
@@ -132,10 +132,9 @@ class Events(FrameReader[Event]):
     async def drain(self, timeout: Seconds | None = None) -> None:
         """Take the events that the server has sent so far, then `close`.
 
-        Returns when they have arrived; with a callback, when it was called for the last one.
-        `timeout` (seconds) limits the wait for the server (default: request_timeout) and, if
-        given, that for the callback. Raises RequestTimeoutError, ConnectionClosedError; it has
-        ended in any case.
+        Returns when they have arrived; with a callback, after its call for the last one. `timeout`
+        (seconds) limits the wait for the server (default: request_timeout) and, if given, the wait
+        for the callback. Raises RequestTimeoutError, ConnectionClosedError; it ends in any case.
         """
         timeout = in_seconds(timeout)
         try:
@@ -175,13 +174,13 @@ class EventCalls:
     ) -> Events:
         """Advisories, metrics and API audits from now on: iterate the result, or give a callback.
 
-        `kinds`: EventKind values or their words, None for all, unknown ones too. `stream`,
-        `consumer`: only events about these. A context with a domain gets that domain's events
-        only. `prefix`: where the events of another account are imported to. A user of the system
-        account gets the events of servers too.
+        `kinds`: EventKind values or their words; None for all, even unknown ones. `stream`,
+        `consumer`: only events about these. A context with a domain gets only that domain's events.
+        `prefix`: where the events of another account are imported to. A user of the system account
+        also gets the events of servers.
 
-        Raises ConfigError for an unknown kind, or one without a stream or consumer when one is
-        given; BadNameError, BadSubjectError, ConnectionClosedError.
+        Raises ConfigError for an unknown kind, or for a kind without a stream or consumer when one
+        is given; BadNameError, BadSubjectError, ConnectionClosedError.
         """
         check_whole("pending_msgs_limit", pending_msgs_limit)
         check_whole("pending_bytes_limit", pending_bytes_limit)
@@ -207,5 +206,5 @@ class EventCalls:
 
 
 def _names(event: Event, what: str, name: str | None) -> bool:
-    """Whether an event is about this name; one of an unknown type was filtered by subject."""
+    """Whether an event is about this name; one of an unknown type was filtered by its subject."""
     return name is None or getattr(event, what, name) == name

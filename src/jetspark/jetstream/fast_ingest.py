@@ -1,26 +1,26 @@
 """Fast ingest: an open-ended batch with one ack for hundreds of messages (ADR-50).
 
-Contract. `add` returns as soon as the message is in the outbox; it waits while `outstanding`
-acks are missing, each of which covers as many messages as the server decides. Every message ends
-in exactly one way: acknowledged (counted in `acked`) or failed (listed in `failed`). Leaving the
-block ends the batch, waits for its final ack, then raises PublishFailedError for failures since
-`failed` was last read.
+Contract. `add` returns as soon as the message is in the outbox; it waits while `outstanding` acks
+are missing. The server decides how many messages an ack covers. Every message ends in exactly one
+way: acknowledged (counted in `acked`) or failed (listed in `failed`). Leaving the block ends the
+batch, waits for its final ack, then raises PublishFailedError for failures since `failed` was last
+read.
 
-`gaps="fail"`: the first message that is lost or refused ends the batch; all messages before it
-are stored, in order, and all after it fail with NotStoredError. `gaps="ok"`: the batch
-continues, and lost or refused messages are listed. Nothing is sent a second time, except the
-first message while there are no responders for it (ADR-22). The server reports a refused message
-(an expectation, a limit of the stream) only once; its acks and the final ack count that message
-as the others. If the report is lost, the message counts as acknowledged, and no client can know.
-So "ok" is for messages that the stream will not refuse; the acks of "fail" are exact.
+`gaps="fail"`: the first message that is lost or refused ends the batch; all messages before it are
+stored, in order, and all after it fail with NotStoredError. `gaps="ok"`: the batch continues, and
+lost or refused messages are listed. Nothing is sent twice, except the first message while it has no
+responders (ADR-22). The server reports a refused message (an expectation, a limit of the stream)
+only once, and its acks count that message too. If the report is lost, the message counts as
+acknowledged, and no client can know. So "ok" is for messages that the stream will not refuse; the
+acks of "fail" are exact.
 
-A message that no server accepts, by permission or size, fails at once: with "fail" the batch
-ends before it.
+A message that no server accepts, by permission or size, fails at once; with "fail" the batch ends
+before it.
 
-The server drops a batch after 10 s without a message: a ping keeps it alive, and requests
-overdue acks and, after a reconnect, what was lost. A restarted server does not know the batch:
-it is over, and messages without an ack may be stored or not. The same applies when nothing is
-received within `timeout` seconds of connected time.
+The server drops a batch after 10 s without a message. A ping keeps it alive, and requests overdue
+acks and, after a reconnect, lost ones. A restarted server does not know the batch: it is over, and
+messages without an ack may be stored or not. So it is after `timeout` seconds on a link without a
+reply.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ GapPolicy: TypeAlias = Literal["fail", "ok"]
 _MOST_PER_ACK: Final = 65535
 _KEEP_ALIVE: Final = 2.5  # seconds; the server forgets a batch after 10
 
-# What is sent: the first message, a later one, a last one that is not stored, a ping.
+# Operations: the first message, a later one, a last one that is not stored, a ping.
 _START: Final = 0
 _APPEND: Final = 1
 _END: Final = 3
@@ -87,25 +87,25 @@ _APPENDED: Final = b".%d.$FI" % _APPEND
 
 
 # -------------------------------------------------------------------------------------------------
-# The server's replies. Messages have numbers on the wire, from 1, and indexes here, from 0.
+# The server's replies. Messages have numbers from 1 on the wire, and indexes from 0 here.
 
 
 class Flow(msgspec.Struct, tag="ack", tag_field="type"):
-    """All up to number `seq` are stored, except those reported as lost; an ack every `msgs`."""
+    """All up to number `seq` are stored, except those reported as lost; an ack for `msgs` each."""
 
     seq: int
     msgs: int
 
 
 class Gap(msgspec.Struct, tag="gap", tag_field="type"):
-    """From number `last_seq` to before `seq` nothing arrived."""
+    """The numbers from `last_seq` to before `seq` did not arrive."""
 
     last_seq: int
     seq: int
 
 
 class Refusal(msgspec.Struct, tag="err", tag_field="type"):
-    """The stream does not take message `seq`; the batch knows of that, and may go on."""
+    """The stream refuses message `seq`; the batch may go on."""
 
     seq: int
     error: Any
@@ -117,10 +117,10 @@ _REPLIES: Final[msgspec.json.Decoder[Flow | Gap | Refusal]] = msgspec.json.Decod
 
 
 def parse_reply(payload: bytes) -> Flow | Gap | Refusal | PubAck:
-    """A reply; the last one is a PubAck. Raises what it refuses with, or JetStreamError."""
+    """A reply; a PubAck is the last one. Raises the refusal in it, or JetStreamError."""
     try:
         return _REPLIES.decode(payload)
-    except (ValueError, RecursionError):  # every error of msgspec
+    except (ValueError, RecursionError):  # all of msgspec's errors
         pass
     try:
         return from_wire(PubAck, ack_document(payload))
@@ -129,18 +129,18 @@ def parse_reply(payload: bytes) -> Flow | Gap | Refusal | PubAck:
 
 
 def outcome_unknown(cause: JetsparkError) -> JetStreamError:
-    """The server has forgotten the batch: of messages that were sent before."""
+    """The error of messages sent before the server forgot the batch."""
     error = JetStreamError(f"The batch is over ({cause}); without an ack it may be stored or not.")
     error.__cause__ = cause
     return error
 
 
 # -------------------------------------------------------------------------------------------------
-# The window: messages in flight, and the subject that questions about them can have.
+# The window: messages in flight, and a subject for questions about them.
 
 
 class IngestWindow(InFlight):
-    """One ack is of `flow` messages; `outstanding` acks may be missing. No I/O and no clock."""
+    """One ack covers `flow` messages; `outstanding` acks may be missing. No I/O and no clock."""
 
     def __init__(self, *, flow: int, outstanding: int) -> None:
         super().__init__()
@@ -148,18 +148,18 @@ class IngestWindow(InFlight):
         self._outstanding = outstanding
         self._acked_to = 0  # all messages before this index have ended
         self.known = ""
-        """A subject of the batch's stream: the first one, then the last that was acknowledged."""
-        self._refused: set[str] = set()  # subjects that may not be published to
+        """A subject of the batch's stream: the first, then the last one acknowledged."""
+        self._refused: set[str] = set()  # subjects without permission to publish
 
     def open(self) -> None:
-        """One message, until the server has said how many may be in flight."""
+        """Allow one message, until the server says how many may be in flight."""
         super().open()
         self.limit = 1
 
     def acked_to(self, count: int, flow: int | None = None) -> None:
         """The first `count` messages are stored, except those that failed.
 
-        `flow`: the server's word on how many messages get one ack from now on.
+        `flow`: how many messages get one ack from now on.
         """
         if flow is not None:
             self._flow = flow
@@ -172,12 +172,12 @@ class IngestWindow(InFlight):
         self.admit()
 
     def admit(self) -> None:
-        """The stream has answered: as many may be in flight as it lets be."""
+        """The stream has answered: allow as many in flight as it does."""
         if not self.closed:
             self.limit = self._flow * self._outstanding
 
     def refuse(self, subject: str) -> bool:
-        """The subject may not be published to. True: a question may have had it until now."""
+        """No permission to publish to this subject. True: questions may have used it."""
         ours = subject == self.known or bool(self.with_subject(subject))
         if not ours or subject in self._refused:
             return False
@@ -185,7 +185,7 @@ class IngestWindow(InFlight):
         return True
 
     def open_subject(self) -> str | None:
-        """A subject for questions to the stream; None: there is none that may be published to."""
+        """A subject for questions to the stream; None without a permitted one."""
         newest = [entry[0] for _, entry in reversed(self.entries())]
         subjects = (each for each in (self.known, *newest) if each)
         return next((each for each in subjects if each not in self._refused), None)
@@ -196,7 +196,7 @@ class IngestWindow(InFlight):
 
 
 class IngestSender(Sender):
-    """Takes the options of `JetStream.fast_ingest`. Raises ConfigError for what cannot work."""
+    """Takes the options of `JetStream.fast_ingest`. Raises ConfigError for unusable ones."""
 
     window: IngestWindow
     what = "batch"
@@ -221,14 +221,14 @@ class IngestSender(Sender):
         """The server's last word."""
         self._agreed = f"{ack_every}.{gaps}."
         self._append = NumberedPublishes(publishing, b"").send
-        self._first: Callable[[], None] | None = None  # sends the first message once more
-        self._tries: PublishTries | None = None  # of the first message, until there is a reply
+        self._first: Callable[[], None] | None = None  # sends the first message again
+        self._tries: PublishTries | None = None  # the first message's, until there is a reply
         self._published = 0  # messages that were certainly sent
         self._ending = False
-        self._broken: JetsparkError | None = None  # a message that is missing ends the batch
+        self._broken: JetsparkError | None = None  # a missing message ends the batch
         self._heard = 0.0
 
-    # -- senders -----------------------------------------------------------------------------------
+    # -- senders -------------------------------------------------------------------------------
 
     def send(self, index: int, subject: str, payload: bytes, headers: Headers | None) -> None:
         if index:
@@ -253,7 +253,10 @@ class IngestSender(Sender):
         self._heard = self.clock()
 
     def finish(self) -> None:
-        """Take no more and ask for the server's last word, once. Raises as `check_open`."""
+        """Take no more messages, and request the server's last word, once.
+
+        Raises as `check_open`.
+        """
         if self.window.ended is None and not self._ending:
             self.check_open()
             self._finish()
@@ -276,7 +279,7 @@ class IngestSender(Sender):
         index = self.index_of(frame.subject[len(self.inbox) :])
         status = status_of(frame.headers)
         if status is not None and status.is_no_responders:
-            # Of a ping, or the end: if it is lost, it is repeated later.
+            # A ping or the end; a lost one is repeated later.
             if index is not None:
                 self._heard = self.clock()
                 self._on_no_responders(index)
@@ -314,7 +317,7 @@ class IngestSender(Sender):
                 self.end(stored_as_ordinary("fast ingest", reply))
 
     def _on_no_responders(self, index: int) -> None:
-        """Nobody took a message. The first is sent again (ADR-22): no other one is on its way."""
+        """No responders: send the first message again (ADR-22). It is the only one on its way."""
         if index == 0 and self._tries is not None:
             try:
                 self.repeat(self._tries, self._start_again)
@@ -323,7 +326,7 @@ class IngestSender(Sender):
         elif (entry := self.window.find(index)) is not None:
             self.window.fail(index, NoStreamResponseError(entry[0]))
             if self._ending:
-                self._ask()  # the end may have gone the same way
+                self._ask()  # the end may have met the same fate
 
     def _start_again(self) -> None:
         if self._first is not None:
@@ -332,7 +335,7 @@ class IngestSender(Sender):
             self._ask()
 
     def _on_error(self, index: int | None, error: JetsparkError) -> None:
-        """The answer to a message, or (None) to a ping or the end, is an error."""
+        """The reply to a message, or (None) to a ping or the end, is an error."""
         if index is None:
             self.end(outcome_unknown(error))
         else:
@@ -343,13 +346,13 @@ class IngestSender(Sender):
     def _on_refusal(self, index: int, error: JetsparkError) -> None:
         self.window.fail(index, error)
         if isinstance(error, BatchError) and error.err_code == BATCH_UNKNOWN:
-            # The server has forgotten the batch: it takes no more of it.
+            # The server has forgotten the batch and takes no more of it.
             for later in range(index + 1, self.window.sent):
                 self.window.fail(later, error)
             self.end(outcome_unknown(error))
 
     def index_of(self, tail: bytes) -> int | None:
-        """None: of a ping, or the end."""
+        """The index of a message; None for a ping or the end."""
         number, _, rest = tail.partition(b".")
         operation = rest.partition(b".")[0]
         try:
@@ -358,24 +361,24 @@ class IngestSender(Sender):
             return None
 
     def on_refused(self, name: str, indexes: list[int], error: JetsparkError) -> None:
-        """Messages, or a question, that never came to the stream."""
+        """Messages, or a question, were refused before the stream."""
         if self.window.ended is not None:
             return
         ask_again = self.window.refuse(name)
         super().on_refused(name, indexes, error)
         self.window.admit()
         if 0 in indexes or (ask_again and self.window.open_subject() is None):
-            self.end(error)  # it has not begun, or nothing can be asked
+            self.end(error)  # the batch has not begun, or no question is possible
         elif indexes and self._gaps == "fail" and not self._ending:
             self._broken = error
             self._finish()
         elif ask_again and self._ending:
-            self._ask()  # it may have been the end that was refused
+            self._ask()  # the end may have been refused
 
     # -- time and the link -------------------------------------------------------------------------
 
     def check_deadlines(self, now: float) -> None:
-        """Ask when an answer is overdue, or when the server would forget us."""
+        """Send a ping when a reply is overdue, or before the server forgets the batch."""
         window = self.window
         if not window.sent or window.ended is not None:
             self._heard = now
@@ -395,7 +398,7 @@ class IngestSender(Sender):
             self._ask()
 
     def _ask(self) -> None:
-        """For the acks that are missing, or for the last word; asked again in time."""
+        """Request missing acks, or the last word; repeated in time."""
         subject = self.window.open_subject()
         if subject is not None and not self.repeating:
             operation = _END if self._ending else _PING
@@ -412,12 +415,12 @@ class IngestSender(Sender):
         payload: bytes = b"",
         headers: Headers | None = None,
     ) -> None:
-        """The first message, or one that the server does not store: a ping, or the end."""
+        """Send the first message, or one that is not stored: a ping, or the end."""
         reply = f"{self.inbox}{number}.{operation}.$FI".encode()
         self.publishing.send_replying(subject, payload, reply, headers)
 
     def on_disconnect(self, now: float) -> None:
-        # Asked about the first message, a server that has restarted would begin a new batch.
+        # A restarted server would begin a new batch if it were asked about the first message.
         window = self.window
         if window.sent == window.count() == 1 and not self.repeating:
             self.end(link_lost(0, window.open_subject() or ""))
@@ -452,12 +455,12 @@ class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
     ) -> int:
         """Publish, waiting only while too many acks are outstanding; returns the message's index.
 
-        The options are those of `JetStream.publish`. Raises what `Client.publish` raises, and
+        The options are those of `JetStream.publish`. Raises the errors of `Client.publish`, and
         ConfigError, BadNameError and UnsupportedByServerError for options that cannot work; such a
-        message was not taken and has no index. When the batch is over it raises why.
+        message was not taken and has no index. Afterwards it raises the error that ended the batch.
         """
         if type(payload) is not bytes:
-            payload = payload_bytes(payload)  # as it is now, not when there is room
+            payload = payload_bytes(payload)  # a copy, since it is sent when there is room
         expect = (expect_last_seq, expect_last_subject_seq, expect_last_subject_seq_of)
         kept = self._sender.headers(headers, msg_id, ttl, expect)
         window = self._window
@@ -469,7 +472,7 @@ class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
         """End the batch and wait until the fate of every message is known.
 
         Returns the server's last word; None when there was none, or nothing was sent. Raises
-        ConfigError outside of the block, and nothing that `failed` tells.
+        ConfigError outside of the block; failures are only in `failed`.
         """
         self._sender.finish()
         await self._until(lambda: self._sender.window.ended is not None)

@@ -1,23 +1,22 @@
 """One fetch from a pull consumer (ADR-13, ADR-37).
 
 Contract
-- A fetch has its own inbox, subscribed while it lasts: the server drops the request of a cancelled
-  one, and what it has delivered to it goes back: it would otherwise be delivered again after the
-  consumer's ack_wait only. Without acks it is lost. The read loop makes the messages; one future
-  wakes the caller.
-- It ends normally when the batch is full or the server says 404, 408 or 409 Batch Completed. Other
-  statuses are errors: raised when no message came, otherwise attached to the result.
+- A fetch has its own inbox, subscribed while it lasts. When it is cancelled, the server drops its
+  request, and delivered messages are returned, which are otherwise delivered again only after
+  ack_wait, and lost without acks. The read loop creates the messages; one future wakes the caller.
+- It ends normally with a full batch, or status 404, 408 or 409 Batch Completed. Other statuses are
+  errors: raised when no message came, otherwise attached to the result.
 - Without a leader (409 Leadership Change, Server Shutdown, 503) it sends the request again every
-  250 ms until the timeout. A consumer that does not exist gives 503 too, so the API is asked.
-- The server ends a fetch shortly before its timeout. Only when nothing was heard for GRACE after
-  the timeout is that an error. The last status says how many messages were not delivered; if more
-  are missing, they were lost on the way, and that is an error.
+  250 ms until the timeout. A missing consumer gives 503 too, so it asks the API.
+- The server ends a fetch shortly before its timeout; silence until GRACE after the timeout is an
+  error. The last status says how many messages were not delivered; if more are missing, they were
+  lost on the way, which is an error.
 - A server does not answer a fetch without timeout while the consumer is paused or has reached
-  max_ack_pending: after SILENCE the API is asked, and the fetch ends normally.
+  max_ack_pending: after SILENCE it asks the API, and ends normally.
 - A pull that lost its pin (423) is sent again without it.
-- When the connection is lost, the old inbox is given up, so that a request that outlived the
-  connection cannot deliver to it. What is missing is requested again on the new link. The deadline
-  keeps running meanwhile, the heartbeat clock does not.
+- A lost connection ends the inbox too, so that a request that outlived the connection cannot
+  deliver to it. The missing messages are requested again on the new link. The deadline keeps
+  running, but the heartbeat clock does not.
 """
 
 from __future__ import annotations
@@ -67,16 +66,13 @@ if TYPE_CHECKING:
     from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
-# Gap detection: the deliveries received, compared with those that the consumer says it has sent.
-#
-# A consumer numbers its deliveries from 1 without a gap (consumer sequences), and each idle
-# heartbeat names the last one (Nats-Last-Consumer). Counting the deliveries received is enough to
-# notice a lost one even when none follows it, and the route counts them anyway.
-#
-# Other clients that pull from the same consumer get sequences too: a missing delivery was lost or
-# went to them. A consumer with replicas and acks sends a delivery only when the replicas know of
-# it, but a heartbeat at once: so a delivery counts as missing only when it has not come a while
-# later.
+# Gap detection: the deliveries received, compared with those that the consumer has sent.  A
+# consumer numbers its deliveries from 1 without a gap (consumer sequences), and each idle heartbeat
+# names the last one (Nats-Last-Consumer). Counting the deliveries received is enough to notice a
+# lost one even when none follows it, and the route counts them anyway.  Other clients that pull
+# from the same consumer get sequences too: a missing delivery was lost or went to them. A consumer
+# with replicas and acks delays a delivery until the replicas know of it, but not a heartbeat, so a
+# delivery counts as missing only a while later.
 
 
 LOOKS = 4
@@ -84,9 +80,9 @@ LOOKS = 4
 
 
 class GapDetector:
-    """For one subscription. `before`: the consumer sequence before the first delivery, or None.
+    """For one subscription. `before`: the consumer sequence before the first delivery.
 
-    None means unknown. `received` is the number of frames that have come, of any kind.
+    None means unknown. `received`: the number of frames so far, of any kind.
     """
 
     __slots__ = ("_doubted", "_heard", "_heard_before", "_looks", "_looks_left", "before", "others")
@@ -94,25 +90,25 @@ class GapDetector:
     def __init__(self, before: int | None) -> None:
         self.before = before
         self.others = 0
-        """Frames that were not deliveries."""
+        """Frames that are not deliveries."""
         self._doubted = 0
         self._looks_left = self._looks = 0
         self._heard: set[bytes] = set()
         self._heard_before: set[bytes] = set()
 
     def first(self, reply: bytes | None, received: int) -> None:
-        """Take `before` from a delivery; `received` without that one."""
+        """Take `before` from a delivery; `received` does not count that one."""
         try:
             self.before = reply_fields(reply)[4] - 1 - (received - self.others)
         except NotJetStreamMessageError:
             pass  # anyone may publish to an inbox
 
     def last(self, received: int) -> int | None:
-        """The sequence up to which everything has come or was given up; None: unknown."""
+        """The sequence up to which all deliveries came or were given up; None: unknown."""
         return None if self.before is None else self.before + received - self.others
 
     def missing(self, heartbeat: bytes | None, received: int) -> int:
-        """How many deliveries sent before this heartbeat did not come."""
+        """How many deliveries from before this heartbeat are missing."""
         sent = number_in(heartbeat, LAST_CONSUMER)
         if sent is None:
             return 0
@@ -124,16 +120,16 @@ class GapDetector:
             self.before -= last - sent
         return max(sent - last, 0)
 
-    # -- when others may have got them, or they may still be on their way ------------------------
+    # -- when others may have got them, or they are on their way -------------------------------
 
     def doubt(self, missing: int, received: int) -> None:
-        """Note missing deliveries, which count when they have not come within half an interval."""
+        """Note missing deliveries; they count if they do not come within half an interval."""
         last = self.last(received)
         if not self._looks_left and last is not None:
             self._doubted, self._looks_left = last + missing, LOOKS // 2
 
     def look(self, received: int) -> int:
-        """Called LOOKS times in an interval: how many are missing for certain now, told once."""
+        """Called LOOKS times in an interval: how many are newly missing for certain."""
         self._looks += 1
         if self._looks % LOOKS == 0:
             self._heard_before, self._heard = self._heard, set()
@@ -147,11 +143,11 @@ class GapDetector:
         return self._doubted - last
 
     def beat(self, reply: bytes) -> None:
-        """A heartbeat came for the request with this reply subject."""
+        """A heartbeat arrived for the request with this reply subject."""
         self._heard.add(reply)
 
     def ended(self, reply: bytes) -> None:
-        """The request with this reply subject has ended."""
+        """The request with this reply subject ended."""
         self._heard.discard(reply)
         self._heard_before.discard(reply)
 
@@ -162,13 +158,13 @@ class GapDetector:
 
 
 def not_come(what: str, missing: int, then: str) -> SequenceMismatchError:
-    """The error for missing deliveries; `then`: what becomes of them."""
+    """The error for missing deliveries; `then`: what happens to them."""
     messages = "message" if missing == 1 else "messages"
     return SequenceMismatchError(f"{missing} {messages} sent by {what} did not come: {then}.")
 
 
 def silence_error(who: str, heartbeat: float) -> MissedHeartbeatError:
-    """The error for a consumer that has been silent for two heartbeat intervals (seconds)."""
+    """The error for a consumer that was silent for two heartbeat intervals (seconds)."""
     return MissedHeartbeatError(
         f"{who} sent nothing for {2 * heartbeat:g} s, twice the heartbeat interval."
     )
@@ -182,7 +178,7 @@ MessageT = TypeVar("MessageT")
 
 
 class Fetched(list[MessageT]):
-    """What the results of the asyncio and the blocking client have in common."""
+    """What the asyncio and the blocking result share."""
 
     __slots__ = ("error",)
 
@@ -214,7 +210,7 @@ _PIN = b"\r\nNats-Pin-Id: "
 
 
 class Priority:
-    """The group's fields of a request. `pins`: pin ids by group, shared by all of a consumer."""
+    """The group's fields of a request. `pins`: the consumer's pin ids by group."""
 
     __slots__ = ("_fields", "_group", "_pins", "pinned")
 
@@ -223,7 +219,7 @@ class Priority:
         self._group: str = fields["group"]
         self._pins = pins
         self.pinned = pinned
-        """Whether deliveries carry a pin id for `notice`."""
+        """Whether deliveries have a pin id for `notice`."""
 
     def fields(self) -> dict[str, Any]:
         """The fields of the next `PullRequest`."""
@@ -236,7 +232,7 @@ class Priority:
         if block is None:
             return
         pin = self._pins.get(self._group)
-        # Nearly always the one that is known: one comparison, no copy.
+        # Nearly always the known one: one comparison, no copy.
         if pin is not None and block.endswith(_PIN + pin + b"\r\n\r\n"):
             return
         begin = block.rfind(_PIN)
@@ -250,7 +246,7 @@ class Priority:
         begin = block.rfind(_PIN)
         if begin < 0:
             return 0
-        # Without headers of the publisher the whole block was added.
+        # If the publisher set no headers, the server added the whole block.
         return len(block) if begin == len(VERSION) else len(block) - begin - 4
 
     def lost(self) -> None:
@@ -298,11 +294,9 @@ def make_priority(
 
 
 # -------------------------------------------------------------------------------------------------
-# Waiting between two pull requests while the consumer has no leader.
-#
-# A consumer without a leader gives 503, and so does one that does not exist; the API knows which
-# it is. It is asked only then, with a short timeout: a server that shuts down may drop the
-# request.
+# Waiting between two pull requests while the consumer has no leader.  A consumer without a leader
+# gives 503, and so does a missing one; the API knows which it is. The question has a short timeout,
+# because a server that shuts down may drop it.
 
 
 _API_WAIT = 1.0
@@ -312,7 +306,7 @@ _API_WAIT = 1.0
 async def wait_for_leader(
     api: Api, names: Mapping[str, str], status: int | None
 ) -> JetsparkError | None:
-    """Return None after PAUSE or later, or at once the API's error about the consumer.
+    """Returns None after PAUSE or later, or at once the API's error about the consumer.
 
     `status`: the code that ended the request. `names`: stream and consumer.
     """
@@ -323,7 +317,7 @@ async def wait_for_leader(
             async with move_on_after(_API_WAIT):
                 await api.call(js_api.CONSUMER_INFO, **names)
         except JetsparkError as error:
-            if type(error) is not RequestTimeoutError:  # no leader to answer either
+            if type(error) is not RequestTimeoutError:  # the API has no leader either
                 return error
     await asyncio.sleep(max(until - loop.time(), 0))
     return None
@@ -336,7 +330,7 @@ async def wait_for_leader_or(
     names: Mapping[str, str],
     status: int | None,
 ) -> JetsparkError | None:
-    """`wait_for_leader`, or None as soon as `end` is done. Raises TimeoutError at the deadline."""
+    """`wait_for_leader`, or None once `end` is done. Raises TimeoutError at the deadline."""
     loop = asyncio.get_running_loop()
     waiting = loop.create_task(wait_for_leader(api, names, status))
     either: set[asyncio.Future[Any]] = {waiting, end}
@@ -351,18 +345,17 @@ async def wait_for_leader_or(
 
 
 EXPIRES_EARLIER = 0.010
-"""Seconds by which the server's timer is shorter than ours, so that it ends first."""
+"""Seconds by which the server's timer is shorter than ours, so that the server ends first."""
 
 GRACE = 0.5
-"""Seconds after the timeout for the server's last status to arrive, on links with a long round
-trip."""
+"""Seconds after the timeout for the server's last status, on links with a long round trip."""
 
 SILENCE = 0.25
-"""Seconds without an answer after which a fetch without timeout looks at the consumer."""
+"""Seconds without an answer until a fetch without timeout looks up the consumer."""
 
 
 class Pull:
-    """One fetch: make it, await `run` once. Raises ConfigError for arguments that cannot work."""
+    """One fetch: create it, await `run` once. Raises ConfigError for arguments that cannot work."""
 
     def __init__(
         self,
@@ -411,7 +404,7 @@ class Pull:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     async def run(self) -> FetchResult:
-        """The fetch. Cancelling it gives back what came. Raises as `PullConsumer.fetch`."""
+        """Fetch. Cancelling returns the messages. Raises the errors of `PullConsumer.fetch`."""
         self._client.check_loop()
         loop = self._client.loop
         self._deadline = loop.time() + self._timeout
@@ -421,7 +414,7 @@ class Pull:
                 waiter = self._waiter = loop.create_future()
                 self._listen()
                 if self._retry_status is not None:
-                    # Listening meanwhile: the connection's end ends this wait too.
+                    # Listen meanwhile, so that the connection's end ends this wait too.
                     await self._wait_for_leader(self._retry_status, waiter)
                     self._retry_status = None
                 if self._client.is_connected:
@@ -463,10 +456,10 @@ class Pull:
         )
 
     def _request(self) -> None:
-        """Request what is still missing."""
+        """Request the missing messages."""
         left = self._deadline - self._client.loop.time()
         if self._listener is None or left <= 0:
-            return  # over, or the deadline's timer is due in this turn of the loop
+            return  # over, or the deadline's timer fires in this turn
         if self._no_wait:
             self._watch_silence()
         max_bytes = heartbeat = 0
@@ -477,7 +470,7 @@ class Pull:
             if max_bytes <= 0:
                 self._finish(None)
                 return
-        # The server refuses a heartbeat of more than half of what is left of the time.
+        # The server refuses a heartbeat of more than half the time left.
         if self._heartbeat is not None and self._heartbeat <= _expires(left) / 2:
             heartbeat = duration_to_ns(self._heartbeat)
             self._heard = self._client.loop.time()
@@ -498,7 +491,7 @@ class Pull:
             self._finish(error)
 
     async def _wait_for_leader(self, status: int, waiter: asyncio.Future[None]) -> None:
-        """Between two requests. Ends the fetch when another request is pointless."""
+        """Wait between two requests. Ends the fetch when another request is pointless."""
         try:
             error = await wait_for_leader_or(waiter, self._deadline, self._api, self._names, status)
         except TimeoutError:
@@ -509,20 +502,20 @@ class Pull:
     def _give_back(self) -> None:
         if not self._requested or not self._acks or not self._client.is_connected:
             return
-        # The listener takes what is on its way, and is closed behind it.
+        # The listener takes the messages on their way, and is then closed.
         listener, self._listener = self._listener, None
         ending = _given_back(self._client, listener, self._messages)
         background(ending, "A cancelled fetch", self._client.report)
 
     def _stop_listening(self) -> None:
-        """No answer is expected from here on, so no clock runs for one."""
+        """Expect no more answers, so that no clock runs for one."""
         self._stop_timer("heartbeat")
         self._stop_timer("silence")
         if self._listener is not None:
             self._listener.close()
             self._listener = None
 
-    # -- what comes back: called in the read loop ------------------------------------------------
+    # -- frames, in the read loop --------------------------------------------------------------
 
     def _on_frame(self, frame: MessageFrame) -> None:
         status = status_of(frame.headers)
@@ -569,12 +562,12 @@ class Pull:
         if self._waiter is not None and not self._waiter.done():
             self._error = error
             self._waiter.set_result(None)
-            # Now, not when the caller runs: later messages are not ours.
+            # Now, not when the caller runs, since later messages are not ours.
             self._stop_listening()
 
     def _request_when_led(self, status: int) -> None:
         if self._messages:
-            # These messages should not wait for a new leader.
+            # Messages that have come should not wait for a new leader.
             self._finish(None)
             return
         self._retry_status = status
@@ -589,7 +582,7 @@ class Pull:
             self._on_silent_end()
 
     def _on_silent_end(self) -> None:
-        # Without a link no more could come: an ordinary partial batch.
+        # Without a link no more could come: this is an ordinary partial batch.
         partial = self._messages and not self._client.is_connected
         self._finish(None if partial else self._timed_out())
 
@@ -632,7 +625,7 @@ class Pull:
         try:
             info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
         except RequestTimeoutError:
-            return  # by then the fetch is over too
+            return  # then the fetch is over too
         except JetsparkError as error:
             self._finish(error)
             return
@@ -658,8 +651,10 @@ class Pull:
 
 
 async def _given_back(client: Client, listener: Listener | None, messages: list[JsMsg]) -> None:
-    """Refuse the messages (NAK), after those that are on their way to the listener, whose handler
-    adds them; None: all have come."""
+    """Refuse the messages (NAK) after those on their way, which the listener's handler adds.
+
+    None: all have come.
+    """
     try:
         if listener is not None:
             listener.stop()
@@ -668,7 +663,7 @@ async def _given_back(client: Client, listener: Listener | None, messages: list[
             if message.reply is not None:
                 client.publish_nowait(message.reply, NAK)
     except JetsparkError:
-        pass  # without a link they come again after ack_wait
+        pass  # without a link, ack_wait delivers them again
     finally:
         if listener is not None:
             listener.close()

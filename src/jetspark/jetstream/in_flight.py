@@ -1,15 +1,15 @@
-"""Messages in flight: what publishers, atomic batches and fast ingest have in common.
+"""Messages in flight: the core of publishers, atomic batches and fast ingest.
 
 `InFlight` is the set of messages that have no result yet. A `Sender` sends them, handles replies,
 refusals and the loss of the link, and has the only timer. `BasePublisher` is the public side, which
-waits: for space, or for results. Subclasses have the policy: what is on the wire, what a reply
-means, and what ends it.
+waits for space or for results. Subclasses have the policy: the form on the wire, the meaning of a
+reply, and the end.
 
-Threads. Taking a message (`reserve`, `withdraw`, and whatever calls them) is for senders, one at a
-time, in any thread; everything else runs in the event loop's thread, in its read loop or timer;
-counts may be read anywhere. Both sides use one dict, whose single operations are atomic, and which
-is only iterated as a copy. Where two operations belong together there is a lock, which a message
-that succeeds does not need. No task, future or timer is created for a message.
+Threads. Senders take messages (`reserve`, `withdraw`, and their callers), one at a time, in any
+thread. Everything else runs in the event loop's thread, in its read loop or timer; counts may be
+read anywhere. Both sides use one dict, whose single operations are atomic, and which is only
+iterated as a copy. Operations that belong together take a lock, which a message that succeeds does
+not need. No task, future or timer is created for a message.
 """
 
 from __future__ import annotations
@@ -48,12 +48,13 @@ if TYPE_CHECKING:
     from jetspark.wire.kernel import MessageFrame
 
 OnResult: TypeAlias = "Callable[[PubAck | JetsparkError], None]"
-"""Called once with the ack or the error of one message, in the event loop's thread."""
+"""Called once with the ack or the error of a message, in the event loop's thread."""
 
 Entry: TypeAlias = "tuple[str, bytes, Headers | None, float, OnResult | None]"
-"""(subject, payload, headers, deadline, on_result); a plain tuple, since there is one per message.
+"""(subject, payload, headers, deadline, on_result): a plain tuple, since there is one per message.
 
-Payload and headers are kept only of messages that may be sent again."""
+Only messages that may be sent again keep payload and headers.
+"""
 
 Expectations: TypeAlias = "tuple[int | None, int | None, str | None]"
 """The options `expect_last_seq`, `expect_last_subject_seq` and `expect_last_subject_seq_of`."""
@@ -67,7 +68,7 @@ class PublishFailure:
     """A message that was not acknowledged."""
 
     index: int
-    """0 for the first sent."""
+    """0 for the first message."""
     subject: str
     error: JetsparkError
 
@@ -75,8 +76,8 @@ class PublishFailure:
 class InFlight:
     """Messages by index, from 0. Closed until `open`.
 
-    Each that was taken ends exactly once: acknowledged (`take`), or failed. `resends`: payloads and
-    headers are kept, so that messages can be sent again.
+    Each message taken ends exactly once: acknowledged (`take`), or failed. `resends`: keep payloads
+    and headers, so that messages can be sent again.
     """
 
     def __init__(self, *, resends: bool = False) -> None:
@@ -84,20 +85,20 @@ class InFlight:
         self.sent = 0
         """Messages taken so far."""
         self.acked = 0
-        """Of these, messages acknowledged."""
+        """Messages acknowledged."""
         self.failures: list[PublishFailure] = []
-        """Of these, messages that failed and had no `on_result`, in the order they failed."""
+        """Messages that failed and had no `on_result`, in the order of failing."""
         self.limit: float = math.inf
-        """Senders wait while so many are in flight. Nobody waits when it is closed."""
+        """Senders wait while so many are in flight, until it is closed."""
         self.deadline = 0.0
-        """When a message that is sent now is overdue; the sender updates it."""
+        """When a message sent now is overdue; updated by the sender."""
         self.closed = True
         """Whether no more messages are taken."""
         self.ended: JetsparkError | None = None
         """Why no more results can arrive."""
         self._entries: dict[int, Entry] = {}
         self._lock = Lock()
-        # Methods of the dict itself: they are called for every message.
+        # Methods of the dict itself, since they are called for every message.
         self.count = self._entries.__len__
         """Messages that have not ended."""
         self.find = self._entries.get
@@ -119,11 +120,11 @@ class InFlight:
         headers: Headers | None = None,
         on_result: OnResult | None = None,
     ) -> int:
-        """Take a message: its index, or CLOSED. Never waits."""
+        """Take a message; returns its index, or CLOSED. Never waits."""
         index = self.sent
         if not self._resends:
             payload, headers = b"", None
-        # In this order: either `close` finds the entry, or we find that it is closed.
+        # In this order either `close` finds the entry, or this finds it closed.
         self._entries[index] = (subject, payload, headers, self.deadline, on_result)
         self.sent = index + 1
         if self.closed and self.withdraw(index):
@@ -131,7 +132,7 @@ class InFlight:
         return index
 
     def withdraw(self, index: int) -> bool:
-        """Give back the newest message, which was not sent. False: it has ended already."""
+        """Withdraw the newest message, which was not sent. False: it has ended already."""
         if self.take(index, None) is None:
             return False
         self.sent = index
@@ -144,12 +145,12 @@ class InFlight:
         self.closed = False
 
     def close(self) -> None:
-        """Take no more; those that were taken may still be acknowledged."""
+        """Take no more; messages taken may still be acknowledged."""
         self.closed = True
         self.limit = math.inf
 
     def entries(self) -> list[tuple[int, Entry]]:
-        """All that have not ended, in order."""
+        """All messages that have not ended, in order."""
         return list(self._entries.copy().items())
 
     def with_subject(self, subject: str) -> list[int]:
@@ -157,7 +158,7 @@ class InFlight:
         return [index for index, entry in self.entries() if entry[0] == subject]
 
     def fail(self, index: int, error: JetsparkError) -> None:
-        """A message is not acknowledged, for this reason. The first result counts."""
+        """A message failed for this reason. The first result counts."""
         if (entry := self.take(index, None)) is None:
             return
         if entry[4] is None:
@@ -166,10 +167,7 @@ class InFlight:
             entry[4](error)
 
     def end(self, error: JetsparkError) -> bool:
-        """Close, and fail all. False: it has ended before, and the first reason counts.
-
-        May be called in any thread.
-        """
+        """Close, and fail all messages. False: it ended before, and the first reason counts."""
         with self._lock:
             if self.ended is not None:
                 return False
@@ -181,7 +179,7 @@ class InFlight:
 
 
 def own(error: JetsparkError) -> JetsparkError:
-    """A copy for one message: an instance raised in many tasks would mix their tracebacks."""
+    """A copy for one message: tasks that raised the same instance would mix their tracebacks."""
     one = copy(error)
     one.__cause__ = error.__cause__
     return one
@@ -196,7 +194,7 @@ def link_lost(index: int, subject: str) -> BrokenSocketError:
 
 
 def no_more_acks(cause: JetsparkError | None) -> JetsparkError:
-    """The end of the subscription for acks: that of the connection, or the server refused it."""
+    """The error when the subscription for acks ends: with the connection, or refused."""
     if cause is not None and not isinstance(cause, ConnectionClosedError):
         refused = copy(cause)
         refused.args = (f"No ack can be received, so nobody knows what was stored: {cause}",)
@@ -207,24 +205,26 @@ def no_more_acks(cause: JetsparkError | None) -> JetsparkError:
 
 
 # -------------------------------------------------------------------------------------------------
-# Sending, and following each message to its result.
+# Sending messages, and following each to its result.
 
 
 class Sender:
-    """`publishing`: how messages are sent. `timeout`: default: the context's.
+    """Sends messages with `publishing`. `timeout` in seconds, default: the context's.
 
-    Subclasses override the methods that begin with `on_`, and `begin`, `send`, `check_deadlines`.
-    Raises ConfigError for a timeout that cannot work.
+    Subclasses override the `on_` methods, `begin`, `send` and `check_deadlines`. Raises ConfigError
+    for a timeout that cannot work.
     """
 
     window: InFlight
     what = "publisher"
-    """What errors call it."""
+    """Its name in error messages."""
     raise_failures = True
     """Whether the end of the block raises PublishFailedError."""
     send: Callable[[int, str, bytes, Headers | None], None]
-    """Puts one message into the outbox: index, subject, payload, headers. Raises as
-    `Publishing.send`."""
+    """Puts a message (index, subject, payload, headers) into the outbox.
+
+    Raises the errors of `Publishing.send`.
+    """
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class Sender:
         checks: int = 20,
         longest_check: float = PAUSE,
     ) -> None:
-        """`checks`: how often deadlines are checked within a timeout, at least."""
+        """`checks`: the minimum number of deadline checks within a timeout."""
         self.timeout = api.timeout if timeout is None else in_seconds(timeout)
         if not self.timeout > 0:
             raise ConfigError("timeout must be more than 0 seconds.")
@@ -266,7 +266,7 @@ class Sender:
         self._away = 0.0  # seconds without a link
         self._seen = 0  # failures that the user has looked at
 
-    # -- senders -----------------------------------------------------------------------------------
+    # -- senders -------------------------------------------------------------------------------
 
     def headers(
         self,
@@ -321,7 +321,7 @@ class Sender:
         return self._hooks.send(subject, payload, None, headers, put)
 
     def check_open(self) -> None:
-        """Raises why no message can be taken: ConfigError, or what has ended it."""
+        """Raise why no message can be taken: ConfigError, or the error that ended it."""
         if self._listener is None:
             raise ConfigError(f"The {self.what} is not open: use it inside its with block.")
         if self.window.ended is not None:
@@ -330,15 +330,15 @@ class Sender:
     # -- results -----------------------------------------------------------------------------------
 
     def failed(self) -> list[PublishFailure]:
-        """The failures; they count as looked at from now on."""
+        """The failures, which this call marks as seen."""
         failed = self.window.failures.copy()
         self._seen = len(failed)
         return failed
 
     def check_failures(self, error: BaseException | None) -> None:
-        """At the end of a block that may have raised `error`: raises PublishFailedError.
+        """Raise PublishFailedError at the end of a block, which may have raised `error`.
 
-        Only for failures that nobody has looked at; to another error they are added as a note.
+        Only for failures not read from `failed`; another error gets them as a note.
         """
         unseen = self.window.failures[self._seen :]
         if not (unseen and self.raise_failures):
@@ -351,7 +351,7 @@ class Sender:
     # -- life --------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take messages from now on. Raises as `Client.listen`."""
+        """Take messages from now on. Raises the errors of `Client.listen`."""
         inbox = self.client.new_inbox()
         self.inbox = f"{inbox}."
         self.begin()
@@ -369,10 +369,10 @@ class Sender:
         self._check()
 
     def begin(self) -> None:
-        """The inbox is known, and nothing was sent."""
+        """The inbox is known, but nothing is sent yet."""
 
     def close(self) -> None:
-        """At the end of the block: take no more; what is in flight fails."""
+        """The block ended: take no more messages; those in flight fail."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -382,7 +382,7 @@ class Sender:
         self.end(JetStreamError(f"The {self.what}'s block ended before the ack arrived."))
 
     def end(self, error: JetsparkError) -> None:
-        """No more results can arrive: what is in flight fails for this reason."""
+        """No more results can arrive: messages in flight fail for this reason."""
         if self.window.end(error):
             self.changed()
 
@@ -393,11 +393,11 @@ class Sender:
         raise NotImplementedError
 
     def on_replies(self, frames: list[MessageFrame], size: int) -> bool:
-        """Replies that arrived together. False: `on_reply` takes them one by one."""
+        """Replies that arrived together. False: `on_reply` wants them one by one."""
         return False
 
     def index_of(self, tail: bytes) -> int | None:
-        """The index of the message with this end of the reply subject; None: of no message."""
+        """The index of the message with this end of the reply subject; None: no message has it."""
         try:
             return int(tail)
         except ValueError:
@@ -413,7 +413,7 @@ class Sender:
         self.changed()
 
     def on_refused(self, name: str, indexes: list[int], error: JetsparkError) -> None:
-        """A server takes no publish with this subject or reply subject, such as these messages."""
+        """A server refused publishes with this subject or reply subject, perhaps these messages."""
         for index in indexes:
             self.window.fail(index, own(error))
 
@@ -441,12 +441,12 @@ class Sender:
         raise NotImplementedError
 
     def repeat(self, tries: PublishTries, send: Callable[[], None]) -> None:
-        """Nobody took a message: `send` it again a little later. Raises NoStreamResponseError."""
+        """No responders: `send` the message again a little later. Raises NoStreamResponseError."""
         self._repeat = self.client.loop.call_later(tries.pause(), self._send_again, send)
 
     @property
     def repeating(self) -> bool:
-        """Whether a message is sent again soon."""
+        """Whether a message will soon be sent again."""
         return self._repeat is not None
 
     def _send_again(self, send: Callable[[], None]) -> None:
@@ -476,7 +476,7 @@ class Sender:
 
 
 def _nothing() -> None:
-    """Before there is an owner."""
+    """Does nothing, until there is an owner."""
 
 
 # -------------------------------------------------------------------------------------------------
@@ -487,13 +487,13 @@ SenderT = TypeVar("SenderT", bound=Sender)
 
 
 class Results(Generic[SenderT]):
-    """What publishers and fast ingest tell about their messages, with async and without."""
+    """What publishers and fast ingest report about their messages, with async and without."""
 
     _sender: SenderT
 
     @property
     def sent(self) -> int:
-        """Messages taken so far; each is acked, failed or pending."""
+        """Messages taken so far; each one is acked, failed or pending."""
         return self._sender.window.sent
 
     @property
@@ -508,7 +508,7 @@ class Results(Generic[SenderT]):
 
     @property
     def failed(self) -> list[PublishFailure]:
-        """The messages that failed so far. Reading counts as having looked at them."""
+        """The messages that failed so far. Reading them marks them as seen."""
         return self._sender.failed()
 
 
@@ -525,7 +525,7 @@ class BasePublisher(Generic[SenderT]):
         sender.changed = self._changed
 
     async def _wait_for_space(self) -> None:
-        """Return when there may be space."""
+        """Wait until there may be space."""
         try:
             if self._outbox.crowded:
                 await self._outbox.wait()
@@ -534,7 +534,7 @@ class BasePublisher(Generic[SenderT]):
                 self._senders.append(space)
                 await space
         except asyncio.CancelledError:
-            self._changed()  # this waking may have been for somebody else
+            self._changed()  # the space may have been for somebody else
             raise
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
@@ -544,7 +544,7 @@ class BasePublisher(Generic[SenderT]):
             await change
 
     def _changed(self) -> None:
-        """Wake as many senders as there is space for, and all who watch for something else."""
+        """Wake one sender for each free place, and all who wait for something else."""
         window = self._window
         space = window.limit - window.count()
         while space > 0 and self._senders:
@@ -561,7 +561,7 @@ class BasePublisher(Generic[SenderT]):
     # -- the block -------------------------------------------------------------------------------
 
     async def _complete(self, *, failed: bool) -> None:
-        """Wait for all results. `failed`: the block has raised an exception."""
+        """Wait for all results. `failed`: the block raised an exception."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:

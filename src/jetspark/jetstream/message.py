@@ -1,9 +1,9 @@
 """A message delivered by a JetStream consumer, and its acknowledgements.
 
 Contract: nothing is acknowledged automatically. Each message takes one final acknowledgement (ack,
-ack_sync, nak, term); a second one raises MessageAlreadyAckedError and sends nothing. One that could
-not be sent, or an ack_sync that was not confirmed, may be repeated. `in_progress` may be called any
-number of times before.
+ack_sync, nak, term), after any number of `in_progress`; a second one raises
+MessageAlreadyAckedError and sends nothing. One that could not be sent, or an ack_sync without
+confirmation, may be repeated.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class JsMsg(Message):
     """One delivered message; `metadata` has its stream, consumer and sequences.
 
     Every acknowledgement raises MessageAlreadyAckedError after a final one,
-    NotJetStreamMessageError when the message has no reply subject, and what `Client.publish`
-    raises.
+    NotJetStreamMessageError when the message has no reply subject, and the errors of
+    `Client.publish`.
     """
 
     __slots__ = ("_answered",)
-    # Set only by the first ack: making a message must stay as cheap as two stores.
+    # Set only by the first ack, so that creating a message costs only two stores.
     _answered: bool
 
     @property
@@ -52,8 +52,8 @@ class JsMsg(Message):
     async def ack_sync(self, *, timeout: Seconds | None = None) -> None:
         """Acknowledge it, and wait `timeout` seconds (None: the client's) for the confirmation.
 
-        Raises RequestTimeoutError, NoRespondersError when the consumer is gone, and as every
-        acknowledgement (see `JsMsg`).
+        Raises RequestTimeoutError, NoRespondersError when the consumer is gone, and the errors of
+        every acknowledgement (see `JsMsg`).
         """
         reply = self._claim()
         try:
@@ -65,7 +65,7 @@ class JsMsg(Message):
     async def nak(self, delay: Seconds | None = None) -> None:
         """Not processed: deliver it again, at once or after `delay` (a timedelta, or seconds).
 
-        Raises ConfigError for a negative delay, and as every acknowledgement (see
+        Raises ConfigError for a negative delay, and the errors of every acknowledgement (see
         `JsMsg`).
         """
         if delay is None:
@@ -84,8 +84,8 @@ class JsMsg(Message):
         """Never deliver it again. The server's advisory has the reason.
 
         A reason needs server 2.10.4: older ones would ignore the whole acknowledgement. Raises
-        UnsupportedByServerError, ConfigError for a reason that is not one line of text, and as
-        every acknowledgement (see `JsMsg`).
+        UnsupportedByServerError, ConfigError for a reason that is not one line of text, and the
+        errors of every acknowledgement (see `JsMsg`).
         """
         if "\n" in reason or "\r" in reason or NO_TEXT.search(reason):
             raise ConfigError("The reason must be one line of text.")
@@ -109,7 +109,7 @@ class JsMsg(Message):
         return reply
 
     def _reply_subject(self) -> str:
-        """Where it is acknowledged. Raises MessageAlreadyAckedError."""
+        """The subject for its acknowledgements. Raises MessageAlreadyAckedError."""
         if self.is_acked:
             raise MessageAlreadyAckedError(
                 f"This message on {self.subject!r} was acknowledged before."

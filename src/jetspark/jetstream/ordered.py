@@ -1,4 +1,4 @@
-"""Ordered consumers, and watches on subjects, which are built on them."""
+"""Ordered consumers, and the watches on subjects that use them."""
 
 from __future__ import annotations
 
@@ -63,26 +63,27 @@ if TYPE_CHECKING:
     from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
-# Whether the stream of a recreated consumer is the one that was read before.
+# Whether the stream of a recreated consumer is still the same one.
 
 
 LAG_SECONDS = 15.0
-"""So long a stream with replicas may end before what was delivered: a new leader may not have all
-of it yet. The only replica cannot be behind."""
+"""A stream with replicas may be this much shorter than what was delivered, while a new leader lacks
+its last messages. An only replica cannot be behind.
+"""
 
 _EVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class StreamOrigin(NamedTuple):
-    """What is known of the stream that is read."""
+    """What is known about the stream."""
 
     created: datetime
     last_seq: int
-    """It once had messages up to this one."""
+    """It once had messages up to this sequence."""
 
 
 class Reached(NamedTuple):
-    """The last message that came, and when it was stored; 0: none, not known."""
+    """The last message received, and when it was stored; 0: none, or unknown."""
 
     seq: int = 0
     time_ns: int = 0
@@ -96,19 +97,18 @@ class SameStream:
         self._stream = stream
         self.origin: StreamOrigin | None = None
         self.reached = Reached()
-        """What the next consumer goes on after."""
+        """The next consumer continues after this."""
         self.began = _EVER
         """When the first consumer was created."""
         self._behind_since = math.inf
 
     async def check(self) -> None:
-        """Raises StreamRecreatedError, or DataLossError where the stream ends too early or is
-        another copy: the consumer would leave messages out, or wait for ever, and nothing would
-        tell."""
+        """Raise StreamRecreatedError, or DataLossError where the stream ends too early or is
+        another copy: the consumer would silently skip messages, or wait for ever."""
         try:
             info = await stream_info(self._api, self._stream)
         except (PermissionsError, JetStreamNotEnabledError):
-            return  # not allowed, or not imported from the account that has the stream
+            return  # not permitted, or not imported from the stream's account
         expected = self.origin.created if self.origin is not None else None
         if info.created > self.began if expected is None else info.created != expected:
             before = f"or before {self.began}" if expected is None else str(expected)
@@ -122,7 +122,7 @@ class SameStream:
                 self._stream,
                 info.state.last_seq + 1,
                 had,
-                f"Stream {self._stream!r} ends at sequence {info.state.last_seq}, and it had {had} "
+                f"Stream {self._stream!r} ends at sequence {info.state.last_seq}, but had {had} "
                 "before: the server has lost stored messages, or has an older copy of them.",
             )
         self._behind_since = math.inf
@@ -130,12 +130,12 @@ class SameStream:
             await self._check_reached()
 
     async def _check_reached(self) -> None:
-        """Raises DataLossError where another message than the one that came has its sequence."""
+        """Raise DataLossError when the sequence of the last message now has another message."""
         seq, time_ns = self.reached
         try:
             stored = await leader_get(self._api, self._stream, {"seq": seq})
         except (PermissionsError, APIError):
-            return  # not allowed, or removed since: nothing can be said
+            return  # unknown: not permitted, or removed since
         if exact_ns(stored.time) == time_ns:
             return
         self._behind_since = -math.inf
@@ -143,47 +143,44 @@ class SameStream:
             self._stream,
             seq,
             seq,
-            f"Stream {self._stream!r} has a message of {stored.time} at sequence {seq}, and had "
+            f"Stream {self._stream!r} has a message of {stored.time} at sequence {seq}, but had "
             f"one of {ns_to_datetime(time_ns)} there: it is another copy of the stream, "
             "which may not have what was read before.",
         )
 
     @property
     def never_again(self) -> bool:
-        """Whether the DataLossError just raised is no passing state of a new leader."""
+        """Whether the DataLossError just raised is final, not a passing state of a new leader."""
         return time.monotonic() > self._behind_since + LAG_SECONDS
 
 
 # -------------------------------------------------------------------------------------------------
-# Ordered consumers: a stream, or part of it, in order and without a gap (ADR-17).
-#
-# - It reads through an ephemeral pull consumer without acks, in memory, with one replica. This is
-#   created at the first use, and again after the last message in order when deliveries or
-#   heartbeats are missing, it was deleted, its leader is gone, or the link was lost. The next
-#   delivery shows that one is missing, or the next heartbeat, which has the last consumer sequence:
-#   within twice the heartbeat. So every message that the stream has comes once, in stream order;
-#   the consumer's name changes. After "last_per_subject" every later message comes, with older
-#   values, too.
-# - `last_error`, the log and the error callback have the reason. It is tried again for ever, with
-#   growing pauses, unless the stream is gone (StreamNotFoundError) or another one of the same name
-#   (StreamRecreatedError), ends before what was delivered (DataLossError), the server does not
-#   understand the pulls or the next message is larger than max_bytes (PullError), or the connection
-#   is closed. Then buffered messages come first, and the iterator raises; with a callback, the
-#   error is reported. The first attempt raises any error to the caller.
-# - Each later consumer must be one of the same stream, by its creation time; by default, that is
-#   not later than the first consumer's, which the same clock has written. An older copy of the
-#   stream has the same creation time, so the last message that came is compared by its time with
-#   the one that is there now (DataLossError). Without permissions for the stream's info and
-#   messages, or their import from another account, this is not checked.
-# - It ends as consuming does (`jetspark.jetstream.consume`), and deletes the consumer; if that
-#   request is lost, the server removes it after `inactive_threshold`.
-# - One task while a consumer is being created; with a callback, one more.
+# Ordered consumers: a stream, or part of it, in order and without a gap (ADR-17).  - It reads
+# through an ephemeral pull consumer without acks, in memory, with one replica. The first use
+# creates it. It is created again after the last message in order when deliveries or heartbeats are
+# missing, it was deleted, its leader is gone, or the link was lost. The next delivery shows that
+# one is missing, or the next heartbeat, which has the last consumer sequence. So every message that
+# the stream has comes once, in stream order; the consumer's name changes. After "last_per_subject"
+# every later message comes, with older values, too. - `last_error`, the log and the error callback
+# have the reason. It is tried again for ever, with growing pauses, unless the stream is gone
+# (StreamNotFoundError) or another one of the same name (StreamRecreatedError), ends before what was
+# delivered (DataLossError), the server does not understand the pulls or the next message is larger
+# than max_bytes (PullError), or the connection is closed. Then buffered messages come first, and
+# the iterator raises; with a callback, the error is reported. The first attempt raises any error to
+# the caller. - Each later consumer must be one of the same stream, by its creation time; by
+# default, that is not later than the first consumer's, which the same clock has written. An older
+# copy of the stream has the same creation time, so the last message that came is compared by its
+# time with the one that is there now (DataLossError). Without permissions for the stream's info and
+# messages, or their import from another account, this is not checked. - It ends as consuming does
+# (`jetspark.jetstream.consume`), and deletes the consumer; if that request is lost, the server
+# removes it after `inactive_threshold`. - One task while a consumer is being created; with a
+# callback, one more.
 
 
 _FIRST_TIMEOUT = 1.0
-"""Seconds for the first attempt to recreate the consumer; later ones take up to the timeout."""
+"""Seconds for the first attempt to recreate the consumer; later ones get up to the timeout."""
 
-# Their first message is decided when the consumer is created, and stays the first.
+# Creating the consumer determines their first message, which stays the first.
 _DECIDED_ONCE = (DeliverPolicy.NEW, DeliverPolicy.LAST, DeliverPolicy.BY_START_TIME)
 
 
@@ -191,7 +188,7 @@ CreateConsumer = Callable[[str, Mapping[str, Any], str], Awaitable[ConsumerInfo]
 
 
 class OrderedMessages(ConsumerMessages):
-    """What `JetStream.ordered` returns: iterate it, or give it a callback."""
+    """The result of `JetStream.ordered`: iterate it, or give it a callback."""
 
     def __init__(
         self,
@@ -208,7 +205,7 @@ class OrderedMessages(ConsumerMessages):
         self._order = ConsumerOrder()
         self._same = SameStream(api, stream)
         self._checks = False
-        """Whether the stream of the next consumer is checked."""
+        """Whether to check the next consumer's stream."""
         self._last_error: JetsparkError | None = None
         super().__init__(api, stream, "", limits, callback, None, alone=True)
 
@@ -221,19 +218,19 @@ class OrderedMessages(ConsumerMessages):
 
     @property
     def name(self) -> str:
-        """The name of the current consumer; empty while there is none."""
+        """The name of the present consumer; empty without one."""
         return self._names["consumer"]
 
     @property
     def last_error(self) -> JetsparkError | None:
-        """Why the consumer was recreated the last time, or could not be."""
+        """Why the consumer was last recreated, or could not be."""
         return self._last_error
 
     async def info(self) -> ConsumerInfo:
-        """The current consumer as it is now.
+        """Configuration and state of the present consumer.
 
-        Raises ConsumerNotFoundError, also when there is none at the moment, StreamNotFoundError,
-        and as every API call (see `JetStream`).
+        Raises ConsumerNotFoundError, also when there is none now, StreamNotFoundError, and the
+        errors of every API call (see `JetStream`).
         """
         if not self.name:
             raise ConsumerNotFoundError(
@@ -244,7 +241,7 @@ class OrderedMessages(ConsumerMessages):
     # -- the consumer --------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Only with a callback: an iterator starts when it is used."""
+        """Start, with a callback only: an iterator starts with its first use."""
         if self._callback is not None:
             self._make(first=True)
 
@@ -262,7 +259,7 @@ class OrderedMessages(ConsumerMessages):
         behind = False
         timeout = self._api.timeout if first else min(_FIRST_TIMEOUT, self._api.timeout)
         for attempts in count(1):
-            # Named here: it can be deleted even when the answer is lost.
+            # Named here, so that it can be deleted even when the answer is lost.
             self._names["consumer"] = self._name_prefix + secrets.token_hex(8)
             try:
                 async with asyncio.timeout(timeout):
@@ -281,12 +278,12 @@ class OrderedMessages(ConsumerMessages):
                 if self._same.never_again:
                     self._end(error)
                     return
-                if not behind:  # once: each attempt finds it again
+                if not behind:  # report it once, since each attempt finds it again
                     self._tell(error)
                 behind = True
             except JetsparkError as error:
                 if not isinstance(error, RequestTimeoutError):
-                    self._names["consumer"] = ""  # refused: there is nothing to delete
+                    self._names["consumer"] = ""  # refused, so there is nothing to delete
                 if first:
                     self._end(error)
                     return
@@ -306,9 +303,9 @@ class OrderedMessages(ConsumerMessages):
         self._start()
 
     async def _created(self) -> ConsumerInfo:
-        """Left before the answer has come, it deletes the consumer after it.
+        """Wait for the answer; when interrupted, delete the consumer after it.
 
-        A DELETE that is sent at once may be handled before the CREATE, and delete nothing.
+        A DELETE sent at once could overtake the CREATE, and delete nothing.
         """
         names = dict(self._names)
         creating = asyncio.ensure_future(self._create(self.stream, self._config, self.name))
@@ -332,7 +329,7 @@ class OrderedMessages(ConsumerMessages):
     def _ending(self) -> Callable[[], None]:
         return partial(_end, self._pull, self._api, self._names)
 
-    # -- trouble -------------------------------------------------------------------------------
+    # -- failures ------------------------------------------------------------------------------
 
     def _on_stop(self, reason: StopReason, error: JetsparkError | None) -> None:
         if self._draining:
@@ -349,7 +346,7 @@ class OrderedMessages(ConsumerMessages):
         self._client.report(error)
 
     def _make_again(self) -> None:
-        """Go on after the last buffered message in order; those after a gap are dropped."""
+        """Continue after the last buffered message in order; drop those after a gap."""
         self._pull.stop()
         order = self._order.copy()
         frames = self._frames
@@ -418,9 +415,9 @@ class OrderedMessages(ConsumerMessages):
         await super()._fill()
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
-        """Up to `limit` buffered frames, taken as if iterated over.
+        """Up to `limit` buffered frames, taken as if by iterating.
 
-        For whoever makes messages of its own out of many frames.
+        For callers that create messages of another class from many frames.
         """
         taken = super().take_queued(limit)
         for index, frame in enumerate(taken):
@@ -435,7 +432,7 @@ class OrderedMessages(ConsumerMessages):
 
 
 def _delete(api: Api, names: dict[str, str]) -> None:
-    """Does not wait for the answer: otherwise the server removes the consumer later."""
+    """Delete without waiting for the answer: if it fails, the server removes the consumer later."""
     gone, names["consumer"] = dict(names), ""
     client = api.client
     if gone["consumer"] and client.is_connected:
@@ -447,14 +444,14 @@ def _delete(api: Api, names: dict[str, str]) -> None:
 
 
 def _delete_late(api: Api, names: dict[str, str], created: asyncio.Future[ConsumerInfo]) -> None:
-    """Of one that nobody waits for any more."""
+    """Delete a consumer that nobody waits for any more."""
     if created.cancelled() or not isinstance(created.exception(), RequestTimeoutError | None):
-        return  # it was refused: there is nothing to delete
+        return  # refused, so there is nothing to delete
     _delete(api, names)
 
 
 def _end(pull: ContinuousPull, api: Api, names: dict[str, str]) -> None:
-    """Of one to which nothing refers any more."""
+    """End one that nothing refers to any more."""
     pull.stop()
     _delete(api, names)
 
@@ -462,14 +459,14 @@ def _end(pull: ContinuousPull, api: Api, names: dict[str, str]) -> None:
 def expect(
     messages: OrderedMessages, origin: StreamOrigin, reached: Reached, *, at_once: bool
 ) -> None:
-    """Read this stream only, after what was reached. `at_once`: check the first consumer's, too."""
+    """Read only this stream, from after `reached`. `at_once`: check the first consumer's, too."""
     messages._same.origin = origin
     messages._same.reached = reached
     messages._checks = at_once
 
 
 # -------------------------------------------------------------------------------------------------
-# The call that makes an ordered consumer (ADR-17); `ordered.ordered` says what it promises.
+# The call that creates an ordered consumer (ADR-17).
 
 
 HEARTBEAT = 5.0
@@ -477,7 +474,7 @@ INACTIVE_THRESHOLD = timedelta(minutes=5)
 
 
 class OrderedCalls:
-    """The call of JetStream that makes an ordered consumer."""
+    """The call of JetStream that creates an ordered consumer."""
 
     _api: Api
 
@@ -501,19 +498,19 @@ class OrderedCalls:
     ) -> OrderedMessages:
         """A stream in order, without a gap and without acks: iterate it, or give a callback.
 
-        `subjects`: only matching ones; several need server 2.10. `deliver_policy`: a
-        DeliverPolicy, default "all"; or `start_seq` or `start_time` instead. `headers_only`:
-        without payloads; their sizes are in the header Nats-Msg-Size. `replay_policy`: "original"
-        keeps the pace of publishing. `name_prefix`: the consumers are called after it, an
-        underscore and a random number, for those who look at the stream's consumers.
+        `subjects`: only matching ones; several need server 2.10. `deliver_policy`: a DeliverPolicy,
+        default "all"; or `start_seq` or `start_time` instead. `headers_only`: without payloads;
+        their sizes are in the header Nats-Msg-Size. `replay_policy`: "original" keeps the pace of
+        publishing. `name_prefix`: the start of the consumers' names, before an underscore and a
+        random number, for those who look at the stream's consumers.
 
-        It buffers: up to `max_messages` messages (default: 500, and up to 8,000 for a quick
-        reader), or `max_bytes` bytes, are received or requested ahead. `expires`: seconds that a
-        pull request may wait at the server. `heartbeat`: seconds between the server's heartbeats;
-        when none comes for twice as long, the consumer is recreated. `inactive_threshold`: how long
-        the server keeps the consumer of a reader that is gone.
+        It buffers up to `max_messages` messages (default: 500, and up to 8,000 for a fast reader),
+        or `max_bytes` bytes, received or requested. `expires`: seconds that a pull request may wait
+        at the server. `heartbeat`: seconds between the server's heartbeats; after twice as long
+        without one, the consumer is recreated. `inactive_threshold`: how long the server keeps the
+        consumer after its reader is gone.
 
-        Nothing is sent before the first message is wanted, except with a callback. Raises
+        Sends nothing before the first message is awaited, except with a callback. Raises
         ConfigError, BadNameError, BadSubjectError, UnsupportedByServerError; how it ends: see
         `jetspark.jetstream.ordered`.
         """

@@ -1,9 +1,9 @@
 """Publishing one message and awaiting its acknowledgement (ADR-22).
 
 Contract: a publish is a request whose reply is a PubAck. "No responders" means that no stream
-listens on the subject, or that its leader is just changing: it is tried twice more, 250 ms apart,
-inside the one deadline. An ack that does not come leaves open whether the message was stored;
-with `msg_id` it can be published again without harm.
+listens on the subject, or that its leader is just changing: two more tries follow, 250 ms apart,
+within the same deadline. A missing ack leaves open whether the message was stored; with `msg_id` it
+can be published again without harm.
 """
 
 from __future__ import annotations
@@ -67,19 +67,19 @@ class PublishCalls(StoredCalls):
         expect_last_msg_id: str | None = None,
         timeout: Seconds | None = None,
     ) -> PubAck:
-        """Publish, and return where it was stored.
+        """Publish; returns where it was stored.
 
-        `msg_id`: stored once, however often it is published inside the stream's duplicate
-        window (`duplicate` in the ack says that it was there). `ttl`: removed after so long, a
-        timedelta or seconds, whole ones; "never": not even by the stream's max_age (2.11).
-        `expect_…`: store only if this stream takes it, and its last sequence, the subject's last
-        sequence (or that of the subject `expect_last_subject_seq_of`, 2.11) or the last message
-        id is this one. `timeout`: seconds in all, retries included; default: the context's.
+        `msg_id`: stored only once, however often it is published within the stream's duplicate
+        window (`duplicate` in the ack: it was stored before). `ttl`: when to remove it, a timedelta
+        or whole seconds; "never": not even by the stream's max_age (2.11). `expect_…`: store only
+        if the stream, its last sequence, the subject's last sequence (or that of the subject
+        `expect_last_subject_seq_of`, 2.11) or the last message id is this one. `timeout`: seconds
+        in all, retries included; default: the context's.
 
-        Raises NoStreamResponseError, WrongLastSequenceError, NotEnabledOnStreamError, APIError
-        for other refusals of the stream, RequestTimeoutError when it is not known whether it was
-        stored (or, with `sent` False, when it is not), ConnectionClosedError with the same `sent`,
-        UnsupportedByServerError, and what `Client.publish` raises.
+        Raises NoStreamResponseError, WrongLastSequenceError, NotEnabledOnStreamError, APIError for
+        other refusals of the stream, RequestTimeoutError when the outcome is unknown (or, with
+        `sent` False, it is not stored), ConnectionClosedError with the same `sent`,
+        UnsupportedByServerError, and the errors of `Client.publish`.
         """
         all_headers = publish_headers(
             self._api.server,
@@ -107,11 +107,11 @@ class PublishCalls(StoredCalls):
         expect_last_msg_id: str | None = None,
         timeout: Seconds | None = None,
     ) -> PubAck:
-        """`publish` a message made before, or one that was received; its `reply` is not used.
+        """`publish` a prepared or received message, without its `reply`.
 
-        Its headers go along, except that a received message leaves behind the conditions and
-        marks of its own publish (Nats-Expected-…, Nats-Batch-…, Nats-Schedule…). The options
-        replace headers of the same meaning. Raises as `publish`.
+        It keeps its headers, but a received message loses the conditions and marks of its own
+        publish (Nats-Expected-…, Nats-Batch-…, Nats-Schedule…). The options replace headers of the
+        same meaning. Raises the errors of `publish`.
         """
         subject, data, _, _ = parts_of(message)
         return await self.publish(
@@ -139,14 +139,13 @@ class PublishCalls(StoredCalls):
     ) -> Publisher:
         """Publish many without waiting for each ack: `async with js.publisher() as pub`.
 
-        `window`: most messages without an ack at any time. `timeout`: seconds of connected time
-        for an ack; default: the context's. `on_disconnect`: what becomes of a message when the link
-        is lost, or no ack comes in time, so that nobody knows whether it was stored: "auto" (sent
-        again if it has a msg_id, otherwise failed), "fail" or "resend". `retry_for`: seconds of
-        connected time for which messages are sent again that are not stored because their stream
-        has no leader, or that "auto" and "resend" send again; 0: never. Neither bounds an outage:
-        without a link a full window, and leaving the block, wait for it. The rest is in
-        `Publisher`.
+        `window`: most messages without an ack at any time. `timeout`: seconds of connected time for
+        an ack; default: the context's. `on_disconnect`: what to do when a lost link or a late ack
+        leaves open whether a message was stored: "auto" (send it again if it has a msg_id,
+        otherwise fail it), "fail" or "resend". `retry_for`: seconds of connected time for sending
+        messages again, those of "auto" and "resend" and those refused because their stream has no
+        leader; 0: never. An outage has no limit: without a link, a full window and leaving the
+        block wait for one. More in `Publisher`.
         """
         sender = PublisherSender(
             self._api,
@@ -163,7 +162,7 @@ class PublishCalls(StoredCalls):
         """Store messages together or not at all: `async with js.atomic_batch() as batch`.
 
         The stream needs `allow_atomic` (2.12). `timeout`: seconds for the answer to the first
-        message and to the commit; default: the context's. The rest is in `AtomicBatch`.
+        message and to the commit; default: the context's. More in `AtomicBatch`.
         """
         return AtomicBatch(AtomicSender(self._api, self._api.client.publishing, timeout))
 
@@ -177,12 +176,11 @@ class PublishCalls(StoredCalls):
     ) -> FastIngest:
         """Publish as fast as the stream takes it: `async with js.fast_ingest() as ingest`.
 
-        The stream needs `allow_batched` (2.14). `gaps`: what a lost or refused message does,
-        "fail" (the batch ends there) or "ok" (it goes on). `ack_every`: most messages for one
-        ack; the server says how many it lets be, up to 500 for all who do this at a time.
-        `outstanding`: acks that may be missing before `add` waits. `timeout`: seconds of
-        connected time without a word from the server; default: the context's. The rest is in
-        `FastIngest`.
+        The stream needs `allow_batched` (2.14). `gaps`: at a lost or refused message, "fail" (end
+        the batch there) or "ok" (continue). `ack_every`: most messages for one ack; the server may
+        lower it, and allows 500 for all batches together. `outstanding`: acks that may be missing
+        before `add` waits. `timeout`: seconds of connected time without a reply; default: the
+        context's. More in `FastIngest`.
         """
         publishing = self._api.client.publishing
         return FastIngest(
@@ -200,13 +198,13 @@ class PublishCalls(StoredCalls):
         msg_id: str | None = None,
         timeout: Seconds | None = None,
     ) -> int:
-        """Add to a counter, a negative number too, and return its new value.
+        """Add to a counter, even a negative number; returns its new value.
 
-        It begins at 0. `msg_id`: counted once; when it was counted before, the value is that of
-        now. `timeout`: as in `publish`.
+        Counters begin at 0. `msg_id`: count only once; a repeated one returns the present value.
+        `timeout`: as in `publish`.
 
         Raises NotEnabledOnStreamError when the stream's `allow_msg_counter` is off, ConfigError,
-        UnsupportedByServerError, and what `publish` raises.
+        UnsupportedByServerError, and the errors of `publish`.
         """
         check_feature("increment", (2, 12), self._api.server)
         with_id = publish_headers(self._api.server, headers, msg_id=msg_id)
@@ -224,8 +222,8 @@ class PublishCalls(StoredCalls):
     async def get_counter(self, stream: str, subject: str) -> Counter:
         """A counter's value, from the stream's leader.
 
-        Raises MessageNotFoundError when nothing was counted yet, JetStreamError for a message
-        that is no counter.
+        Raises MessageNotFoundError when nothing was counted yet, JetStreamError for a message that
+        is not a counter.
         """
         check_publish_subject(subject)
         return _counter(await self.get_msg(stream, last_by_subject=subject, direct=False))
@@ -233,8 +231,8 @@ class PublishCalls(StoredCalls):
     async def get_counters(self, stream: str, subjects: str | Sequence[str]) -> list[Counter]:
         """The counters of all matching subjects, as of one moment.
 
-        A message that is no counter is reported and left out. See `get_last_msgs` for what it
-        needs, raises, and may lag behind.
+        A message that is not a counter is reported and left out. See `get_last_msgs` for its
+        conditions, errors and lag.
         """
         counters = []
         async for message in self.get_last_msgs(stream, subjects):
@@ -266,14 +264,14 @@ class PublishCalls(StoredCalls):
     ) -> PubAck:
         """Have the stream publish to `target`: once, or again and again.
 
-        Exactly one of `at`, a time (aware; one that has passed means now); `every`, a timedelta
-        or seconds, at least 1; `cron`, six fields, seconds first, or "@hourly" and the like, in
-        UTC or in `time_zone` ("Europe/Amsterdam"). What is published is `payload` with `headers`;
-        with `source` it is the last message of that subject, if there is one. `target_ttl`: its
-        time to live; `rollup`: it replaces all others on the target. `ttl`: the schedule's own.
+        Exactly one of `at`, a time (aware; one that has passed means now); `every`, a timedelta or
+        seconds, at least 1; `cron`, six fields, seconds first, or "@hourly" and the like, in UTC or
+        in `time_zone` ("Europe/Amsterdam"). The stream publishes `payload` with `headers` or, with
+        `source`, the last message of that subject, if any. `target_ttl`: the time to live of what
+        it publishes; `rollup`: replace all others on the target. `ttl`: the schedule's own.
 
-        Raises NotEnabledOnStreamError, ConfigError, UnsupportedByServerError, and what `publish`
-        raises; BadSubjectError, and APIError for a target or source outside the stream.
+        Raises NotEnabledOnStreamError, ConfigError, UnsupportedByServerError, and the errors of
+        `publish`; BadSubjectError, and APIError for a target or source outside the stream.
         """
         later = (every, cron, time_zone, source, rollup or None)
         first = "schedule" if later == (None,) * len(later) else "schedule other than at a time"
@@ -297,9 +295,10 @@ class PublishCalls(StoredCalls):
         return await acknowledged(self._api, subject, payload, merged(own, ours), timeout)
 
     async def cancel_schedule(self, stream: str, subject: str) -> bool:
-        """Delete a schedule; False when there is none any more.
+        """Delete a schedule; False when there is none.
 
-        Raises JetStreamError, and deletes nothing, when the subject's last message is not one.
+        Raises JetStreamError, and deletes nothing, when the subject's last message is not a
+        schedule.
         """
         check_publish_subject(subject)
         try:
@@ -307,7 +306,7 @@ class PublishCalls(StoredCalls):
             headers = message.headers
             if headers is None or SCHEDULE not in headers:
                 raise JetStreamError(
-                    f"The last message on {subject!r} of stream {stream!r} is no schedule."
+                    f"The last message on {subject!r} of stream {stream!r} is not a schedule."
                 )
             await self.delete_msg(stream, message.seq)
         except MessageNotFoundError:
@@ -328,9 +327,9 @@ class PublishCalls(StoredCalls):
     ) -> PubAck:
         """Publish a message and end a schedule, both or neither (2.14).
 
-        `schedule`: its subject. `subject`: any other of the stream; the schedule's target
-        publishes early, another one tells that it will not happen. `schedule_seq`: only if the
-        schedule with this sequence is still there (WrongLastSequenceError). Raises as `publish`.
+        `schedule`: its subject. `subject`: another one of the stream: the schedule's target to
+        publish early, or one that reports its end. `schedule_seq`: only if the schedule still has
+        this sequence (WrongLastSequenceError). Raises the errors of `publish`.
         """
         check_feature("end_schedule", (2, 14), self._api.server)
         check_publish_subject(schedule)
@@ -351,10 +350,10 @@ class PublishCalls(StoredCalls):
 async def acknowledged(
     api: Api, subject: str, payload: Payload, headers: Headers | None, timeout: Seconds | None
 ) -> PubAck:
-    """Publish and await the ack; retry while there is no responder (ADR-22)."""
+    """Publish and await the ack; retry while there are no responders (ADR-22)."""
     client = api.client
     tries = PublishTries(subject, api.timeout if timeout is None else in_seconds(timeout))
-    payload = payload_bytes(payload)  # once: every try sends the same
+    payload = payload_bytes(payload)  # encoded once, since every try sends the same
     while True:
         try:
             with tries:
@@ -370,11 +369,10 @@ def _pub_ack(reply: Message) -> PubAck:
 
 
 # -------------------------------------------------------------------------------------------------
-# Counters: a subject whose stream adds up what is published to it (ADR-49).
-#
-# Contract: the stream (`allow_msg_counter`, 2.12) does the arithmetic, in whole numbers of any
-# size; `increment` returns the sum that it made. An ack that does not come leaves open whether it
-# was counted; with `msg_id` it can be done again without counting twice.
+# Counters: a subject whose stream adds up the published numbers (ADR-49).  Contract: the stream
+# (`allow_msg_counter`, 2.12) does the arithmetic, in whole numbers of any size; `increment` returns
+# the sum. A missing ack leaves open whether it was counted; with `msg_id` it can be repeated
+# without counting twice.
 
 
 INCREMENT = "Nats-Incr"
@@ -383,14 +381,14 @@ SOURCES = "Nats-Counter-Sources"
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A counter as it was stored last."""
+    """A counter as stored last."""
 
     subject: str
     value: int
     increment: int
-    """What was added last."""
+    """The number added last."""
     sources: Mapping[str, Mapping[str, int]]
-    """What other streams contributed: stream, subject there, value there."""
+    """The parts of other streams: stream, subject there, value there."""
     seq: int
     """The stream's sequence of this value."""
 
@@ -416,12 +414,12 @@ def _counter(message: StoredMsg) -> Counter:
         )
     except (DocumentError, KeyError):
         raise JetStreamError(
-            f"The last message on {message.subject!r}, at sequence {message.seq}, is no counter."
+            f"The last message on {message.subject!r}, at sequence {message.seq}, is not a counter."
         ) from None
 
 
 def _number(text: Any) -> int:
-    """Raises JetStreamError for anything but a number that Python can read."""
+    """Raise JetStreamError for anything but a number that Python can read."""
     try:
         return int(text)
     except (TypeError, ValueError):
@@ -429,12 +427,11 @@ def _number(text: Any) -> int:
 
 
 # -------------------------------------------------------------------------------------------------
-# Scheduled messages: the stream publishes later, or again and again (ADR-51).
-#
-# Contract: a schedule is a message on a subject of its own, in a stream with
-# `allow_msg_schedules`; while it is the subject's last message, the stream publishes what it says
-# to the target, a subject of the same stream. A new schedule on the subject replaces the old one.
-# Times are the server's. At one time (`at`): server 2.12; everything else: 2.14.
+# Scheduled messages: the stream publishes later, or again and again (ADR-51).  Contract: a schedule
+# is a message on a subject of its own, in a stream with `allow_msg_schedules`; while it is the
+# subject's last message, the stream publishes to the target, a subject of the same stream. A new
+# schedule on the subject replaces the old one. Times are the server's. At one time (`at`): server
+# 2.12; everything else: 2.14.
 
 
 SCHEDULE = "Nats-Schedule"
@@ -457,6 +454,6 @@ def _pattern(at: datetime | None, every: Seconds | None, cron: str | None) -> st
         if (ns := ns_from_now("every", every)) < NANOSECONDS:
             raise ConfigError("every is at least 1 second.")
         return f"@every {ns}ns"
-    if not (text := (cron or "").strip()):  # to the server, no schedule at all
+    if not (text := (cron or "").strip()):  # the server would see no schedule at all
         raise ConfigError("cron is empty.")
     return text

@@ -1,7 +1,7 @@
 """One JetStream publish: a request whose headers are conditions and whose reply is a PubAck.
 
-`publish_headers` refuses, before anything is sent, whatever cannot work or the connected server
-would ignore (ADR-43). Options take precedence over headers of the same name.
+`publish_headers` refuses, before anything is sent, options that cannot work or that the connected
+server would ignore (ADR-43). Options take precedence over headers of the same name.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _OF_ITS_OWN_PUBLISH: Final = (
 )
 
 TimeToLive: TypeAlias = timedelta | float | Literal["never"]
-"""A timedelta or seconds, whole ones, at least 1; "never": not even by the stream's max_age."""
+"""A timedelta or whole seconds, at least 1; "never": not even by the stream's max_age."""
 
 
 def publish_headers(
@@ -69,9 +69,9 @@ def publish_headers(
     expect_last_subject_seq_of: str | None = None,
     expect_last_msg_id: str | None = None,
 ) -> Headers | None:
-    """A copy of the caller's headers with what the options add; None when there are none at all.
+    """The caller's headers, copied, with those of the options; None when there are none.
 
-    `server`: the one that answers, None when that is not known. Raises ConfigError, BadNameError,
+    `server`: the server that answers; None: unknown. Raises ConfigError, BadNameError,
     BadSubjectError, BadHeaderError, UnsupportedByServerError.
     """
     if (
@@ -94,7 +94,7 @@ def publish_headers(
         check_feature("expect_last_subject_seq_of", (2, 11), server)
     if ttl is not None:
         check_feature("ttl", (2, 11), server)
-    if msg_id == "":  # to the server, no id at all
+    if msg_id == "":  # the server would see no id at all
         raise ConfigError("msg_id is empty: leave it out, or give each message its own.")
     return merged(
         headers,
@@ -118,7 +118,7 @@ def _sequence(option: str, value: int | None) -> str | None:
 
 
 def ttl_text(ttl: TimeToLive, option: str = "ttl") -> str:
-    """The header's text. Raises ConfigError."""
+    """The TTL as a header's text. Raises ConfigError."""
     if isinstance(ttl, str):
         if ttl == "never":
             return ttl
@@ -130,7 +130,7 @@ def ttl_text(ttl: TimeToLive, option: str = "ttl") -> str:
 
 
 def merged(headers: HeadersLike | None, ours: list[tuple[str, str | None]]) -> Headers | None:
-    """A copy of the headers in which each of ours that is not None replaces theirs."""
+    """A copy of the headers with each of ours that is not None in place of theirs."""
     wanted = [(name, value) for name, value in ours if value is not None]
     if headers is None and not wanted:
         return None
@@ -141,10 +141,10 @@ def merged(headers: HeadersLike | None, ours: list[tuple[str, str | None]]) -> H
 
 
 def headers_of(message: Sendable) -> Headers | None:
-    """The headers with which `message` can be published again.
+    """The headers for publishing `message` again.
 
-    A stream keeps the expectations and batch headers of the original publish, and would check them
-    again: of a received message they are left out.
+    A stored message keeps the expectations and batch headers of its publish, which a stream would
+    check again, so those of a received message are left out.
     """
     headers = message.headers or None
     if headers is None or not isinstance(message, MessageView):
@@ -157,7 +157,7 @@ def headers_of(message: Sendable) -> Headers | None:
 
 
 class _PlainAck(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """What a server without a domain answers to an ordinary publish."""
+    """The answer of a server without a domain to an ordinary publish."""
 
     stream: str
     seq: int
@@ -185,7 +185,7 @@ def ack_document(data: bytes) -> dict[str, Any]:
 
 
 def refusal(error: Any) -> JetStreamError:
-    """The exception for the `error` of an ack, whatever it is."""
+    """The exception for the `error` of an ack."""
     try:
         return error_of(error, {})
     except DocumentError:
@@ -193,14 +193,14 @@ def refusal(error: Any) -> JetStreamError:
 
 
 def plain_ack_head(payload: bytes, document: dict[str, Any]) -> bytes | None:
-    """What an ack like this one begins with, up to the sequence; None if more is in it."""
+    """The beginning of acks like this one, up to the sequence; None if it has more fields."""
     head = payload[: payload.rfind(b":") + 1]
     plain = document.keys() == {"stream", "seq"} and payload == head + b"%d}" % document["seq"]
     return head if plain else None
 
 
 def ack_timeout(message: str, subject: str, timeout: float) -> RequestTimeoutError:
-    """The stream did not answer. `message`: "message 3"."""
+    """The error when the stream did not answer. `message`: "message 3"."""
     return RequestTimeoutError(
         f"No ack for {message} on {subject!r} within {timeout:g} s: "
         "it is not known whether it was stored."
@@ -208,7 +208,7 @@ def ack_timeout(message: str, subject: str, timeout: float) -> RequestTimeoutErr
 
 
 def stored_as_ordinary(what: str, ack: PubAck) -> JetStreamError:
-    """A server that does not know `what`, such as "fast ingest", took the first message of it."""
+    """The error when a server without `what`, such as "fast ingest", stored its first message."""
     return JetStreamError(
         f"The server does not support {what}: it stored the first message as an ordinary one, in "
         f"{ack.stream} at sequence {ack.seq}. The others were not sent."
@@ -218,13 +218,13 @@ def stored_as_ordinary(what: str, ack: PubAck) -> JetStreamError:
 # -- retries (ADR-22) ------------------------------------------------------------------------------
 
 RETRIES = 2
-"""How often a publish without responders is retried."""
+"""Retries of a publish without responders."""
 
 
 class PublishTries:
     """One publish that is retried while there are no responders, within `seconds` in total.
 
-    `with` it around each try: when no ack came in time, the error says what that means.
+    Each try is a `with` block, so that a timeout's error says what it means.
 
     Raises ConfigError for seconds that cannot work.
     """
@@ -235,7 +235,7 @@ class PublishTries:
         if not seconds > 0:
             raise ConfigError("timeout must be more than 0 seconds.")
         self.left = seconds
-        """Seconds that the next try may take."""
+        """Seconds for the next try."""
         self._subject = subject
         self._seconds = seconds
         self._deadline = monotonic() + seconds
@@ -248,7 +248,7 @@ class PublishTries:
         if isinstance(error, ConnectionClosedError) and error.sent:
             own = copy(error)
             own.args = (
-                f"{error} No ack for the message on {self._subject!r} had come: "
+                f"{error} No ack for the message on {self._subject!r} had arrived: "
                 "it is not known whether it was stored.",
             )
             raise own from error.__cause__
@@ -256,7 +256,7 @@ class PublishTries:
             raise ack_timeout("the message", self._subject, self._seconds) from None
 
     def pause(self) -> float:
-        """Nobody answered: seconds to wait before the next try. Raises NoStreamResponseError."""
+        """No responders: the seconds before the next try. Raises NoStreamResponseError."""
         self.left = self._deadline - monotonic() - PAUSE
         if self._retries == RETRIES or self.left <= 0:
             raise NoStreamResponseError(self._subject) from None

@@ -2,20 +2,19 @@
 
 Contract. `send` returns as soon as the message is in the outbox; while `window` messages have no
 ack it waits. Every message ends in exactly one way: acknowledged (counted in `acked`) or failed
-(listed in `failed`, or set on the future that `submit` gave). Leaving the block waits for all,
-then raises PublishFailedError for failures since `failed` was last read. With
-`raise_failures=False` it never raises.
+(listed in `failed`, or set on the future that `submit` gave). Leaving the block waits for all, then
+raises PublishFailedError for failures since `failed` was last read. With `raise_failures=False` it
+never raises.
 
 A message without a responder (503: its stream has no leader now, or there is no stream) is
-certainly not stored. It is sent again every 250 ms, for `retry_for` seconds; new messages wait
-meanwhile, so that as far as possible they are stored after it. After that it fails with
-NoStreamResponseError. The first refusal of this kind is reported at once.
+certainly not stored. It is sent again every 250 ms, for `retry_for` seconds, while new messages
+wait, so that they are stored after it if possible. Then it fails with NoStreamResponseError. The
+first such refusal is reported at once.
 
-When the link is lost, or no ack arrives within `timeout`, it is unknown whether a message was
-stored. `on_disconnect`: "auto" sends those with a Nats-Msg-Id again, which is safe within the
-stream's duplicate window, and fails the others; "fail" fails all; "resend" sends all again, and
-some may then be stored twice. Messages sent during an outage wait in the client's buffer as usual;
-timeouts do not run meanwhile.
+A lost link, or no ack within `timeout`, leaves open whether a message was stored. `on_disconnect`:
+"auto" sends those with a Nats-Msg-Id again, which is safe within the stream's duplicate window, and
+fails the others; "fail" fails all; "resend" sends all again, and some may be stored twice. Messages
+sent during an outage wait in the client's buffer; timeouts do not run then.
 
 A message that is sent again is stored after later messages that were stored at once.
 """
@@ -62,49 +61,48 @@ DisconnectPolicy: TypeAlias = Literal["auto", "fail", "resend"]
 RETRY_FOR: Final = 30.0
 """Seconds; several times what a cluster needs for a new leader."""
 
-_REPORT_EVERY: Final = 30.0  # seconds; so often a publisher reports at most that it retries
+_REPORT_EVERY: Final = 30.0  # seconds between two reports that a publisher retries
 
 
 # -------------------------------------------------------------------------------------------------
-# The window: messages in flight, some of which are sent again.
+# The window: messages in flight, and those to be sent again.
 
 
 @dataclass(slots=True)
 class Retry:
-    """Of a message with a failed attempt."""
+    """The retry of a message with a failed attempt."""
 
     until: float
     """When to give up."""
     refused: bool = False
-    """Whether it has kept new messages out."""
+    """Whether it keeps new messages out."""
     may_be_stored: bool = False
 
 
 class RetryWindow(InFlight):
-    """At most `size` messages; those that are not stored are sent again. No I/O and no clock.
+    """At most `size` messages; those not stored are sent again. No I/O and no clock.
 
-    A message that was `refused` temporarily keeps its place, and new ones are paused: in each round
-    one message of each subject is tried again, and one new message is admitted, which shows whether
-    only some subjects are refused. When one of them gets a reply, the others are sent again in
-    their order, and then new ones.
+    A message that was `refused` temporarily keeps its place, and new ones pause: each round retries
+    one message of each subject, and admits one new message, which shows whether only some subjects
+    are refused. When one gets a reply, the others are sent again in order, then new ones.
 
-    After `retry_for` seconds messages fail. Those that are refused later fail at the same time as
-    the first one if nothing was acknowledged since: a whole window has waited already.
+    After `retry_for` seconds messages fail. If nothing was acknowledged since the first one, later
+    refused ones fail with it: a whole window has waited already.
     """
 
     def __init__(self, size: int, on_disconnect: DisconnectPolicy, retry_for: float) -> None:
         super().__init__(resends=True)
         self.size = size
         self.paused = False
-        """Whether messages were refused, without a reply to one since."""
+        """Whether messages were refused, and no other one got a reply since."""
         self.resuming = False
-        """Whether that is over, and the other refused ones can be sent `again` at once."""
+        """Whether that is over, so that the refused ones can be sent `again` at once."""
         self.retrying: dict[int, Retry] = {}
         """Messages with a failed attempt."""
-        self._due: set[int] = set()  # of these: to be sent again
+        self._due: set[int] = set()  # those of them to be sent again
         self._on_disconnect = on_disconnect
         self._retry_for = retry_for
-        self._refused_since: float | None = None  # the first one that no ack followed
+        self._refused_since: float | None = None  # the first one since the last ack
         self._refused_at = 0.0  # the last one
         self._paused_at = 0
 
@@ -116,29 +114,26 @@ class RetryWindow(InFlight):
 
     @property
     def disturbed(self) -> bool:
-        """Whether `acknowledged` has to be called."""
+        """Whether `acknowledged` must be called."""
         return self.paused or self._refused_since is not None or bool(self.retrying)
 
     def acknowledged(self, index: int) -> None:
-        """A message that was taken is stored. Needed only while the window is `disturbed`."""
+        """A message is stored. Only needed while the window is `disturbed`."""
         self._refused_since = None
         self.answered(index)
 
     def answered(self, index: int) -> None:
-        """A message got a reply that ends it."""
+        """A message got its final reply."""
         if self._forget(index) or index >= self._paused_at:
             self.resume_senders()
 
     def _forget(self, index: int) -> bool:
-        """Whether it was sent again."""
+        """Forget its retry; returns whether it was sent again."""
         self._due.discard(index)
         return self.retrying.pop(index, None) is not None
 
     def refused(self, index: int, now: float, *, may_be_stored: bool = False) -> bool:
-        """It was not stored and waits to be sent again. False: its time is over, give it up.
-
-        `may_be_stored`: by an earlier attempt.
-        """
+        """It was not stored and waits to be sent again. False: its time is over, so it fails."""
         if self._refused_since is None or now - self._refused_at > self._retry_for:
             self._refused_since = now
         self._refused_at = now
@@ -177,10 +172,10 @@ class RetryWindow(InFlight):
         *,
         overdue_only: bool = False,
     ) -> int:
-        """Messages on their way may be stored or not: how many of them fail.
+        """Messages on their way may be stored or not; returns how many of them fail.
 
-        Where that is safe, they are sent again later instead. `overdue_only`: only those that had
-        no reply in time. `reason` is called with index and subject.
+        Where that is safe, they are sent again later instead. `overdue_only`: only late ones.
+        `reason` is called with index and subject.
         """
         failed = 0
         for index, entry in self.entries():
@@ -204,7 +199,7 @@ class RetryWindow(InFlight):
         return self._on_disconnect == "resend"
 
     def due(self, now: float) -> list[int]:
-        """Start a round: the indexes to send `again` now, in order."""
+        """Start a round; returns the indexes to send `again` now, in order."""
         indexes = sorted(self._due)
         if not self.paused or self.closed:
             return indexes
@@ -213,14 +208,14 @@ class RetryWindow(InFlight):
         due = []
         for index in indexes:
             subject = self._entries[index][0]
-            # The first of its subject, or its last attempt.
+            # The first of its subject, or a message's last attempt.
             if subject not in tried or self.retrying[index].until <= now:
                 tried.add(subject)
                 due.append(index)
         return due
 
     def again(self, index: int) -> Entry | None:
-        """The entry of one that is `due`, to be sent now. None: no longer needed."""
+        """The entry of a `due` message, for sending now; None: no longer needed."""
         if index not in self._due:
             return None
         self._due.discard(index)
@@ -251,7 +246,7 @@ class RetryWindow(InFlight):
 
 
 class PublisherSender(Sender):
-    """Takes the options of `JetStream.publisher`. Raises ConfigError for what cannot work."""
+    """Takes the options of `JetStream.publisher`. Raises ConfigError for unusable ones."""
 
     window: RetryWindow
 
@@ -273,7 +268,7 @@ class PublisherSender(Sender):
         super().__init__(api, publishing, timeout, messages)
         self.raise_failures = raise_failures
         self.duplicates = 0
-        """Of the acknowledged messages, those whose Nats-Msg-Id was in the stream already."""
+        """Acknowledged messages whose Nats-Msg-Id was already in the stream."""
         self._resending: asyncio.Task[None] | None = None
         self._round_at = 0.0
         self._reported_at = -math.inf
@@ -307,7 +302,7 @@ class PublisherSender(Sender):
                 index = int(frame.subject[inbox:])
                 on_result = take(index)[4]
             except (KeyError, ValueError):
-                continue  # late: it has failed, or was sent again and acknowledged twice
+                continue  # late: it failed, or was sent again and acknowledged twice
             acked += 1
             if disturbed:
                 window.acknowledged(index)
@@ -341,11 +336,11 @@ class PublisherSender(Sender):
             entry[4](ack)
 
     def _on_refusal(self, index: int, subject: str, error: JetsparkError) -> None:
-        """While a stream has no leader it takes nothing, which passes; other refusals are final."""
+        """A stream without a leader refuses, which passes; other refusals are final."""
         window, now = self.window, self.clock()
         refused = isinstance(error, APIError | NoStreamResponseError)
         if refused and is_transient(error, but=FULL):
-            # A message with this Nats-Msg-Id is on its way into the stream already.
+            # A message with this Nats-Msg-Id is already on its way into the stream.
             in_process = isinstance(error, APIError) and error.err_code == ID_IN_PROCESS
             if window.refused(index, now, may_be_stored=in_process):
                 if now > self._reported_at + _REPORT_EVERY:
@@ -367,7 +362,7 @@ class PublisherSender(Sender):
             return
         failed = window.outcome_unknown(now, self._ack_timeout, overdue_only=True)
         if failed and window.acked == self._acked_before:
-            window.pause_senders()  # a leader that hangs loses what it is sent
+            window.pause_senders()  # a hanging leader loses messages
         self._acked_before = window.acked
         if now >= self._round_at and window.disturbed:
             self._start_round(now)
@@ -377,7 +372,7 @@ class PublisherSender(Sender):
         return ack_timeout(f"message {index}", subject, self.timeout)
 
     def _start_round(self, now: float) -> None:
-        """Send the due messages again, unless the previous round has not finished."""
+        """Send the due messages again, unless the last round has not finished."""
         if self._resending is None or self._resending.done():
             self._round_at = now + PAUSE
             self._resending = background(
@@ -390,7 +385,7 @@ class PublisherSender(Sender):
             if self.outbox.crowded:
                 await self.outbox.wait()
             if window.paused and not paused:
-                break  # there is no leader after all: the others would be refused as well
+                break  # still no leader, which would refuse the others too
             if (entry := window.again(index)) is not None:
                 try:
                     self.send(index, *entry[:3])
@@ -416,7 +411,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
 
     @property
     def duplicates(self) -> int:
-        """Of the acknowledged messages, those whose Nats-Msg-Id was in the stream already."""
+        """Acknowledged messages whose Nats-Msg-Id was already in the stream."""
         return self._sender.duplicates
 
     async def send(
@@ -430,10 +425,10 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
     ) -> int:
         """Publish, waiting only while the window is full; returns the message's index.
 
-        Raises what `Client.publish` raises; such a message was not taken and has no index.
+        Raises the errors of `Client.publish`; such a message was not taken and has no index.
         """
         if type(payload) is not bytes:
-            payload = payload_bytes(payload)  # as it is now: it may wait, and be sent again
+            payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
         kept = None
         if headers is not None or msg_id is not None or ttl is not None:
             kept = self._sender.headers(headers, msg_id, ttl)
@@ -451,12 +446,12 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         msg_id: str | None = None,
         ttl: TimeToLive | None = None,
     ) -> asyncio.Future[PubAck]:
-        """As `send`; returns a future with this message's PubAck or error.
+        """`send` that returns a future with this message's PubAck or error.
 
-        An error goes to the future only, not to `failed`.
+        The error goes only to the future, not to `failed`.
         """
         if type(payload) is not bytes:
-            payload = payload_bytes(payload)  # as it is now: it may wait, and be sent again
+            payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
         kept = self._sender.headers(headers, msg_id, ttl)
         while self._window.full or self._outbox.crowded:
             await self._wait_for_space()
@@ -465,7 +460,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         return future
 
     async def flush(self) -> None:
-        """Wait until no message is without an ack or error. Raises nothing of theirs."""
+        """Wait until every message has an ack or error. Does not raise the errors."""
         await self._until(lambda: not self._window.count())
 
     async def _complete(self, *, failed: bool) -> None:

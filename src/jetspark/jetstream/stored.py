@@ -1,11 +1,11 @@
 """Stored messages: read without a consumer (direct gets, or from the leader), and deleted.
 
-The stream's leader has everything that was acknowledged. A direct get (ADR-31) is answered by any
-replica of the stream or of its mirrors, so its answer may be older than the last ack: a missing
-message or the end of a batch is a hint, not a proof. Batches are requested one after the other,
-small enough not to hold up the stream's publishers. Each message names the sequence sent before it,
-and the end of a batch the last one: a lost message shows at once (a lost end after the context's
-timeout, or with the link), and the next request starts after the last message in order.
+The stream's leader has every acknowledged message. Any replica of the stream or its mirrors answers
+a direct get (ADR-31), so the answer may be older than the last ack: a missing message or the end of
+a batch is a hint, not a proof. Batches are requested one after the other, small enough not to hold
+up the stream's publishers. Each message names the sequence sent before it, and the end of a batch
+the last one, so a lost message shows at once (a lost end after the context's timeout, or with the
+link), and the next request starts after the last message in order.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, NOT_FOUND, TOO_MAN
 BATCHES = "reading stored messages in batches"
 
 TOGETHER = 1024
-"""Subjects that a server answers for at most."""
+"""Most subjects that a server answers for."""
 TOGETHER_BYTES = 32 * 1024 * 1024
 """Half of what a server buffers for one client by default."""
 
 _GONE = "Message Not Found"
-"""In a batch of last messages: one was replaced while the batch was made, which ends there."""
+"""A batch of last messages ends where one was replaced while the server made it."""
 
 _ATTEMPTS = 3
-"""Requests of a batch of last messages at least, when it is broken off each time."""
+"""Minimum requests for a batch of last messages that is broken off each time."""
 
 
 class StoredMsgs(Listing[StoredMsg]):
     """Stored messages, in the order of their sequences: `async for`, or `await msgs.all()`.
 
-    Nothing is requested before the first message is; each `async for` starts anew.
+    Requests nothing before the first message; each `async for` starts anew.
     """
 
     __slots__ = ()
@@ -70,13 +70,13 @@ class StoredMsgs(Listing[StoredMsg]):
 async def direct_get(api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:
     """One message. Raises NoRespondersError without direct gets (see `no_direct_gets`).
 
-    Servers before 2.10 do not answer then. Raises MessageNotFoundError, DirectGetError,
+    Without them servers before 2.10 do not answer. Raises MessageNotFoundError, DirectGetError,
     RequestTimeoutError.
     """
     call, names, payload = js_api.DIRECT_GET, {"stream": stream}, encode_document(body)
     last = body.get("last_by_subj")
     if last is not None and not any(wildcard in last for wildcard in "*>"):
-        # With the subject in the request's subject, permissions can be given by it.
+        # With the subject in the request's subject, permissions can be by subject.
         call, names, payload = js_api.DIRECT_GET_LAST, {**names, "subject": last}, b""
     where = js_api.subject_of(api.prefix, call, names)
     api.note_request(where, payload)
@@ -99,7 +99,7 @@ async def read_range(
     max_bytes: int,
     confirm: bool,
 ) -> AsyncIterator[StoredMsg]:
-    """Messages in order until nothing is left. Raises as `StoredCalls.get_msgs`."""
+    """Messages in order until the end. Raises the errors of `StoredCalls.get_msgs`."""
     only = given(next_by_subj=subject)
     left = sys.maxsize if max_msgs is None else max_msgs
     last = sys.maxsize if up_to_seq is None else up_to_seq
@@ -126,7 +126,7 @@ async def read_range(
 
 
 async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIterator[StoredMsg]:
-    """The last message of each subject of `body`, all as of one moment, over all batches."""
+    """The last message of each subject of `body`, as of one moment, over all batches."""
     request = dict(body)
     attempts = 0
     give_up = api.client.loop.time() + api.timeout
@@ -134,7 +134,7 @@ async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIter
     while True:
         page = await _request_batch(api, stream, request)
         if page.broken_off and not (page.messages and "up_to_seq" in request):
-            # The batch's end names the moment: without it, the next batch would be of another one.
+            # The batch's end names the moment; without it, the next batch would have another one.
             attempts += 1
             if attempts >= _ATTEMPTS and api.client.loop.time() >= give_up:
                 raise RequestTimeoutError(
@@ -143,8 +143,8 @@ async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIter
             continue
         first = beyond is None and "seq" not in request
         if first and not page.messages and "up_to_seq" in request:
-            # A file store finds nothing up to a sequence that it has not reached: all that it has
-            # is the answer then.
+            # A file store finds nothing up to a sequence that it has not reached; then the answer
+            # is everything that it has.
             beyond = request.pop("up_to_seq")
             continue
         if beyond is not None and (page.up_to_seq or 0) > beyond:
@@ -162,22 +162,22 @@ async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIter
 
 
 class LastMsgs(NamedTuple):
-    """The last messages of some subjects, all of them as of one sequence of the stream."""
+    """The last messages of some subjects, as of one sequence of the stream."""
 
     messages: list[StoredMsg]
-    """In the order of their sequences; none for a subject without a message."""
+    """In sequence order; none for a subject without a message."""
     up_to_seq: int
-    """The stream's last sequence then; 0 when there are no messages."""
+    """The stream's last sequence at that moment; 0 without messages."""
 
 
 async def read_together(api: Api, stream: str, subjects: list[str]) -> LastMsgs:
-    """As `StoredCalls.get_last_msgs_together`.
+    """Read for `StoredCalls.get_last_msgs_together`.
 
-    Only one batch that came to its end proves that nothing is missing: when the next one is read,
-    messages may have been replaced. From 2.14 on the server makes it while nothing is stored;
-    earlier ones break it off when a message was replaced meanwhile.
+    Only one complete batch proves that nothing is missing, since messages may be replaced between
+    two. From 2.14 on the server makes it while nothing is stored; older servers break it off when a
+    message is replaced.
     """
-    if len(subjects) > TOGETHER:  # of a second answer messages may have been replaced meanwhile
+    if len(subjects) > TOGETHER:  # a second answer may lack messages replaced since the first
         raise _refusal(stream, Status(TOO_MANY_RESULTS, "Too Many Results"))
     request = {"multi_last": subjects, "batch": TOGETHER, "max_bytes": TOGETHER_BYTES}
     end = api.client.loop.time() + api.timeout
@@ -210,17 +210,17 @@ class _Page:
 
     messages: list[StoredMsg] = field(default_factory=list)
     more: bool = True
-    """Whether more may follow; True also when its end was lost."""
+    """Whether more may follow; also True when its end was lost."""
     nothing: bool = False
-    """Whether the server has said that no message fits."""
+    """Whether the server says that no message matches."""
     pending: int = 0
     lost: bool = True
-    """Whether a part of it did not come, if only its end."""
+    """Whether a part of it, or its end, is missing."""
     up_to_seq: int | None = None
 
     @property
     def broken_off(self) -> bool:
-        """Of last messages: the end was lost, or the server has stopped before it."""
+        """Whether a batch of last messages ended before its end."""
         return self.up_to_seq is None and not self.nothing
 
 
@@ -261,7 +261,7 @@ def _end(page: _Page, stream: str, reply: Message) -> None:
     if status.code == END_OF_BATCH:
         end = parse_end_of_batch(frame_of(reply).headers or b"")
         last = page.messages[-1].seq if page.messages else 0
-        # Both are needed: the end counts messages stored meanwhile, and before 2.12 one too few for
+        # Both are needed: the end counts messages stored meanwhile, and before 2.12 one too few of
         # last messages; one too many costs an empty batch.
         page.lost = last != end.last_seq
         page.more = page.lost or (max(end.pending, page.pending) > 0 and last > 0)
@@ -269,7 +269,7 @@ def _end(page: _Page, stream: str, reply: Message) -> None:
 
 
 async def leader_get(api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:
-    """One message, as the stream's leader has it. Raises MessageNotFoundError."""
+    """One message from the stream's leader. Raises MessageNotFoundError."""
     answer = await api.call(js_api.MSG_GET, body, stream=stream)
     return from_wire(StoredMsg, answer["message"])
 
@@ -281,7 +281,7 @@ async def no_direct_gets(api: Api, stream: str) -> JetStreamError:
     except APIError as error:
         return error
     except RequestTimeoutError:
-        pass  # no leader, or no permission to ask
+        pass  # no leader, or no permission
     return DirectGetError(
         NO_RESPONDERS,
         "No Responders",
@@ -298,7 +298,7 @@ def _refusal(stream: str, status: Status | None) -> JetStreamError:
         return MessageNotFoundError(code, MESSAGE_NOT_FOUND, description, sentence)
     if code == TOO_MANY_RESULTS:
         sentence = (
-            f'More than {TOGETHER:,} subjects of stream "{stream}" are asked for, and a server '
+            f'More than {TOGETHER:,} subjects of stream "{stream}" were requested, but a server '
             "answers for as many at most: ask for fewer at once."
         )
         return DirectGetError(code, description, sentence)
@@ -344,8 +344,8 @@ class StoredCalls:
         By `seq`; the last of a subject; or the first of a subject, from `seq` on if given.
         `direct`: False reads from the stream's leader, True from any replica or mirror. None: from
         any if the stream's `allow_direct` is on (looked up once for each stream), and from the
-        leader if it is off or the message was not found. A replica may miss what was stored a
-        moment ago, and answer with an older message.
+        leader if it is off or the message was not found. A replica may lag and answer with an older
+        message.
 
         Raises MessageNotFoundError, StreamNotFoundError, DirectGetError when `direct` is True and
         not allowed, ConfigError, BadSubjectError.
@@ -390,10 +390,9 @@ class StoredCalls:
     ) -> StoredMsgs:
         """Stored messages in order, without a consumer.
 
-        From `seq` (default: the first) or `start_time`, to the end, to `up_to_seq` included, or
+        From `seq` (default: the first) or `start_time` to the end, or to `up_to_seq` inclusive, or
         `max_msgs` at most. `subject`: only matching ones. Batches have up to `batch` messages and
-        about `max_bytes` bytes. `confirm`: when a replica has no more, the leader is asked too,
-        since the replica may lag.
+        about `max_bytes` bytes. `confirm`: at the end, ask the leader too, since a replica may lag.
 
         The stream's `allow_direct` must be on. Raises UnsupportedByServerError before 2.11,
         ConfigError, BadNameError, BadSubjectError; while iterating StreamNotFoundError,
@@ -427,10 +426,9 @@ class StoredCalls:
     ) -> StoredMsgs:
         """The last message of each subject that matches one of `subjects`, in stream order.
 
-        All as of one moment: now, or after `up_to_seq`, or before `up_to_time`, as far as the
-        stream still has those messages; one that is yet to come is now. The server answers for
-        1,024 subjects at most: otherwise DirectGetError, status 413. `batch`, `max_bytes` and other
-        errors: see `get_msgs`.
+        All as of one moment: now, or just after `up_to_seq`, or just before `up_to_time` (a future
+        one is now), if the stream still has those messages. Beyond 1,024 subjects the server
+        refuses: DirectGetError, status 413. `batch`, `max_bytes` and other errors: see `get_msgs`.
         """
         wanted = _checked_subjects(subjects)
         if up_to_seq is not None and up_to_time is not None:
@@ -452,10 +450,10 @@ class StoredCalls:
     async def get_last_msgs_together(self, stream: str, subjects: str | Sequence[str]) -> LastMsgs:
         """The last message of each subject that matches, proven to be as of one sequence.
 
-        Unlike `get_last_msgs`, nothing that is replaced while it is read can be missing. The
-        server answers for 1,024 subjects and 32 MiB at most: otherwise DirectGetError. The replica
-        that answers may lag behind the last ack. Raises RequestTimeoutError when messages were
-        replaced again and again, and as `get_msgs`.
+        Unlike with `get_last_msgs`, no message replaced during the read can be missing. The server
+        answers for at most 1,024 subjects and 32 MiB: otherwise DirectGetError. The replica that
+        answers may lag behind the last ack. Raises RequestTimeoutError when messages were replaced
+        again and again, and the errors of `get_msgs`.
         """
         wanted = _checked_subjects(subjects)
         self._check_batches(stream, 1, 1)
@@ -471,7 +469,7 @@ class StoredCalls:
         try:
             await self._api.call(js_api.MSG_DELETE, body, stream=stream)
         except APIError as error:
-            # A file store has one code for every failure, and the reason only in the text.
+            # A file store has one code for every failure; only the text has the reason.
             if error.err_code == SEQUENCE_NOT_FOUND or (
                 error.err_code == MESSAGE_DELETE_FAILED and error.description.endswith(_NO_MESSAGE)
             ):

@@ -1,4 +1,4 @@
-"""Streams and stream templates; what buckets and object stores take from their stream."""
+"""Streams and stream templates."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from jetspark.wire.documents import encode_document
 from jetspark.wire.js_api import SubjectPages
 
 # -------------------------------------------------------------------------------------------------
-# What an existing stream or consumer has in place of what a caller wanted, for NameInUseError.
+# How an existing stream or consumer differs from the wanted one, for NameInUseError.
 
 
 _TIMES: Final = dict(time_fields(StreamConfig)) | dict(time_fields(ConsumerConfig))
 _NAMES: Final = frozenset({"name", "durable_name"})
 _ANOTHER: Final = "another configuration"
 _OF_SERVER: Final = "_nats."  # metadata that the server adds
-# What a server fills in for a field that was not given, besides nothing, 0 and -1; and the fields
-# that it computes from others or from its own configuration.
+# What a server fills in for a missing field, besides nothing, 0 and -1; and the fields that it
+# computes from others or from its configuration.
 _FILLED: Final[Mapping[str, Any]] = {
     "retention": "limits",
     "discard": "old",
@@ -56,20 +56,20 @@ _COMPUTED: Final = frozenset(
 
 
 def differing(existing: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The fields of two wire documents that surely differ: what is there, and what is wanted."""
+    """The fields in which two wire documents surely differ: existing and wanted values."""
     found = {}
     for name in dict.fromkeys([*wanted, *existing]):
         there, here = _plain(name, existing.get(name)), _plain(name, wanted.get(name))
         if name in _NAMES or there == here or (here is None and name in _COMPUTED):
             continue
-        if here is not None and _holds(there, here):  # with what the server has filled in
+        if here is not None and _holds(there, here):  # with the server's defaults
             continue
         found[name] = existing.get(name), wanted.get(name)
     return found
 
 
 def _plain(name: str, value: Any) -> Any:
-    """None for what is as good as not given."""
+    """The value; None for one that means "not given"."""
     if isinstance(value, dict):
         value = {k: v for k, v in value.items() if not k.startswith(_OF_SERVER)}
     return None if not value or value == -1 or value == _FILLED.get(name) else value
@@ -86,14 +86,14 @@ def _holds(there: Any, here: Any) -> bool:
 def with_differences(
     error: NameInUseError, existing: Mapping[str, Any], wanted: Mapping[str, Any]
 ) -> NameInUseError:
-    """The error with what differs in its sentence."""
+    """The error with the differences in its sentence."""
     return _error(error, str(error), differing(existing, wanted), {})
 
 
 def known_as(error: NameInUseError, what: str, names: Mapping[str, str]) -> NameInUseError:
-    """The error about a stream in the words of what it is to the caller, such as a bucket.
+    """The error about a stream in terms of what it is to the caller, such as a bucket.
 
-    `names`: of fields that have other names there; "" for those that it has not.
+    `names`: the fields' names there; "" for fields that do not exist there.
     """
     told = {name: pair for name, pair in error.differences.items() if names.get(name, name)}
     sentence = f"{what} exists with {_ANOTHER}: {js_api.UPDATE}."
@@ -127,15 +127,15 @@ def _said(name: str, value: Any) -> str:
 
 
 async def stream_info(api: Api, name: str) -> StreamInfo:
-    """Configuration and state of a stream. Raises StreamNotFoundError, and as every API call."""
+    """Configuration and state of a stream. Raises StreamNotFoundError and every API error."""
     return from_wire(StreamInfo, await api.call(js_api.STREAM_INFO, stream=name))
 
 
 async def naming_the_other(api: Api, error: APIError, wire: Mapping[str, Any]) -> APIError:
-    """The refusal of a configuration, for an overlap with the subject and the other stream."""
-    overlap = err_codes.SUBJECT_OVERLAP  # of a restore in the text of another error
+    """The refusal of an overlapping configuration, with the subject and the other stream."""
+    overlap = err_codes.SUBJECT_OVERLAP  # a restore has it in the text of another error
     if error.err_code == overlap or f"({overlap})" in error.description:
-        with suppress(JetsparkError):  # who may not ask gets the error as it is
+        with suppress(JetsparkError):  # not permitted to look it up
             for subject in wire.get("subjects") or [wire["name"]]:
                 answer = await api.call(js_api.STREAM_NAMES, {"subject": subject})
                 for other in answer.get("streams") or ():
@@ -155,16 +155,14 @@ async def step_down(api: Api, call: js_api.Call, preferred: str | None, **names:
 
 
 # -------------------------------------------------------------------------------------------------
-# Stream templates: the server creates a stream for each new subject.
-#
-# Contract: for servers that still have them, which are those before 2.14 that are not clustered;
-# with a newer one UnsupportedByServerError is raised before anything is sent. Behind a domain or
-# an API prefix the answering server is unknown; a newer one does not answer, and the call times
-# out.
+# Stream templates: the server creates a stream for each new subject.  Contract: only servers before
+# 2.14 that are not clustered have them; with a newer one, calls raise UnsupportedByServerError
+# before anything is sent. Behind a domain or an API prefix the server is unknown; a newer one does
+# not answer, and the call times out.
 
 
 class StreamTemplateConfig(Document, frozen=True, kw_only=True):
-    """A template: the configuration of its streams, and how many there may be."""
+    """A template: the configuration of its streams, and their maximum number."""
 
     name: str
     config: StreamConfig
@@ -179,11 +177,10 @@ class StreamTemplateInfo(Document, frozen=True, kw_only=True):
 
 
 # -------------------------------------------------------------------------------------------------
-# Streams: create, update, info, purge, delete, list.
-#
-# Contract: a configuration is given as a StreamConfig, a mapping, JSON text, the path of a JSON
-# file, keyword arguments, or one of the first four with keyword arguments on top. Mappings and
-# JSON are wire documents (durations in nanoseconds) and are sent as they are. Names follow ADR-6.
+# Streams: create, update, info, purge, delete, list.  Contract: a configuration is given as a
+# StreamConfig, a mapping, JSON text, the path of a JSON file, keyword arguments, or one of the
+# first four with keyword arguments on top. Mappings and JSON are wire documents (durations in
+# nanoseconds) and are sent unchanged. Names follow ADR-6.
 
 
 StreamConfigLike: TypeAlias = StreamConfig | Configuration
@@ -199,14 +196,14 @@ class StreamCalls:
     ) -> StreamInfo:
         """Create a stream. Options are the fields of StreamConfig; `name` is required.
 
-        An existing one with the same configuration is left alone. Raises NameInUseError when it has
+        Does nothing when it exists with the same configuration. Raises NameInUseError when it has
         another one, ConfigError, UnsupportedByServerError.
         """
         name, wire = self._named(config, options)
         try:
             return await self._send_config(js_api.STREAM_CREATE, name, wire)
         except NameInUseError as error:
-            with suppress(JetsparkError):  # who may not ask gets the error as it is
+            with suppress(JetsparkError):  # not permitted to look it up
                 there = await self._api.call(js_api.STREAM_INFO, stream=name)
                 # The server's default.
                 own = {} if wire.get("mirror") or wire.get("sources") else {"subjects": [name]}
@@ -216,9 +213,9 @@ class StreamCalls:
     async def update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
-        """Change the stream `name`; options not given keep their values.
+        """Change the stream `name`. Other options keep their values.
 
-        The current configuration is read first, so of two concurrent updates one may undo the
+        It reads the current configuration first, so one of two concurrent updates may undo the
         other. Raises StreamNotFoundError, ConfigError, UnsupportedByServerError.
         """
         return await self._update(*self._named(config, options))
@@ -255,9 +252,9 @@ class StreamCalls:
     ) -> int:
         """Delete all messages or some; returns how many.
 
-        `filter`: only those of matching subjects. `keep`: all but the last so many. `seq`: those
-        before this sequence. Raises ConfigError for both `keep` and `seq`, and for less than 1,
-        BadSubjectError, StreamNotFoundError.
+        `filter`: only those of matching subjects. `keep`: keep so many of the last ones. `seq`:
+        only those before this sequence. Raises ConfigError for both `keep` and `seq`, and for less
+        than 1, BadSubjectError, StreamNotFoundError.
         """
         if keep is not None and seq is not None:
             raise ConfigError("Give either keep or seq, not both.")
@@ -268,7 +265,7 @@ class StreamCalls:
             check_whole("keep", keep)
         if seq is not None:
             check_sequence("seq", seq)
-        if seq == 1:  # nothing is before it; but servers before 2.14 would purge everything
+        if seq == 1:  # nothing is before 1, but servers before 2.14 would purge everything
             await self.stream_info(name)
             return 0
         body = given(filter=filter, keep=keep, seq=seq)
@@ -300,14 +297,14 @@ class StreamCalls:
         return _stream_info(answer)
 
     def stream_names(self, subject: str | None = None) -> Paged[str]:
-        """The names of all streams, or of those with `subject` among their subjects.
+        """The names of all streams, or of those that have `subject`.
 
         Raises BadSubjectError.
         """
         return Paged(self._api, js_api.STREAM_NAMES, "streams", str, _by_subject(subject))
 
     def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
-        """All streams, or those with `subject` among theirs. Raises as `stream_names`."""
+        """All streams, or those that have `subject`. Raises the errors of `stream_names`."""
         return Paged(self._api, js_api.STREAM_LIST, "streams", _stream_info, _by_subject(subject))
 
     async def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
@@ -329,8 +326,8 @@ class StreamCalls:
     ) -> StreamTemplateInfo:
         """Create a template: each new subject gets a stream of its own, named after it.
 
-        `config` and `options` are the fields of StreamConfig without a name; `subjects` are those
-        of the template. Raises APIError when the template exists, ConfigError, BadSubjectError,
+        `config` and `options` are the fields of StreamConfig without a name; `subjects` are the
+        template's. Raises APIError when the template exists, ConfigError, BadSubjectError,
         UnsupportedByServerError.
         """
         self._check_template(name)
@@ -394,7 +391,7 @@ class StreamCalls:
 
 
 def _stream_info(answer: dict[str, Any]) -> StreamInfo:
-    # The envelope of a paged answer does not belong to the stream.
+    # The envelope of a paged answer is not part of the stream's information.
     return from_wire(
         StreamInfo, {k: v for k, v in answer.items() if k not in ("total", "offset", "limit")}
     )

@@ -1,22 +1,23 @@
 """Watches: the current entries of a stream's subjects, None once, then every change.
 
-What the watchers of buckets (ADR-8) and of object stores (ADR-20) have in common.
+The base of the watchers of buckets (ADR-8) and object stores (ADR-20).
 
 Contract
-- Built on an ordered consumer, which survives reconnects, restarts and leader changes: no entry
-  that the stream still has is missed, none comes twice. It has no task of its own, and starts when
-  the first entry is wanted.
+- It reads through an ordered consumer, which survives reconnects, restarts and leader changes: no
+  entry that the stream still has is missed, none comes twice. It has no task of its own, and starts
+  with the first entry awaited.
 - None marks the end of the initial data, once: after an entry with nothing pending behind it, which
-  is not older than the last one that the stream's leader had at the start. The entries so far are
-  then the stream as of a moment. If that entry was removed before it came, the leader is asked
-  again: silence never counts as the end.
-- Without `include_history` the initial data is the last message of each subject. When the consumer
-  is lost meanwhile, the initial data starts anew, and entries already given out are left out.
+  is not older than the leader's last one at the start. The entries so far are then the stream as of
+  a moment. If that last one was removed before it came, the leader is asked again: silence never
+  counts as the end.
+- Without `include_history` the initial data is the last message of each subject. If the consumer is
+  lost before its end, it starts anew, without the entries already given out.
 - An error before the first entry is raised; later ones that are transient are reported and retried.
 - It ends with an error when the stream is deleted or recreated, or the connection is lost for good;
   buffered entries are given out first. The error stays in `error`.
-- It ends as consuming does (`jetspark.jetstream.consume`); but when the client is closed or drained
-  before all of the initial data came, with ConnectionClosedError: a part is never taken for all.
+- It ends as consuming does (`jetspark.jetstream.consume`), but with ConnectionClosedError when the
+  client is closed or drained before the end of the initial data, so that a part is never taken for
+  the whole.
 """
 
 from __future__ import annotations
@@ -49,19 +50,19 @@ if TYPE_CHECKING:
     from jetspark.jetstream.ordered import OrderedMessages
 
 LOOK_AFTER = 0.25
-"""Seconds without an entry during the initial data until the leader is asked again."""
+"""Seconds without an entry of the initial data until the leader is asked again."""
 
 LOT = 500
-"""Entries made at once, at most."""
+"""Most entries created at once."""
 
 EntryT = TypeVar("EntryT")
 
 Fresh: TypeAlias = tuple[MessageFrame, int, int, int]
-"""A message not given out yet: frame, sequence, time in ns, and the pending count."""
+"""A message not given out yet: frame, sequence, time in ns, and pending count."""
 
 
 class StreamWatcher(Scoped, Generic[EntryT]):
-    """`name`: of the bucket or store. `single`: each subject has one message at most.
+    """`name`: of the bucket or store. `single`: each subject has at most one message.
 
     `reading`: options of `JetStream.ordered`.
     """
@@ -96,11 +97,11 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         self._last = 0
         """Sequence of the last message seen."""
         self._last_time = 0
-        """Its time in ns; 0: not known."""
+        """Its time in ns; 0: unknown."""
         self._until = 0
         """Sequence of the last message at the start."""
         self._snapshot = False
-        """Whether the initial data are the last messages as of one consumer's creation."""
+        """Whether the initial data are the last messages when one consumer was created."""
         self._consumer: str | None = None
         self._start: dict[str, Any] = {}
         self._origin: StreamOrigin | None = None
@@ -114,37 +115,37 @@ class StreamWatcher(Scoped, Generic[EntryT]):
 
     @property
     def complete(self) -> bool:
-        """Whether all of the initial data has arrived."""
+        """Whether the initial data is complete."""
         return self._complete
 
     @property
     def last_seq(self) -> int:
-        """Sequence of the last entry that arrived; 0: none yet."""
+        """Sequence of the last entry that arrived; 0 before the first."""
         return self._last
 
     @property
     def error(self) -> JetsparkError | None:
-        """The error that ended it; None while it goes on, and after `stop`."""
+        """The error that ended it; None before, and after `stop`."""
         return self._error
 
     def __repr__(self) -> str:
         state = "active" if self.active else "ended"
         return f"{type(self).__name__}({self._name!r}, {state}, {len(self._ready)} here)"
 
-    # -- what is watched -----------------------------------------------------------------------
+    # -- for subclasses ------------------------------------------------------------------------
 
     def _entries(self, frames: Iterable[MessageFrame]) -> None:
         """Append the entries of the `_fresh` frames to `_ready`."""
         raise NotImplementedError
 
     def _gone(self) -> JetsparkError:
-        """The error for a stream that does not exist."""
+        """The error for a missing stream."""
         raise NotImplementedError
 
     # -- the consumer --------------------------------------------------------------------------
 
     async def _open(self) -> None:
-        """Raises StreamNotFoundError, and as every API call."""
+        """Raises StreamNotFoundError and every API error."""
         info = await self._js.stream_info(self._stream)
         self._origin = StreamOrigin(info.created, info.state.last_seq)
         if not self._updates_only:
@@ -153,7 +154,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
             self._last = self._resume_from - 1
             self._follow(start_seq=self._resume_from)
         elif not self._until:
-            # A fixed start, whatever happens to the consumer before the first entry.
+            # Fix the start, whatever happens to the consumer before the first entry.
             self._follow(start_seq=info.state.last_seq + 1)
         elif self._include_history:
             self._follow(start_seq=1)
@@ -164,10 +165,10 @@ class StreamWatcher(Scoped, Generic[EntryT]):
             self._end_of_initial_data()
 
     def _follow(self, **start: Any) -> None:
-        if self._stopped:  # meanwhile: nobody would stop a consumer created now
+        if self._stopped:  # stopped in the meantime: nobody would stop a consumer created now
             raise StopAsyncIteration
         self._start = start
-        # The stream may be another one by now, of which a later start would leave entries out.
+        # The stream may have been replaced, and a later start would skip entries of the new one.
         at_once = self._messages is not None or start.get("start_seq", 1) > 1
         if self._messages is not None:
             self._messages.stop()
@@ -180,7 +181,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
             expect(self._messages, self._origin, reached, at_once=at_once)
 
     async def _last_message(self) -> int:
-        """The last wanted message's sequence, from the leader; 0: there is none."""
+        """The sequence of the last wanted message, from the leader; 0: there is none."""
         return max(await asyncio.gather(*map(self._last_of, self._subjects)))
 
     async def _last_of(self, subject: str) -> int:
@@ -211,18 +212,18 @@ class StreamWatcher(Scoped, Generic[EntryT]):
             self._loop_ends(over=not self.active)
 
     def take_ready(self, limit: int) -> list[EntryT | None]:
-        """Up to `limit` entries that are ready, taken as if iterated over.
+        """Up to `limit` entries that are ready, taken as if by iterating.
 
-        For whoever takes many at once.
+        For callers that take many at once.
         """
         ready = self._ready
         return [ready.popleft() for _ in range(min(limit, len(ready)))]
 
     async def next(self, timeout: Seconds | None = None) -> EntryT | None:
-        """The next entry, or None once, as when iterating; waits `timeout` seconds, None: for ever.
+        """The next entry, or None once; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
-        ConnectionClosedError, ConfigError when there is a callback, and the error that ended it.
+        Raises RequestTimeoutError, BadSubscriptionError when it was stopped, ConnectionClosedError,
+        ConfigError when there is a callback, and the error that ended it.
         """
         seconds = in_seconds(timeout)
         if seconds is not None and seconds < 0:
@@ -261,7 +262,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         except JetsparkError as error:
             if self._messages is not None and closed_on_purpose(error):
                 self._end()
-            # What fails before the first entry is raised: the caller waits for the first one.
+            # Raise an error before the first entry, since the caller waits for it.
             started = self._complete or self._last > 0
             if not (started and is_transient_for_client(error)):
                 self._error = error
@@ -271,7 +272,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
             self._follow(**self._start)
 
     def _end(self) -> Never:
-        """The client or the user has ended it."""
+        """The client or the user ended it."""
         if not (self._stopped or self._complete):
             self._error = ConnectionClosedError(
                 "The connection was closed before all entries came."
@@ -295,13 +296,13 @@ class StreamWatcher(Scoped, Generic[EntryT]):
             self._follow(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT)
 
     async def _look_again(self) -> None:
-        """The last wanted message may have been removed or overwritten before it was sent."""
+        """The last wanted message may have been removed or overwritten before it came."""
         try:
             self._until = await self._last_message()
         except (StreamNotFoundError, ConnectionClosedError):
             raise
         except JetsparkError:
-            return  # no leader, no link: asked again after LOOK_AFTER
+            return  # no leader or link: ask again after LOOK_AFTER
         if self._until <= self._last:
             self._end_of_initial_data()
 
@@ -310,20 +311,20 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         self._entries([frame_of(message), *self._messages.take_queued(LOT)])
 
     def _fresh(self, frames: Iterable[MessageFrame]) -> Iterator[Fresh]:
-        """Frames not given out yet; marks the end of the initial data after its last one."""
+        """Frames not given out yet; marks the end of the initial data after the last of it."""
         initially = not self._complete
         for frame in frames:
             seq, time_ns, pending = stream_position(frame.reply)
             if initially and self._snapshot and self._is_of_another(frame):
-                # A recreated consumer: it does not deliver the last messages only.
+                # A recreated consumer also delivers other than last messages.
                 self._consumer = None
                 return
             if seq <= self._last:
                 continue  # given out before the initial data started anew
             self._last, self._last_time = seq, time_ns
             yield frame, seq, time_ns, pending
-            # Nothing was pending when this was sent. Only that counts: the last entry of a key that
-            # is overwritten all the time may never come.
+            # Nothing was pending when this was sent, which is the only sign of the end: the last
+            # entry of a key that is overwritten all the time may never come.
             if initially and pending == 0 and seq >= self._until:
                 self._end_of_initial_data()
                 initially = False

@@ -1,12 +1,12 @@
 """Key-Value buckets: reading, listing, watching, writing; creating and changing them (ADR-8).
 
-Contract: a bucket is cheap, holds no state of the server's and needs no closing. Keys are checked
-before anything is sent. Reads are direct gets where the bucket allows them, answered by any replica
-or mirror, which may lag behind the last write by a moment; `leader=True` reads from the leader,
-which has every acknowledged write. In the calls for many entries keys are filters: * stands for one
-token, a last > for the rest; several filters need server 2.10. These calls end with the last entry
-that the bucket had at their start. Every write returns a revision, and may depend on the key's last
-one: the server decides, so one of several writers wins.
+Contract: a bucket is cheap, holds no state of the server and needs no closing. Keys are checked
+before anything is sent. Reads are direct gets where the bucket allows them; any replica or mirror
+answers, which may lag a moment behind the last write. `leader=True` reads from the leader, which
+has every acknowledged write. In the calls for many entries keys are filters: * stands for one
+token, a last > for the rest; several filters need server 2.10. These calls end with the entry that
+was the bucket's last one at their start. Every write returns a revision, and may depend on the
+key's last one: the server decides, so one of several writers wins.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ _CREATE_TRIES = 10
 
 
 class ReadOnlyBucket:
-    """A Key-Value bucket that can only be read, as returned by `Bucket.read_only`.
+    """A Key-Value bucket that can only be read, returned by `Bucket.read_only`.
 
-    Every call raises as those of `Bucket`. The user of the connection needs no permission to write.
+    Raises the errors of `Bucket`. The connection's user needs no permission to write.
     """
 
     def __init__(self, stored: BucketStream) -> None:
@@ -88,7 +88,7 @@ class ReadOnlyBucket:
 
     @property
     def client(self) -> Client:
-        """The connection that it uses."""
+        """The client that it uses."""
         return self._js.client
 
     @property
@@ -130,10 +130,10 @@ class ReadOnlyBucket:
     async def get_many(self, keys: str | Iterable[str], *, leader: bool = False) -> Snapshot:
         """The entries of many keys, all as they were at one revision of the bucket.
 
-        `keys`: keys or filters; one without a value is left out. `leader`: a revision not before
-        the last write that was acknowledged when it was called. Needs server 2.11, and a bucket
-        with direct gets. Raises DirectGetError for more than 1,024 keys or 32 MiB,
-        RequestTimeoutError when other writers never pause long enough.
+        `keys`: keys or filters; those without a value are left out. `leader`: a revision that
+        includes every write acknowledged before the call. Needs server 2.11, and a bucket with
+        direct gets. Raises DirectGetError for more than 1,024 keys or 32 MiB, RequestTimeoutError
+        when other writers never pause long enough.
         """
         subjects = list(dict.fromkeys(self._encoding.filters(keys)))
         return await self._stored.read_together(subjects, leader=leader)
@@ -141,7 +141,7 @@ class ReadOnlyBucket:
     # -- many entries --------------------------------------------------------------------------
 
     def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
-        """The keys that have a value, all or those that match. A bucket of any size can be listed.
+        """The keys that have a value, all or those that match, in a bucket of any size.
 
         Raises ConfigError for filters that overlap.
         """
@@ -173,11 +173,11 @@ class ReadOnlyBucket:
     ) -> Watcher:
         """Current entries, then None once, then every change: iterate, or give a callback.
 
-        The current entries are the last one of each key, deleted ones too. `include_history`: all
-        entries. `updates_only`: none, only changes. `resume_from`: all from this revision on.
+        The current entries are the last one of each key, even a deletion. `include_history`: all
+        entries. `updates_only`: only changes. `resume_from`: all from this revision on.
         `meta_only`: without values. `ignore_deletes`: without deletions. `heartbeat`: seconds
-        between the server's heartbeats, 0.5 to 15, default 2; when none comes for twice as long,
-        the consumer is recreated. How it goes on and ends: see `jetspark.kv.watch`.
+        between the server's heartbeats, 0.5 to 15, default 2; after twice as long without one, the
+        consumer is recreated. `jetspark.kv.watch` says what it survives and how it ends.
         """
         wanted = Wanted(self._subjects(keys), **options)
         begins = (wanted.include_history, wanted.updates_only, wanted.resume_from is not None)
@@ -198,9 +198,9 @@ class ReadOnlyBucket:
     ) -> LiveBucket:
         """A mapping of the bucket's keys and values that follows every change, in an `async with`.
 
-        `on_change` is called with each entry, the current ones too. `resync`: seconds between two
-        checks for entries that the bucket has removed itself. How it goes on and ends: see
-        `jetspark.kv.watch`.
+        `on_change` is called with each entry, also with the current ones. `resync`: seconds between
+        two checks for entries that the bucket itself removed. `jetspark.kv.watch` says what it
+        survives and how it ends.
         """
         resync = in_seconds(resync)
         if not resync > 0:
@@ -227,10 +227,10 @@ class Bucket(ReadOnlyBucket):
     """A Key-Value bucket, as returned by `JetStream.bucket` and `JetStream.create_bucket`.
 
     Every call raises BadNameError for an invalid key, CodecError when a codec cannot encode or
-    decode it, BucketNotFoundError when the bucket does not exist any more, and as every API call
-    (see `JetStream`). While no server with the bucket is available, reads raise DirectGetError with
-    status 503 (before server 2.10: RequestTimeoutError), and writes NoStreamResponseError. Writes
-    to a read-only bucket raise ConfigError.
+    decode it, BucketNotFoundError when the bucket no longer exists, and the errors of every API
+    call (see `JetStream`). While no server with the bucket is available, reads raise DirectGetError
+    with status 503 (before server 2.10: RequestTimeoutError), and writes NoStreamResponseError.
+    Writes to a read-only bucket raise ConfigError.
     """
 
     def read_only(self) -> ReadOnlyBucket:
@@ -242,11 +242,11 @@ class Bucket(ReadOnlyBucket):
     def lock(self, key: str, *, lease: Seconds = LEASE, holder: str | None = None) -> Lock:
         """A lock that one of all clients holds: `async with bucket.lock("job") as lock`.
 
-        `key`: of the lock's record, and of nothing else. `lease`: seconds, at least 1, after which
-        others take over from a silent holder; it is renewed every third of that. `holder`: what
-        others see of the holder; default: host name and process id. Nothing is sent. Where the
-        bucket has `limit_marker_ttl` (2.11), the server removes what a dead holder has left. Raises
-        ConfigError for a lease longer than the bucket keeps its values. See `Lock`.
+        `key`: used only for the lock's record. `lease`: seconds, at least 1, after which others
+        take over from a silent holder, who renews it every third of that. `holder`: the name that
+        others see; default: host name and process id. Sends nothing. With `limit_marker_ttl` (2.11)
+        in the bucket, the server removes a dead holder's record. Raises ConfigError for a lease
+        longer than the bucket keeps its values. See `Lock`.
         """
         return Lock(self._stored, key, lease, holder)
 
@@ -258,10 +258,10 @@ class Bucket(ReadOnlyBucket):
         holder: str | None = None,
         callback: StateCallback | None = None,
     ) -> Election:
-        """A candidate for leader, from entering `async with` to its end: iterate, or a callback.
+        """A candidate for leader within its `async with`: iterate it, or give a callback.
 
-        One of all candidates holds the lock `key` and leads. `callback` (plain or async) is called
-        with each ElectionState. `lease`, `holder`: as for `lock`. See `Election`.
+        The candidate that holds the lock `key` leads. `callback` (plain or async) is called with
+        each ElectionState. `lease`, `holder`: as for `lock`. See `Election`.
         """
         return Election(self._js.client, self.lock(key, lease=lease, holder=holder), callback)
 
@@ -277,12 +277,12 @@ class Bucket(ReadOnlyBucket):
     async def create(self, key: str, value: Payload = b"", *, ttl: TimeToLive | None = None) -> int:
         """Set the value of a key that has none, or was deleted; returns the revision.
 
-        `ttl`: the value is removed after so long, whole seconds; the bucket needs
-        `limit_marker_ttl` (2.11), and with a history of more than one the server makes the ttl at
-        least as long as that. Raises KeyExistsError, NotEnabledOnStreamError,
-        WrongLastSequenceError when others keep writing the key, and as `put`.
+        `ttl`: whole seconds until the value is removed; the bucket needs `limit_marker_ttl` (2.11),
+        to which a server raises the ttl of a bucket with a history of more than one. Raises
+        KeyExistsError, NotEnabledOnStreamError, WrongLastSequenceError when others keep writing the
+        key, and as `put`.
         """
-        value = payload_bytes(value)  # once: every attempt writes the same
+        value = payload_bytes(value)  # encoded once, since every attempt writes the same
         last = 0
         for _ in range(_CREATE_TRIES):
             try:
@@ -292,7 +292,7 @@ class Bucket(ReadOnlyBucket):
             try:
                 entry = await self.get(key, leader=True)
             except KeyNotFoundError as gone:
-                # The delete marker, or nothing any more.
+                # The revision of the delete marker, or 0 when it is gone.
                 last = gone.revision or 0
             else:
                 raise KeyExistsError(self.name, key, entry.revision)
@@ -302,13 +302,13 @@ class Bucket(ReadOnlyBucket):
         """Set a key's value if its last entry has this revision; returns the new revision.
 
         `revision`: 0 for a key without an entry. Raises WrongLastSequenceError when the key has
-        changed, and as `put`.
+        changed, and the errors of `put`.
         """
-        check_whole("revision", revision, 0, MOST_SEQUENCE)  # None would be any
+        check_whole("revision", revision, 0, MOST_SEQUENCE)  # None would mean any
         return await self._stored.write(key, value, last=revision)
 
     async def delete(self, key: str, revision: int | None = None) -> int:
-        """Delete a key by a delete marker after its history; returns the marker's revision.
+        """Delete a key with a marker after its history; returns the marker's revision.
 
         `revision`: only if the key's last entry has it, otherwise WrongLastSequenceError.
         """
@@ -319,8 +319,8 @@ class Bucket(ReadOnlyBucket):
     ) -> int:
         """Delete a key and its history; returns the marker's revision.
 
-        `ttl`: the marker is removed after so long, whole seconds; the bucket needs
-        `limit_marker_ttl` (2.11), or NotEnabledOnStreamError. `revision`: as for `delete`.
+        `ttl`: whole seconds until the marker is removed; needs `limit_marker_ttl` (2.11) in the
+        bucket, otherwise NotEnabledOnStreamError. `revision`: as for `delete`.
         """
         return await self._stored.write(key, last=revision, operation=Operation.PURGE, ttl=ttl)
 
@@ -329,8 +329,8 @@ class Bucket(ReadOnlyBucket):
     ) -> int:
         """Remove the history and markers of deleted keys; returns how many keys.
 
-        The marker of a key deleted less than `older_than` ago (default: 30 minutes) stays, so that
-        watchers that were disconnected learn of it. A key written meanwhile keeps its new entries.
+        A marker younger than `older_than` (default: 30 minutes) stays, for watchers that were
+        disconnected. A key written meanwhile keeps its new entries.
         """
         if (age := duration_to_ns(older_than)) < 0:
             raise ConfigError("older_than cannot be negative: 0 removes every marker.")
@@ -352,7 +352,8 @@ class Bucket(ReadOnlyBucket):
     async def revert(self, key: str, revision: int) -> int:
         """Put the value that the key had at a revision; returns the new revision.
 
-        Raises KeyNotFoundError when the bucket does not have that revision any more, and as `put`.
+        Raises KeyNotFoundError when the bucket no longer has that revision, and the errors of
+        `put`.
         """
         check_sequence("revision", revision)
         return await self.put(key, await self.get_value(key, revision, leader=True))
@@ -424,8 +425,8 @@ class BucketCalls(JetStreamContext):
         """Create a bucket that also takes the entries of other buckets (server 2.10).
 
         `origins`: buckets, here or in other domains and accounts, or a Source with subject
-        transforms: any stream. `writable`: whether the aggregate takes writes of its own. Options
-        are the fields of BucketConfig without mirror_name. Raises as `create_bucket`.
+        transforms: any stream. `writable`: whether it also takes writes of its own. Options are the
+        fields of BucketConfig without mirror_name. Raises as `create_bucket`.
         """
         wanted, name = bucket_config(config, options), check_bucket(name)
         sources = [_source(origin, name) for origin in origins]
@@ -434,7 +435,7 @@ class BucketCalls(JetStreamContext):
         _no_mirror(wanted)
         where: dict[str, Any] = {"sources": sources}
         if writable:
-            # Entries from an origin can be removed here one by one.
+            # Allows removing an origin's entries here one by one.
             where.update(subjects=[f"$KV.{name}.>"], deny_delete=False)
         return self._bound(await self._make_bucket(name, wanted, where))
 
@@ -446,11 +447,11 @@ class BucketCalls(JetStreamContext):
         /,
         **options: Unpack[BucketSettings],
     ) -> StreamInfo:
-        """Create a mirror of a bucket, which answers its direct gets, nearer to some readers.
+        """Create a mirror of a bucket, which answers direct gets nearer to some readers.
 
-        It is a stream of this name and not a bucket: it cannot be bound, and `delete_stream`
-        deletes it. Options are the fields of BucketConfig without mirror_name. Filters of keys
-        need server 2.10. Raises as `create_bucket`.
+        It is a stream of this name, not a bucket: `bucket` cannot bind to it, and `delete_stream`
+        deletes it. Options are the fields of BucketConfig without mirror_name. Filters of keys need
+        server 2.10. Raises as `create_bucket`.
         """
         wanted = bucket_config(config, options)
         _no_mirror(wanted)
@@ -485,7 +486,7 @@ class BucketCalls(JetStreamContext):
         return Listing(self._bucket_names)
 
     async def _bucket_names(self) -> AsyncIterator[str]:
-        # Read-only aggregates and mirrors have no subjects: a list by subject would miss them.
+        # Read-only aggregates and mirrors have no subjects, so a list by subject would miss them.
         async for name in self.stream_names():
             if name.startswith(STREAM_PREFIX):
                 yield name.removeprefix(STREAM_PREFIX)
@@ -500,7 +501,10 @@ class BucketCalls(JetStreamContext):
                 yield BucketStatus(info)
 
     async def _bucket_info(self, name: str) -> StreamInfo:
-        """Of the bucket's stream. Raises BucketNotFoundError if the stream is no bucket, too."""
+        """Information of the bucket's stream.
+
+        Raises BucketNotFoundError, also for another stream.
+        """
         with suppress(StreamNotFoundError):
             info = await self.stream_info(STREAM_PREFIX + check_bucket(name))
             if is_bucket(info.config):
@@ -521,7 +525,7 @@ class BucketCalls(JetStreamContext):
             raise known_as(error, f'Bucket "{name}"', BUCKET_OPTIONS) from None
 
     async def _check_markers(self, wanted: BucketConfig) -> None:
-        """Ask the server that would answer: behind a domain it is not the connected one."""
+        """Check the server that would answer: behind a domain it is not the connected one."""
         if wanted.limit_marker_ttl is None:
             return
         stats = (await self.account_info()).api

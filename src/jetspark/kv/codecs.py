@@ -1,8 +1,8 @@
 """Entries of a bucket, and how their keys and values are encoded (ADR-54). Pure.
 
-Contract: a codec decodes what it encoded to the same key or value, and raises CodecError otherwise.
-Filters with wildcards need `encode_filter`; a codec without it still takes ">" and plain keys.
-Other programs see the encoded form: these codecs are compatible with Orbit's for Go.
+Contract: a codec decodes its encoded form to the same key or value, and raises CodecError for any
+other. Filters with wildcards need `encode_filter`; a codec without it still takes ">" and plain
+keys. Other programs see the encoded form: these codecs are compatible with Orbit's for Go.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from jetspark.client.messages import Message
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):  # gc: there may be millions
+class Entry(msgspec.Struct, frozen=True, gc=False):  # no gc, since there may be millions
     """One write to a key."""
 
     bucket: str
@@ -49,9 +49,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False):  # gc: there may be millions
     revision: int
     """Counts the writes of the whole bucket, from 1."""
     created_ns: int
-    """When the server stored it, nanoseconds since the epoch."""
+    """When the server stored it, in nanoseconds since the epoch."""
     delta: int = 0
-    """In a watch or history: entries pending after this one when it was sent."""
+    """In a watch or history: how many entries were pending after it when it was sent."""
     operation: Operation = Operation.PUT
 
     @property
@@ -66,12 +66,12 @@ class Entry(msgspec.Struct, frozen=True, gc=False):  # gc: there may be millions
 
 
 class Snapshot(Mapping[str, Entry]):
-    """Entries by key, all as they were at one revision of the bucket; see `Bucket.get_many`."""
+    """Entries by key, as of one revision of the bucket; see `Bucket.get_many`."""
 
     def __init__(self, entries: dict[str, Entry], revision: int) -> None:
         self._entries = entries
         self.revision = revision
-        """The last one that counts. 0 when no key had an entry and `leader` was not given: the
+        """The last revision that counts. 0 when no key had an entry and `leader` was not given: the
         server's answer names no revision then."""
 
     def __getitem__(self, key: str) -> Entry:
@@ -89,7 +89,7 @@ class Snapshot(Mapping[str, Entry]):
 
 def operation_of_message(message: Message, block: bytes) -> Operation:
     """The operation of a delivered message with this header block."""
-    # In a meta-only watch every message has headers, seldom these.
+    # In a meta-only watch every message has headers, but seldom these.
     if not has_operation(block):
         return Operation.PUT
     headers = message.headers
@@ -116,7 +116,7 @@ class FilterCodec(Protocol):
     """A key codec that can encode filters."""
 
     def encode_filter(self, text: str) -> str:
-        """The filter that matches the stored forms of the keys that `text` matches."""
+        """The filter for the stored forms of the keys that `text` matches."""
 
 
 class ValueCodec(Protocol):
@@ -151,7 +151,7 @@ class NoCodec:
 class Base64Codec:
     """URL-safe Base64 without padding: of values, and of each token of a key.
 
-    Tokens may have any characters but dots and lone surrogates. Wildcards of a filter stay.
+    Tokens may have any characters but dots and lone surrogates. A filter's wildcards stay.
     """
 
     def encode_key(self, key: str) -> str:
@@ -198,8 +198,8 @@ def _plain(data: bytes) -> bytes:
 class PathCodec:
     """Keys written as paths: "/user/settings" is stored as "_root_.user.settings".
 
-    A slash at the end is dropped. Keys must not have dots: they would be decoded as slashes. The
-    wildcards of a filter stand between slashes.
+    Drops a slash at the end. Keys must not have dots, which would be decoded as slashes. A filter's
+    wildcards stand between slashes.
     """
 
     _ROOT = "_root_"
@@ -296,7 +296,7 @@ T = TypeVar("T", str, bytes)
 
 
 def _coded(code: Callable[[T], T], value: T) -> T:
-    """Raises CodecError whatever a codec raises: StopIteration would end a loop over entries."""
+    """Raise CodecError for a codec's exceptions: StopIteration would end a loop of entries."""
     try:
         return code(value)
     except JetsparkError:
@@ -306,10 +306,10 @@ def _coded(code: Callable[[T], T], value: T) -> T:
 
 
 class BucketEncoding:
-    """For one bucket: key to subject, value to payload, and back.
+    """Keys and values of one bucket as subjects and payloads.
 
-    A mirror has the subjects of its origin, and writes go to the origin: in another domain with
-    that domain's API prefix before "$KV.…". So do those of a context with a domain or prefix.
+    A mirror has the subjects of its origin, and its writes go to the origin: in another domain with
+    that domain's API prefix before "$KV.…", as do those of a context with a domain or prefix.
     """
 
     def __init__(self, config: StreamConfig, api_prefix: str) -> None:
@@ -340,7 +340,7 @@ class BucketEncoding:
 
     @property
     def cut(self) -> int:
-        """Where the key begins in a subject."""
+        """The position of the key in a subject."""
         return len(self._at)
 
     @property
@@ -355,7 +355,7 @@ class BucketEncoding:
         return self._at + self._stored_key(key)
 
     def write_subject(self, key: str) -> str:
-        """The subject that a key is written to. Raises ConfigError for a read-only bucket."""
+        """The subject for writing a key. Raises ConfigError for a read-only bucket."""
         stored = self._stored_key(key)
         if self._writes is None:
             raise ConfigError(f'Bucket "{self.name}" is read-only.')

@@ -46,7 +46,7 @@ BUCKET_OPTIONS: Final[Mapping[str, str]] = {
     "max_bytes": "max_bucket_size",
     "subject_delete_marker_ttl": "limit_marker_ttl",
 }
-"""The options by their fields of the stream's configuration, where the names differ."""
+"""The stream's names of options, where they differ."""
 
 NEW_BUCKET: Final[Mapping[str, Any]] = {
     "max_msgs_per_subject": 1,
@@ -62,15 +62,18 @@ class BucketConfig(BackedConfig, frozen=True, kw_only=True):
     """A bucket's configuration. None: not given (the default, or unchanged)."""
 
     max_value_size: int | None = None
-    """Most bytes of one value with its headers; -1 (the default): no limit."""
+    """Most bytes of a value with its headers; -1 (the default): no limit."""
     history: int | None = None
     """Entries kept of each key, 1 (default) to 64."""
     max_bucket_size: int | None = None
     """Most bytes of the bucket, which refuses writes when full; -1 (the default): no limit."""
     republish: Republish | None = None
     limit_marker_ttl: Span | None = None
-    """Allows keys with a time to live; when a limit removes a value, a PURGE marker tells watchers
-    and stays for so long, at least a second (2.11). It cannot be turned off again."""
+    """Allows keys with a time to live.
+
+    When a limit removes a value, watchers get a PURGE marker, which stays for so long, at least a
+    second (2.11). It cannot be turned off again.
+    """
     mirror_name: str | None = None
     """Makes it a mirror of another bucket. Deprecated: use `create_bucket_mirror`."""
     mirror_domain: str | None = None
@@ -96,12 +99,12 @@ class BucketOptions(BucketSettings, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A bucket that an aggregate or a mirror takes its entries from.
+    """The bucket from which an aggregate or a mirror takes its entries.
 
     `keys`: only those that match one of these filters. `domain`: its JetStream domain; or `api`,
-    the prefix of an imported API, when it belongs to another account. `deliver`: the subject
-    prefix of its entries, if the import needs one. `stream`: the stream's name, when the origin is
-    a mirror and not the bucket itself.
+    the prefix of an imported API, when it belongs to another account. `deliver`: the subject prefix
+    of its entries, if the import needs one. `stream`: the stream's name, when the origin is a
+    mirror of the bucket.
     """
 
     bucket: str
@@ -148,7 +151,7 @@ class Origin:
 
 
 def _destination(text: str) -> str:
-    """The same tokens, as the destination of a subject transform."""
+    """The tokens as the destination of a subject transform."""
     tokens, stars = text.split("."), 0
     for index, token in enumerate(tokens):
         if token == "*":
@@ -206,7 +209,7 @@ def config_of(stream: StreamConfig) -> BucketConfig:
 def is_bucket(stream: StreamConfig) -> bool:
     """Whether a stream with a bucket's name is a bucket."""
     name = stream.name or ""
-    # A mirror that was promoted may have none but the server's default.
+    # A promoted mirror may have only the server's default.
     ours = stream.subjects == [name] or takes_in(
         stream, f"$KV.{name.removeprefix(STREAM_PREFIX)}.>"
     )
@@ -248,7 +251,7 @@ class BucketStatus(BackedStatus):
 
     @property
     def limit_marker_ttl(self) -> timedelta:
-        """How long markers of limits stay; 0: there are none."""
+        """How long markers of limits stay; 0 without markers."""
         return self.stream_info.config.subject_delete_marker_ttl or timedelta(0)
 
     @property

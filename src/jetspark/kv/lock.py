@@ -1,23 +1,23 @@
 """Locks and elections in a bucket: one holder among all clients, with a fencing token and a lease.
 
 Contract
-- One key has the holder's record. Whoever replaces the record that it has seen (compare-and-set)
-  holds the lock; the token is that write's revision, so a later holder's token is greater. What the
-  lock guards remembers the greatest token and refuses smaller ones (fencing): no lease can stop a
-  holder that was suspended in the middle of a write.
-- The record is renewed every third of the lease. The holder counts the lease from before a write is
-  sent, and gives up a tenth of it; others count from when they see the record, the server from when
-  it stores it. So the holder knows that the lock is lost before another can take it, without
-  comparing clocks. The time that a machine sleeps counts.
-- Others wait for the delete marker of the release, or of the record's TTL where the bucket has
-  `limit_marker_ttl`. They replace a record that stays the same for its lease: its holder is gone.
-- A write without an answer may be stored. A renewal and a release are tried again until the lease
-  ends. The id in a record shows that it is our own.
-- Emptying the bucket removes records without a marker: another client can hold the lock at once,
-  and the holder learns of it with its next renewal. The token still tells them apart.
-- Whoever holds the lock of an election leads. Its states come in order: first that of the start,
-  which does not lead, then each change. While the callback runs for a lost leadership, this client
-  is no candidate, so it cannot lead twice at once.
+- One key has the holder's record. The client that replaces the record it has seen (compare-and-set)
+  holds the lock; the token is that write's revision, so a later holder's token is greater. The
+  guarded resource remembers the greatest token and refuses smaller ones (fencing), since no lease
+  can stop a holder that was suspended in the middle of a write.
+- The holder renews the record every third of the lease. It counts nine tenths of the lease, from
+  before it sends a write; others count from when they see the record, the server from when it
+  stores it. So the holder knows that the lock is lost before another can take it, without comparing
+  clocks. Time that a machine sleeps counts.
+- Others wait for the delete marker of the release, or of the record's TTL with `limit_marker_ttl`.
+  They replace a record that has not changed for its lease: its holder is gone.
+- A write without an answer may be stored. Renewals and releases are retried until the lease ends.
+  The id in a record shows that it is our own.
+- Emptying the bucket removes records without a marker: another client can take the lock at once,
+  and the holder learns of it from its next renewal. Their tokens still differ.
+- The holder of an election's lock leads. Its states come in order: first "not leading", then each
+  change. While the callback runs for a lost leadership, this client is not a candidate, so it
+  cannot lead twice at once.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ if TYPE_CHECKING:
     from jetspark.kv.stored import BucketStream
 
 LEASE = 10.0
-"""Seconds without a renewal after which a lock is taken over, by default."""
+"""Default seconds without a renewal after which others take over a lock."""
 RENEWALS = 3
-"""Renewals in a lease: two may fail."""
+"""Renewals in a lease, so two may fail."""
 _USABLE = 0.9
-"""The part of a lease that the holder counts on: clocks do not run equally fast."""
+"""The part of a lease that the holder relies on, since clocks run at different speeds."""
 
 
 class LockRecord(msgspec.Struct, frozen=True):
-    """Who holds a lock: the value of its key, as JSON."""
+    """The holder of a lock: the value of its key, as JSON."""
 
     id: str
-    """Differs for every `Lock`."""
+    """Different for every `Lock`."""
     holder: str
     """As given to `Bucket.lock`."""
     lease: float
@@ -80,21 +80,21 @@ class LockRecord(msgspec.Struct, frozen=True):
 
 
 class Seen(NamedTuple):
-    """The key's last entry. `record`: None when nobody holds the lock."""
+    """The key's last entry. `record`: None when the lock is free."""
 
     revision: int
     record: LockRecord | None
 
 
 async def pause_after(error: JetsparkError) -> None:
-    """Raises an error that is not transient."""
+    """Pause before the next attempt. Raises an error that is not transient."""
     if not is_transient_for_client(error):
         raise error
     await asyncio.sleep(PAUSE)
 
 
 class LockKey:
-    """The key of a lock. `record`: what this contender writes into it."""
+    """The key of a lock. `record`: what this client writes into it."""
 
     def __init__(self, stored: BucketStream, key: str, holder: str, lease: float) -> None:
         self._stored = stored
@@ -120,7 +120,7 @@ class LockKey:
             record = decode_json(entry.value, LockRecord, "record")
         except DocumentError:
             raise CodecError(
-                f'Key "{self._key}" of bucket "{entry.bucket}" has no record of a lock: '
+                f'Key "{self._key}" of bucket "{entry.bucket}" does not hold a lock\'s record: '
                 "use another key."
             ) from None
         return Seen(entry.revision, record)
@@ -141,11 +141,11 @@ class LockKey:
 
 
 class Lock:
-    """A lock in a bucket, as returned by `Bucket.lock`: held from entering it to leaving it.
+    """A lock in a bucket, returned by `Bucket.lock` and held within its block.
 
-    Leaving the block releases it, and raises LockLostError when it was lost before, so that no work
-    without the lock goes unnoticed. A lock can be held again, but not twice at once. Calls that
-    ask the server raise as those of a bucket (see `Bucket`).
+    Leaving the block releases it, and raises LockLostError when it was lost, so that no work
+    without the lock goes unnoticed. A lock can be held again, but not twice at once. Calls to the
+    server raise the errors of `Bucket`.
     """
 
     def __init__(self, stored: BucketStream, key: str, lease: Seconds, holder: str | None) -> None:
@@ -168,9 +168,9 @@ class Lock:
         self._acquiring = False
         self._token: int | None = None
         self._revision = 0
-        """Of the last write that is known to be stored."""
+        """The revision of the last write known to be stored."""
         self._until = 0.0
-        """When the usable part of the lease ends, by `uptime`."""
+        """When the usable part of the lease ends, in `uptime`."""
         self._lost: LockLostError | None = None
         self._changed = asyncio.Event()
         """Set while the lock is not held."""
@@ -186,19 +186,19 @@ class Lock:
 
     @property
     def held(self) -> bool:
-        """Whether this object holds it, and its lease goes on."""
+        """Whether this object holds it, and its lease has not ended."""
         return self._token is not None and self._lost is None and uptime() < self._until
 
     @property
     def lost(self) -> bool:
-        """Whether it was held and its lease is over, or another client holds it."""
+        """Whether it was held, but its lease is over or another client holds it."""
         return self._token is not None and not self.held
 
     @property
     def token(self) -> int:
         """The fencing token: greater than that of every holder before.
 
-        Give it to what the lock guards, with every write. Raises LockLostError when the lock is
+        Send it to the guarded resource with every write. Raises LockLostError when the lock is
         lost, ConfigError when it was not acquired.
         """
         token = self._acquired()
@@ -207,11 +207,11 @@ class Lock:
         return token
 
     async def wait_lost(self) -> None:
-        """Return when it is lost or released."""
+        """Wait until it is lost or released."""
         await self._changed.wait()
 
     async def owner(self) -> LockRecord | None:
-        """Who holds it, from the bucket's leader; None: nobody.
+        """The holder, from the bucket's leader; None: nobody.
 
         The record of a dead holder stays until its TTL or another holder. Raises CodecError when
         the key has another value.
@@ -223,9 +223,10 @@ class Lock:
     async def acquire(self, timeout: Seconds | None = None) -> int:
         """Wait until it is held, `timeout` seconds at most, None: for ever; returns the token.
 
-        It waits over outages. Raises RequestTimeoutError, ConfigError when it is held already,
-        CodecError when the key has another value, LockLostError when its lease ended while this
-        process stood still, ConnectionClosedError when the client is drained or closed.
+        Outages do not end the wait. Raises RequestTimeoutError, ConfigError when this object
+        already holds it, CodecError when the key has another value, LockLostError when its lease
+        ended while this process was suspended, ConnectionClosedError when the client is drained or
+        closed.
         """
         seconds = in_seconds(timeout)
         if seconds is not None and seconds <= 0:
@@ -249,9 +250,9 @@ class Lock:
         )
 
     async def release(self) -> None:
-        """Let the others have it. Raises LockLostError when it was lost, ConfigError if not held.
+        """Release it. Raises LockLostError when it was lost, ConfigError when it is not held.
 
-        Without an answer of the server it is tried again until the lease ends.
+        Without an answer it is retried until the lease ends.
         """
         self._acquired()
         held, loss = self.held, self._loss()
@@ -314,7 +315,7 @@ class Lock:
                     await pause_after(error)
 
     async def _write_or_withdraw(self, last: int) -> int:
-        """Leaves no record behind when it is cancelled."""
+        """Leave no record behind when cancelled."""
         writing = self._client.loop.create_task(self._at.write(last))
         try:
             return await asyncio.shield(writing)
@@ -327,12 +328,12 @@ class Lock:
         try:
             revision = await writing
         except JetsparkError:
-            return  # it ends with its lease, if it is stored
+            return  # if it is stored, it ends with its lease
         if not self._acquiring and self._token is None:
             await self._at.delete(revision)
 
     async def _wait(self, watcher: Watcher, seen: Seen) -> Seen:
-        """Return when the record has changed, or has stayed the same for its lease."""
+        """Wait until the record changes, or has not changed for its lease."""
         assert seen.record is not None  # noqa: S101
         end = uptime() + seen.record.lease
         while (left := end - uptime()) > 0:
@@ -384,7 +385,7 @@ class Lock:
             began = await self._renew_once()
 
     async def _renew_once(self) -> float:
-        """Returns when the lease began again, at the latest; ends with the lease."""
+        """Returns at the latest when the lease begins again; ends with the lease."""
         first = uptime()
         while self._lost is None:
             began = uptime()
@@ -400,7 +401,7 @@ class Lock:
         return first
 
     async def _is_ours(self, first: float) -> bool:
-        """Whether the last entry is a renewal without an answer, sent not before `first`."""
+        """Whether the last entry is an unanswered renewal of ours, sent not before `first`."""
         while True:
             try:
                 seen = await self._at.read()
@@ -415,7 +416,7 @@ class Lock:
         return True
 
     def lose(self, reason: str | JetsparkError) -> None:
-        """The lock is lost, unless it is not held."""
+        """The lock is lost, if it was held."""
         if self._token is None or self._lost is not None:
             return
         if isinstance(reason, JetsparkError):
@@ -437,7 +438,7 @@ class Lock:
         self._changed.set()
 
     async def _remove(self) -> bool:
-        """Delete our own record only; whether it was there."""
+        """Delete our own record only; returns whether it was there."""
         may_be_done = False
         while True:
             try:
@@ -450,7 +451,7 @@ class Lock:
                     return may_be_done
                 if seen.revision == self._revision:
                     return False
-                self._revision = seen.revision  # of a renewal that was under way
+                self._revision = seen.revision  # left by a renewal on its way
             except JetsparkError as error:
                 if uptime() >= self._until:
                     raise
@@ -465,7 +466,7 @@ class _WithClient:
         self._lock = lock
 
     async def drain(self, timeout: Seconds | None = None) -> None:
-        """The lock is held until the connection is closed."""
+        """Keep the lock until the connection is closed."""
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
         return False
@@ -486,7 +487,7 @@ StateCallback: TypeAlias = Callable[[ElectionState], Awaitable[None] | None]
 
 
 class Election:
-    """A candidate, as returned by `Bucket.election`: enter it, then iterate its states."""
+    """A candidate, returned by `Bucket.election`: enter it, then iterate its states."""
 
     def __init__(self, client: Client, lock: Lock, callback: StateCallback | None) -> None:
         self._client = client
@@ -506,30 +507,30 @@ class Election:
 
     @property
     def leading(self) -> bool:
-        """Whether this client leads at this moment."""
+        """Whether this client leads now."""
         return self._lock.held
 
     @property
     def token(self) -> int:
-        """The fencing token of this leadership, for what the leader changes.
+        """The fencing token of this leadership, for the resources that the leader changes.
 
-        Raises LockLostError when the leadership is lost, ConfigError when there was none.
+        Raises LockLostError when the leadership is lost, ConfigError before it.
         """
         return self._lock.token
 
     @property
     def error(self) -> JetsparkError | None:
-        """Why it is no candidate any more; None while it is one, and after its end."""
+        """Why it is no longer a candidate; None while it is one, and after its end."""
         return self._error
 
     async def leader(self) -> LockRecord | None:
-        """Who leads, from the bucket's leader; None: nobody. Raises as `Lock.owner`."""
+        """The leader, from the bucket's leader; None: nobody. Raises the errors of `Lock.owner`."""
         return await self._lock.owner()
 
     # -- states --------------------------------------------------------------------------------
 
     async def next(self, timeout: Seconds | None = None) -> ElectionState:
-        """The next state, as when iterating; waits `timeout` seconds, None: for ever.
+        """The next state; waits `timeout` seconds, None: for ever.
 
         Raises RequestTimeoutError, BadSubscriptionError after its end, ConfigError when there is a
         callback, and `error`.
@@ -603,7 +604,7 @@ class Election:
         while not self._left:
             try:
                 token = await self._lock.acquire()
-            except LockLostError:  # this process stood still
+            except LockLostError:  # this process was suspended
                 continue
             await self._tell(token)
             await self._lock.wait_lost()

@@ -34,12 +34,12 @@ _REFUSALS: Final = {
     TTL_DISABLED: "it has no limit_marker_ttl, which a ttl needs",
     MESSAGE_TOO_LARGE: "with its headers it is larger than max_value_size",
 }
-"""In terms of a bucket's options."""
+"""Reasons of a refusal in terms of a bucket's options."""
 
 
 @contextmanager
 def about_bucket(name: str) -> Iterator[None]:
-    """A missing stream is a missing bucket: raises BucketNotFoundError."""
+    """Raise BucketNotFoundError for a missing stream."""
     try:
         yield
     except StreamNotFoundError:
@@ -47,7 +47,7 @@ def about_bucket(name: str) -> Iterator[None]:
 
 
 class BucketStream:
-    """The stream of one bucket. Its calls raise as those of `Bucket`."""
+    """The stream of one bucket. Its calls raise the errors of `Bucket`."""
 
     __slots__ = ("encoding", "js")
 
@@ -60,7 +60,7 @@ class BucketStream:
             return await self.js.stream_info(self.encoding.stream)
 
     async def read(self, key: str, revision: int | None = None, *, leader: bool) -> Entry:
-        """As `Bucket.get`."""
+        """See `Bucket.get`."""
         encoding = self.encoding
         subject = encoding.subject(key)
         direct = encoding.direct and not leader
@@ -75,7 +75,7 @@ class BucketStream:
         except RequestTimeoutError:
             server = self.js.client.server_info
             if direct and server is not None and not server.at_least(2, 10):
-                await self._check_exists()  # these servers do not answer 503
+                await self._check_exists()  # servers that do not answer 503
             raise
         except DirectGetError as error:
             raise self._explained(error) from None
@@ -89,7 +89,7 @@ class BucketStream:
         return entry
 
     async def read_together(self, subjects: list[str], *, leader: bool) -> Snapshot:
-        """As `Bucket.get_many`."""
+        """See `Bucket.get_many`."""
         js, encoding = self.js, self.encoding
         least = (await self.info()).state.last_seq if leader else 0
         end = js.client.loop.time() + js.api.timeout
@@ -114,7 +114,7 @@ class BucketStream:
         return Snapshot(entries, max(found.up_to_seq, least))
 
     async def _has_none(self, subjects: list[str]) -> bool:
-        """Whether the leader has no entry of any: an empty answer names no sequence."""
+        """Whether the leader has no entry of any key, since an empty answer names no sequence."""
         for subject in subjects:
             with suppress(MessageNotFoundError):
                 await self.js.get_msg(self.encoding.stream, last_by_subject=subject, direct=False)
@@ -152,7 +152,7 @@ class BucketStream:
         except APIError as error:
             if (why := _REFUSALS.get(error.err_code)) is None:
                 raise
-            text = f'Bucket "{self.encoding.name}" does not take this for key "{key}": {why}.'
+            text = f'Bucket "{self.encoding.name}" refuses the value of key "{key}": {why}.'
             raise type(error)(error.code, error.err_code, error.description, text) from None
         return ack.seq
 
@@ -164,7 +164,7 @@ class BucketStream:
         name = self.encoding.name
         if error.status == _TOO_MANY:
             text = (
-                f'More than {TOGETHER:,} keys of bucket "{name}" are asked for, and a server '
+                f'More than {TOGETHER:,} keys of bucket "{name}" were requested, but a server '
                 "answers for as many at most: ask for fewer at once."
             )
         elif error.status != _UNAVAILABLE:

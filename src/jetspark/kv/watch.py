@@ -1,18 +1,18 @@
 """Watching a bucket, as an iterator, by a callback, or as a mapping that follows it (ADR-8).
 
 Contract of a watch: that of `jetspark.jetstream.watching`, and
-- With a callback a task starts at once and calls it for one entry after the other. What it raises
-  is reported, and the next entry follows. An error that ends the watch is reported.
+- With a callback a task starts at once and calls it for one entry after the other. Its exceptions
+  are reported, and the next entry follows. An error that ends the watch is reported.
 - Entries that a codec cannot decode are reported (log, last_error, error callback) and left out.
 
 Contract of a live bucket
-- Entering it returns when all current entries are here; from then on one task follows every change.
-  Any thread may read. While the link is down the mapping does not change; afterwards it catches up.
+- Entering it waits for all current entries; then one task follows every change. Any thread may
+  read. The mapping does not change while the link is down, and catches up afterwards.
 - Entries removed without a marker (a bucket that was emptied, values past the bucket's ttl) are
   noticed within RESYNC seconds; `on_change` gets them as a PURGE of that revision.
-- A key whose value no codec can decode is not in the mapping; reading it raises the CodecError.
-- When it cannot follow any more (the bucket was deleted, the connection is closed for good),
-  reading raises that error. Before and after the block, reading raises ConfigError.
+- A key whose value the codec cannot decode is not in the mapping; reading it raises the CodecError.
+- When it can no longer follow (the bucket was deleted, the connection is closed for good), reading
+  raises that error. Before and after the block, reading raises ConfigError.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ PULL_AHEAD = 5000
 """Entries buffered or requested ahead."""
 
 HEARTBEAT = 2.0
-"""Seconds between heartbeats: a lost frame is noticed within twice as long."""
+"""Seconds between heartbeats: a lost frame shows within twice as long."""
 
 RESYNC = 5.0
-"""Seconds between two checks for entries that the bucket has removed itself."""
+"""Seconds between two checks for entries that the bucket itself removed."""
 
 EntryCallback: TypeAlias = Callable[[Entry | None], Awaitable[None] | None]
 ChangeCallback: TypeAlias = Callable[[Entry], Awaitable[None] | None]
@@ -92,7 +92,7 @@ class Wanted(NamedTuple):
 
 
 class Watcher(StreamWatcher[Entry]):
-    """What `Bucket.watch` returns: iterate it, or give it a callback."""
+    """The result of `Bucket.watch`: iterate it, or give it a callback."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Watcher(StreamWatcher[Entry]):
         callback: EntryCallback | None = None,
         on_unreadable: Callable[[str, CodecError], None] | None = None,
     ) -> None:
-        """`on_unreadable` is called with keys whose new value is left out."""
+        """`on_unreadable` is called with keys whose new value cannot be decoded."""
         encoding = stored.encoding
         super().__init__(
             stored.js,
@@ -152,12 +152,12 @@ class Watcher(StreamWatcher[Entry]):
         return self._loop()
 
     async def next(self, timeout: Seconds | None = None) -> Entry | None:
-        """As `StreamWatcher.next`; raises ConfigError when there is a callback."""
+        """See `StreamWatcher.next`; raises ConfigError when there is a callback."""
         check_no_callback(self._callback)
         return await super().next(timeout)
 
     def _entries(self, frames: Iterable[MessageFrame]) -> None:
-        """One loop with few calls: a large bucket has millions of entries."""
+        """One loop with few calls, since a large bucket has millions of entries."""
         encoding, ready = self._encoding, self._ready
         name, cut, plain = encoding.name, encoding.cut, encoding.plain
         meta_only, ignore_deletes = self._wanted.meta_only, self._wanted.ignore_deletes
@@ -215,7 +215,9 @@ class _WithClient:
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         if not (await asyncio.wait({self._task}, timeout=in_seconds(timeout)))[0]:
-            raise RequestTimeoutError(f"{len(self._ready)} entries of {self} were not taken.")
+            raise RequestTimeoutError(
+                f"{len(self._ready)} entries of {self} were not handled."
+            )
 
     def __repr__(self) -> str:
         return self._task.get_name()
@@ -235,7 +237,7 @@ def _unreadable(bucket: str, error: CodecError | UnicodeDecodeError) -> CodecErr
 
 
 class LiveBucket(Mapping[str, bytes]):
-    """What `Bucket.live` returns: once entered, it is read like a dict of keys and values."""
+    """The result of `Bucket.live`: once entered, it is read like a dict of keys and values."""
 
     def __init__(
         self, stored: BucketStream, wanted: Wanted, on_change: ChangeCallback | None, resync: float
@@ -257,7 +259,7 @@ class LiveBucket(Mapping[str, bytes]):
 
     @property
     def error(self) -> JetsparkError | None:
-        """Why it cannot follow any more; None while it can."""
+        """Why it can no longer follow; None while it can."""
         return self._error
 
     # -- reading: from any thread --------------------------------------------------------------
@@ -285,7 +287,7 @@ class LiveBucket(Mapping[str, bytes]):
         return key in self._current()
 
     def entry(self, key: str) -> Entry:
-        """The entry of a key. Raises KeyError, CodecError, and `error` (see there)."""
+        """The entry of a key. Raises KeyError, CodecError, and `error`."""
         entries = self._current()
         try:
             return entries[key]
@@ -303,7 +305,7 @@ class LiveBucket(Mapping[str, bytes]):
         return {key: entry.value for key, entry in self.entries().items()}
 
     def items(self) -> ItemsView[str, bytes]:
-        """The items of a `snapshot`, which does not change meanwhile."""
+        """The items of a `snapshot`."""
         return self.snapshot().items()
 
     def values(self) -> ValuesView[bytes]:
@@ -317,7 +319,7 @@ class LiveBucket(Mapping[str, bytes]):
             raise ConfigError("A live bucket can be entered only once.")
         loop = self._client.loop
         watcher = Watcher(self._stored, self._wanted, on_unreadable=self._forget_unreadable)
-        self._open = True  # from the first call of `on_change` on, which may read it
+        self._open = True  # `on_change` may read it from its first call on
         started: asyncio.Future[None] = loop.create_future()
         name = f"jetspark-live-{self._name}"
         self._tasks = [loop.create_task(self._follow(watcher, started), name=name)]
@@ -384,13 +386,13 @@ class LiveBucket(Mapping[str, bytes]):
             await rest
 
     async def _resync_forever(self) -> None:
-        """Limits and purges remove messages from the head of a stream."""
+        """Find messages that limits and purges removed, always from the head of a stream."""
         while True:
             await asyncio.sleep(self._resync)
             try:
                 info = await self._stored.info()
             except JetsparkError:
-                continue  # no leader, no link; or no bucket, which `_follow` notices
+                continue  # no leader or link, or no bucket, which `_follow` notices
             await self._forget_before(info.state.first_seq)
 
     async def _forget_before(self, first_seq: int) -> None:
@@ -404,7 +406,7 @@ class LiveBucket(Mapping[str, bytes]):
             gone.append(entry)
         for entry in gone:
             if self._entries.get(entry.key) is not entry:
-                continue  # written meanwhile
+                continue  # written in the meantime
             del self._entries[entry.key]
             purged = msgspec.structs.replace(entry, value=b"", operation=Operation.PURGE)
             await self._call_back(purged)

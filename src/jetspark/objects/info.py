@@ -30,10 +30,10 @@ from jetspark.subjects import plain_text
 from jetspark.wire.documents import decode_document
 
 STREAM_PREFIX: Final = "OBJ_"
-"""The stream of a store has this before the store's name."""
+"""What precedes a store's name in its stream's name."""
 
 LONGEST_NAME: Final = 2048
-"""Most bytes of an object's name: it is part of a subject, whose length servers limit."""
+"""Most bytes of an object's name, which is part of a subject of limited length."""
 
 _ALGORITHM: Final = "SHA-256"
 _STORE = re.compile(r"[-_a-zA-Z0-9]+")
@@ -59,7 +59,7 @@ def info_subject(store: str, name: str) -> str:
 
 
 def latin_info_subject(store: str, name: str) -> str | None:
-    """The JavaScript client's subject, if it is another one: that client encodes as Latin-1."""
+    """The JavaScript client's subject, if it differs: that client encodes as Latin-1."""
     try:
         return None if name.isascii() else _info_subject(store, name.encode("latin-1"))
     except UnicodeEncodeError:
@@ -87,7 +87,7 @@ def digest_text(sha256: bytes) -> str:
 
 
 def is_digest(text: str, sha256: bytes) -> bool:
-    """Whether a digest in any client's form, with padding or without, is this one."""
+    """Whether this is the digest, in any client's form, with padding or without."""
     algorithm, _, value = text.partition("=")
     urlsafe = value.replace("+", "-").replace("/", "_")
     return f"{algorithm.upper()}={urlsafe}".rstrip("=") == digest_text(sha256).rstrip("=")
@@ -132,7 +132,7 @@ def config_of(stream: StreamConfig) -> ObjectStoreConfig:
 
 
 class ObjectLink(Document, frozen=True, kw_only=True):
-    """The target of a link: an object, or without a name a whole store."""
+    """The target of a link: an object or, without a name, a whole store."""
 
     bucket: str
     name: str | None = None
@@ -153,7 +153,7 @@ class ObjectInfo(Document, frozen=True, kw_only=True):
     bucket: str
     """The store's name."""
     nuid: str = ""
-    """The id in the subject of its chunks; each `put` has a new one."""
+    """The id in the subject of its chunks, new for each `put`."""
     size: int = 0
     """Bytes."""
     chunks: int = 0
@@ -165,7 +165,8 @@ class ObjectInfo(Document, frozen=True, kw_only=True):
     options: ObjectOptions | None = None
     deleted: bool = False
     mtime: Moment | None = None
-    """When it was written: in the result of a write by this client's clock, else the server's."""
+    """When it was written: by this client's clock in the result of a write, else by the server's.
+    """
 
     @property
     def link(self) -> ObjectLink | None:
@@ -175,7 +176,7 @@ class ObjectInfo(Document, frozen=True, kw_only=True):
 
 def info_of(data: bytes, mtime: Moment) -> ObjectInfo:
     raw = decode_document(data, "ObjectInfo")
-    raw.pop("mtime", None)  # clients differ here; the message's time counts
+    raw.pop("mtime", None)  # clients differ here, so the message's time counts
     return from_wire(ObjectInfo, raw).replace(mtime=mtime)
 
 

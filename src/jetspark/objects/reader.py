@@ -1,18 +1,18 @@
 """Reading an object store: infos, links, the chunks of an object, changes (ADR-20).
 
-Contract of infos: they are read from the stream's leader, which has every acknowledged write. A
-write depends on the subject's last sequence: one of several writers wins, and the others decide
-again. So a writer knows which object it has replaced, and removes that one's chunks. After a lost
-ack the write is retried with the same Nats-Msg-Id, which stores it once.
+Contract of infos: they come from the stream's leader, which has every acknowledged write. A write
+depends on the subject's last sequence: one of several writers wins, and the others decide again. So
+a writer knows which object it replaced, and removes its chunks. After a lost ack it retries the
+write with the same Nats-Msg-Id, which stores it once.
 
 Contract of reading an object
 - Chunks come through an ordered consumer, which survives reconnects, restarts and leader changes;
-  about PULL_AHEAD bytes at most are buffered or requested ahead. It is created for the first chunk,
-  and ends with the last one or with the iteration.
+  about PULL_AHEAD bytes at most are buffered or requested ahead. It lasts from the first chunk to
+  the last one, or to the end of the iteration.
 - The reader returns the last chunk only when the number of chunks, size and digest are right: a
   caller with all bytes has the object. Otherwise it raises ObjectDamagedError (an object that is
   replaced or deleted meanwhile loses its chunks) or DigestMismatchError. It does not wait for
-  missing chunks: it asks the stream's leader when none comes.
+  missing chunks, but asks the stream's leader.
 - A thread computes the digest of many bytes. There is no task.
 
 Contract of files: they are read and written in threads, BLOCK bytes at a time. A given file object
@@ -88,7 +88,7 @@ from jetspark.validation import path_of
 
 _ROLLUP: Final = {"Nats-Rollup": "sub"}
 _MOST_LINKS: Final = 8
-"""Links followed from one to the next; this client makes none that leads to a link."""
+"""Links followed in a row; this client creates no link to a link."""
 _LONGEST: Final = 30.0
 """Seconds without progress after which a transfer fails."""
 
@@ -98,10 +98,11 @@ LOT_BYTES = 1024 * 1024
 """Bytes handled at once."""
 BLOCK = 1024 * 1024
 HEARTBEAT = 2.0
-"""Seconds between heartbeats: a lost chunk, the last too, is read again within twice as long."""
+"""Seconds between heartbeats: a lost chunk, even the last one, is read again within twice as long.
+"""
 LOOK_AFTER = 0.5
-"""Seconds without a chunk until the leader is asked for it."""
-_IN_A_THREAD = 64 * 1024  # bytes from which a digest is worth a change of thread
+"""Seconds without a chunk until the leader is asked."""
+_IN_A_THREAD = 64 * 1024  # bytes whose digest is worth a change of thread
 
 
 class TransferRetry:
@@ -116,11 +117,11 @@ class TransferRetry:
         self._since = None
 
     async def wait(self, error: JetsparkError) -> None:
-        """Raises the error if it is not transient, or after too long without progress."""
+        """Pause. Raises the error if it is not transient, or after too long without progress."""
         now = asyncio.get_running_loop().time()
         if self._since is None:
             self._since = now
-        # A server without storage refuses at once: the caller should hear of it.
+        # A server without storage refuses at once, and the caller should know.
         if not is_transient_for_client(error, but=FULL) or now - self._since > _LONGEST:
             raise error
         await asyncio.sleep(PAUSE)
@@ -131,11 +132,11 @@ class StoredMeta(NamedTuple):
     seq: int
     data: bytes
     subject: str
-    """Its subject, also when nothing is stored."""
+    """Its subject, even when nothing is stored."""
 
 
 class MetaStore:
-    """The infos of one store: its meta messages."""
+    """The infos of one store, from its meta messages."""
 
     __slots__ = ("js", "store", "stream")
 
@@ -145,7 +146,7 @@ class MetaStore:
         self.stream = STREAM_PREFIX + store
 
     async def find(self, name: str) -> StoredMeta:
-        """The current info of a name, a delete marker too; transient errors are retried.
+        """The current info of a name, which may be a delete marker; retries transient errors.
 
         Raises BadNameError, ObjectStoreNotFoundError, and as every API call.
         """
@@ -157,7 +158,7 @@ class MetaStore:
                 await retry.wait(error)
 
     async def _find(self, name: str) -> StoredMeta:
-        """An object under the JavaScript client's subject is found, and so replaced, there."""
+        """Finds, and so replaces, an object under the JavaScript client's subject there."""
         found = await self._at(info_subject(self.store, name))
         if found.info is not None and not found.info.deleted:
             return found
@@ -165,7 +166,7 @@ class MetaStore:
         if subject is None:
             return found
         theirs = await self._at(subject)
-        # What is Latin-1 for one name may be UTF-8 for another.
+        # The Latin-1 of one name may be the UTF-8 of another.
         if theirs.info is None or theirs.info.name != name:
             return found
         if theirs.info.deleted:
@@ -183,7 +184,7 @@ class MetaStore:
     async def replace(
         self, name: str, decide: Callable[[ObjectInfo | None], ObjectInfo]
     ) -> tuple[ObjectInfo, ObjectInfo | None]:
-        """Store the info that `decide` makes from the current one; returns both.
+        """Store the result of `decide` for the current info; returns both.
 
         `decide` may be called again. Raises its errors, ObjectStoreNotFoundError, and as `publish`.
         """
@@ -206,22 +207,21 @@ class MetaStore:
                     expect_last_subject_seq=found.seq,
                 )
             except WrongLastSequenceError:
-                retry.progress()  # another writer was first
+                retry.progress()  # another writer was faster
             except JetsparkError as error:
                 if tried:
                     unsure.append((new, found.info))
                 await retry.wait(error)
             else:
                 if ack.duplicate:
-                    # Stored by an earlier attempt. If there were several, it is unknown what it
-                    # replaced.
+                    # An earlier attempt stored it; of several, it is unknown what they replaced.
                     return unsure[0] if len(unsure) == 1 else (new, None)
                 return new.replace(mtime=datetime.now(UTC)), found.info
 
     async def remove_chunks(self, nuid: str) -> bool:
-        """Purge the chunks of an object that does not exist any more.
+        """Purge the chunks of an object that no longer exists.
 
-        False: some are left, and the reason is reported.
+        False: some are left; the reason was reported.
         """
         subject = chunk_subject(self.store, nuid)
         retry = TransferRetry()
@@ -246,7 +246,7 @@ def no_store(name: str) -> ObjectStoreNotFoundError:
 
 @contextmanager
 def about_store(name: str) -> Iterator[None]:
-    """A missing stream is a missing store: raises ObjectStoreNotFoundError."""
+    """Raise ObjectStoreNotFoundError for a missing stream."""
     try:
         yield
     except StreamNotFoundError:
@@ -254,7 +254,7 @@ def about_store(name: str) -> Iterator[None]:
 
 
 def object_not_found(store: str, name: str, why: str | None = None) -> ObjectNotFoundError:
-    """The error for an object that does not exist; `why`: where its link leads instead."""
+    """The error for a missing object; `why`: where its link leads instead."""
     what = f'Object "{name}" not found in store "{store}".'
     if why is not None:
         what = f'"{name}" in store "{store}" {why}.'
@@ -277,14 +277,14 @@ def info_of_link(store: str, name: str, link: ObjectLink) -> ObjectInfo:
 
 
 async def resolve(meta: MetaStore, name: str) -> tuple[MetaStore, ObjectInfo]:
-    """The object that a name or its link leads to, and its store. Raises ObjectNotFoundError."""
+    """The object of a name or its link, and its store. Raises ObjectNotFoundError."""
     store, wanted = meta, name
     for _ in range(_MOST_LINKS):
         info = (await store.find(wanted)).info
         if info is None or info.deleted:
             if store is meta and wanted == name:
                 raise object_not_found(meta.store, name)
-            why = f'leads to "{wanted}" in store "{store.store}", which is not there'
+            why = f'leads to "{wanted}" in store "{store.store}", which does not exist'
             raise object_not_found(meta.store, name, why)
         if info.link is None:
             return store, info
@@ -321,7 +321,7 @@ ObjectTarget: TypeAlias = str | os.PathLike[str] | Writable
 
 
 async def blocks(data: ObjectData) -> AsyncGenerator[bytes]:
-    """The bytes of any source. Raises BadPayloadError, and what reading the source raises."""
+    """The bytes of any source. Raises BadPayloadError, and the errors of reading it."""
     if isinstance(data, Readable) and inspect.iscoroutinefunction(data.read):
         while piece := await data.read(BLOCK):
             for block in pieces(piece):
@@ -347,7 +347,7 @@ def _next(source: Iterator[bytes]) -> bytes | None:
 
 def sync_blocks(data: Any) -> Generator[bytes]:
     """`blocks` of a source that needs no event loop."""
-    if isinstance(data, str):  # an iterable of texts, and nothing when it is empty
+    if isinstance(data, str):  # an iterable of texts, or nothing if empty
         raise ConfigError("Give a path as a pathlib.Path, and text as bytes: text.encode().")
     if isinstance(data, Readable):
         while block := data.read(BLOCK):
@@ -387,9 +387,9 @@ def write_all(file: Writable, lot: Iterable[bytes]) -> None:
 
 
 class NewFile:
-    """A file that gets its name when it is complete: `keep` or `drop` it.
+    """A file that gets its name with `keep`, when it is complete; `drop` removes it.
 
-    It replaces an existing file and has its mode; a symlink to that stays.
+    It replaces an existing file, with the same mode; a symlink stays one.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -399,9 +399,9 @@ class NewFile:
         try:
             self._path = Path(os.path.realpath(self._path))
             mode = self._path.stat().st_mode if self._path.exists() else None
-            if not (mode is None or stat.S_ISREG(mode)):  # replaced, a FIFO or device would be lost
+            if not (mode is None or stat.S_ISREG(mode)):  # a FIFO or device would be lost
                 raise ConfigError(
-                    f"{path} is no regular file: open it, and give the open file as target."
+                    f"{path} is not a regular file: open it, and give the open file as target."
                 )
             name = f"{beginning(self._path.name)}.{secrets.token_hex(4)}.part"
             self._part = self._path.with_name(name)
@@ -423,10 +423,10 @@ class NewFile:
 
 
 class ObjectReader:
-    """What `ObjectStore.get` returns: `async for chunk in reader`, or `await reader.all()`, once.
+    """The result of `ObjectStore.get`: `async for chunk in reader`, or `await reader.all()`.
 
-    Reading raises ObjectDamagedError and DigestMismatchError instead of returning the last chunk,
-    ObjectStoreNotFoundError, and ConnectionClosedError.
+    It can be read once. Raises ObjectDamagedError and DigestMismatchError in place of the last
+    chunk, ObjectStoreNotFoundError, and ConnectionClosedError.
     """
 
     def __init__(self, meta: MetaStore, info: ObjectInfo) -> None:
@@ -444,7 +444,7 @@ class ObjectReader:
 
     @property
     def info(self) -> ObjectInfo:
-        """The object's info; of a link, that of its target."""
+        """The object's info; for a link, its target's."""
         return self._info
 
     async def all(self) -> bytes:
@@ -466,7 +466,7 @@ class ObjectReader:
             self._messages.stop()
 
     async def next_lot(self) -> list[bytes]:
-        """The next chunks: all that have arrived; none at the end."""
+        """All chunks that have arrived, at least one; none at the end."""
         if self._stopped:
             return []
         try:
@@ -516,7 +516,7 @@ class ObjectReader:
                 raise ConnectionClosedError("The connection was closed.") from None
 
     async def _ask_leader(self) -> None:
-        """Raises ObjectDamagedError when the leader has no more chunks."""
+        """Raise ObjectDamagedError when the leader has no more chunks."""
         try:
             await self._meta.js.get_msg(
                 self._meta.stream, self._last + 1, next_by_subject=self._subject, direct=False
@@ -531,7 +531,7 @@ class ObjectReader:
         except (StreamNotFoundError, ConnectionClosedError):
             raise
         except JetsparkError:
-            return  # no leader, no link: asked again after LOOK_AFTER
+            return  # no leader or link: ask again after LOOK_AFTER
 
     def _digest(self, lot: Sequence[bytes]) -> None:
         for chunk in lot:
@@ -560,10 +560,10 @@ class ObjectReader:
 
 
 class ObjectWatcher(StreamWatcher[ObjectInfo]):
-    """What `ObjectStore.watch` returns: iterate it.
+    """The result of `ObjectStore.watch`: iterate it.
 
-    Its contract is that of `jetspark.jetstream.watching`. An info that cannot be read is reported
-    (log, last_error, error callback) and left out.
+    Its contract is that of `jetspark.jetstream.watching`. An unreadable info is reported (log,
+    last_error, error callback) and left out.
     """
 
     def __init__(self, meta: MetaStore, *, ignore_deletes: bool, updates_only: bool) -> None:

@@ -1,9 +1,9 @@
 """Object stores: put, get, change, link and delete objects; create and change stores (ADR-20).
 
-Contract: a store is cheap, holds no state of the server's and needs no closing. An object is put in
-chunks and becomes visible when it is complete; until then the one with its name stays. Of several
-writers of one name the last to complete wins, and the chunks of the others are removed. Names are
-any text that is not empty.
+Contract: a store is cheap, holds no state of the server and needs no closing. An object is put in
+chunks and becomes visible when it is complete, when it replaces the one with its name. Of several
+writers of one name the last to complete wins, and the others' chunks are removed. Names are any
+text that is not empty.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ class PutOptions(TypedDict, total=False):
 
 
 class ObjectStore:
-    """What `JetStream.object_store` and `JetStream.create_object_store` return.
+    """An object store, returned by `JetStream.object_store` and `JetStream.create_object_store`.
 
-    Every call raises BadNameError, ObjectStoreNotFoundError when the store does not exist any
-    more, and as every API call (see `JetStream`).
+    Every call raises BadNameError, ObjectStoreNotFoundError when the store no longer exists, and
+    the errors of every API call (see `JetStream`).
     """
 
     def __init__(self, js: JetStreamContext, name: str) -> None:
@@ -108,7 +108,7 @@ class ObjectStore:
             return ObjectStoreStatus(await self._js.stream_info(self.stream))
 
     async def seal(self) -> ObjectStoreStatus:
-        """Allow no more changes, for ever; the store can still be deleted as a whole."""
+        """Allow no more changes, for ever. The whole store can still be deleted."""
         with about_store(self.name):
             return ObjectStoreStatus(await self._js.update_stream(name=self.stream, sealed=True))
 
@@ -117,11 +117,11 @@ class ObjectStore:
     async def put(self, name: str, data: ObjectData, **options: Unpack[PutOptions]) -> ObjectInfo:
         """Store an object, replacing the one with this name.
 
-        `data`: bytes, the path of a file, a binary file object, or an iterable of bytes, async
-        ones too; read piece by piece, files and iterables in threads. `chunk_size`: bytes of
-        each chunk, default 128 KiB, at most the server's max_payload. Raises BadPayloadError, what
-        reading the data raises, APIError when the store is full or sealed, ObjectDamagedError when
-        the stored chunks are not what was sent. Then the store is unchanged.
+        `data`: bytes, the path of a file, a binary file object, or an iterable, async or not, of
+        bytes; read piece by piece, files and iterables in threads. `chunk_size`: bytes of each
+        chunk, default 128 KiB, at most the server's max_payload. Raises BadPayloadError, the errors
+        of reading the data, APIError when the store is full or sealed, ObjectDamagedError when the
+        stored chunks differ from those sent; then the store is unchanged.
         """
         writer = self.writer(name, **options)
         try:
@@ -143,7 +143,7 @@ class ObjectStore:
         metadata: Mapping[str, str] | None = None,
         chunk_size: int | None = None,
     ) -> ObjectWriter:
-        """What `put` writes with."""
+        """The writer of `put`."""
         info_subject(self.name, name)
         most = self._js.client.max_payload
         if chunk_size is None:
@@ -199,20 +199,20 @@ class ObjectStore:
         def leave(there: ObjectInfo | None) -> ObjectInfo:
             if there is None or there.deleted or there.nuid != info.nuid:
                 raise object_not_found(self.name, info.name)
-            # With a new id, so that replacing this marker does not remove the chunks.
+            # With a new id, so that replacing this marker does not remove the object's chunks.
             return _delete_marker(there).replace(nuid=new_nuid())
 
         try:
             await self._meta.replace(info.name, leave)
         except ObjectNotFoundError:
-            # Replaced or deleted meanwhile, so its chunks are gone.
+            # It was replaced or deleted meanwhile, so its chunks are gone.
             with suppress(ObjectNotFoundError):
                 await self._meta.replace(new.name, leave)
             raise
         return new
 
     async def delete(self, name: str) -> None:
-        """Delete an object or link. One that was deleted before stays deleted.
+        """Delete an object or link. A deleted one stays deleted.
 
         A delete marker stays, for watchers. Raises ObjectNotFoundError, APIError when the store is
         sealed.
@@ -229,10 +229,10 @@ class ObjectStore:
     async def purge_orphans(self, *, older_than: Seconds = ORPHAN_AGE) -> int:
         """Remove chunks that belong to no object; returns how many.
 
-        Killed programs and servers leave such chunks. `older_than`: seconds or a timedelta,
-        default 1 hour; objects with a newer chunk are left alone, as a put may still be running:
-        it must be longer than a put waits for its data. Sends one request for each object. Raises
-        APIError when the store is sealed.
+        Killed programs and servers leave such chunks. `older_than`: seconds or a timedelta, default
+        1 hour; it spares objects with a newer chunk, whose put may still be running, so it must be
+        longer than any put waits for its data. Sends one request for each object. Raises APIError
+        when the store is sealed.
         """
         return await purge_orphans(self._meta, older_than)
 
@@ -242,8 +242,8 @@ class ObjectStore:
         """Create a link to an object of this or another store; returns the link's info.
 
         `target`: the object's info, from `put` or `info`. Replaces a link of that name. Raises
-        ObjectExistsError when an object has the name, ConfigError for a target that is deleted or
-        a link.
+        ObjectExistsError when an object has the name, ConfigError for a deleted target or a link as
+        target.
         """
         return await self._add_link(name, link_to(target))
 
@@ -262,7 +262,7 @@ class ObjectStore:
     # -- reading -------------------------------------------------------------------------------
 
     async def info(self, name: str, *, include_deleted: bool = False) -> ObjectInfo:
-        """The info of an object or link; `include_deleted`: a delete marker too.
+        """The info of an object or link; `include_deleted`: also of a delete marker.
 
         Raises ObjectNotFoundError.
         """
@@ -280,15 +280,15 @@ class ObjectStore:
         return ObjectReader(*await resolve(self._meta, name))
 
     async def get_bytes(self, name: str) -> bytes:
-        """The whole content of an object. Raises as `get` and as reading."""
+        """The whole content of an object. Raises the errors of `get` and of reading."""
         return await self._whole(name, ObjectReader.all)
 
     async def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
         """Write an object into a file; returns its info.
 
-        `target`: a path, where the file appears when it is complete, with the mode of the one that
-        it replaces; or a binary file object, which stays open. Written in threads. Raises as `get`
-        and as reading, OSError, and ConfigError for the path of a FIFO or device.
+        `target`: a path, where the complete file appears, with the mode of the file that it
+        replaces; or a binary file object, which stays open. Written in threads. Raises the errors
+        of `get` and of reading, OSError, and ConfigError for the path of a FIFO or device.
         """
         if isinstance(target, str | os.PathLike):
             return await self._whole(name, partial(_save, target))
@@ -308,7 +308,7 @@ class ObjectStore:
                     raise
 
     def objects(self, *, include_deleted: bool = False) -> Listing[ObjectInfo]:
-        """The infos of all objects and links, in the order in which they were last written."""
+        """The infos of all objects and links, by the time of their last write."""
         return Listing(partial(self._objects, include_deleted))
 
     async def _objects(self, include_deleted: bool) -> AsyncIterator[ObjectInfo]:
@@ -319,9 +319,9 @@ class ObjectStore:
                 yield info
 
     def watch(self, *, ignore_deletes: bool = False, updates_only: bool = False) -> ObjectWatcher:
-        """The infos of all objects, deleted ones too, then None once, then every change.
+        """The infos of all objects, even deleted ones, then None once, then every change.
 
-        `ignore_deletes`: without deletions. `updates_only`: None first, then changes.
+        `ignore_deletes`: without deletions. `updates_only`: start with the None.
         """
         return ObjectWatcher(self._meta, ignore_deletes=ignore_deletes, updates_only=updates_only)
 
@@ -343,7 +343,7 @@ def _delete_marker(info: ObjectInfo) -> ObjectInfo:
 
 
 def _unless_taken(info: ObjectInfo, there: ObjectInfo | None, *, links_too: bool) -> ObjectInfo:
-    """Raises ObjectExistsError when the name is taken; `links_too`: a link may be replaced."""
+    """Raise ObjectExistsError when the name is taken; `links_too`: even by a link."""
     if there is not None and not there.deleted and not (links_too and there.link is not None):
         text = f'Object "{info.name}" of store "{info.bucket}" exists already.'
         raise ObjectExistsError(400, 0, "object exists", text)
@@ -427,7 +427,7 @@ class ObjectStoreCalls(JetStreamContext):
             await self.delete_stream(await self._store_stream(name))
 
     async def _store_stream(self, name: str) -> str:
-        """Its stream. Raises ObjectStoreNotFoundError if the stream is no object store, too."""
+        """The store's stream. Raises ObjectStoreNotFoundError, also for another stream."""
         stream = STREAM_PREFIX + check_store(name)
         with suppress(StreamNotFoundError):
             if takes_in((await self.stream_info(stream)).config, f"$O.{name}.M.>"):

@@ -3,14 +3,14 @@
 Contract
 - Chunks are published to the object's own subject without waiting for each ack, about WINDOW_BYTES
   at a time. When all are stored, the info is written, which makes the object visible and replaces
-  the one with its name. Then that one's chunks are removed.
+  the one with its name, whose chunks are then removed.
 - When an ack is missing (a lost link, a leader change), the chunks after the last good one are
   removed and sent again, as long as there is progress, so their order stays right.
 - A failed write removes its chunks, unless the program or the connection has ended.
 - A thread computes the digest meanwhile. There is no task.
 
 A program killed during a put, a connection lost for good, and a killed server, which may bring back
-part of what was purged just before, leave chunks that belong to no object: orphans.
+purged chunks, leave chunks that belong to no object: orphans.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from jetspark.timestamps import Seconds, in_seconds
 
 ORPHAN_AGE: Final = timedelta(hours=1)
 WINDOW_BYTES = 8 * 1024 * 1024
-"""Bytes of chunks without an ack, at most."""
+"""Most bytes of chunks without an ack."""
 
 _MOST_CHUNKS = 4000
 _WORKED_OFF_SECONDS = 0.25
 _NEVER = 2**53  # a sequence that no stream reaches
 _REMOVALS: set[asyncio.Task[None]] = set()  # an event loop keeps only a weak reference
-_IN_A_THREAD = 64 * 1024  # bytes from which a digest is worth a change of thread
+_IN_A_THREAD = 64 * 1024  # bytes whose digest is worth a change of thread
 
 
 class ObjectWriter:
@@ -66,12 +66,12 @@ class ObjectWriter:
         )
         self._sha256 = hashlib.sha256()
         self._rest: list[bytes] = []
-        """Bytes that do not fill a chunk yet."""
+        """Bytes that do not yet fill a chunk."""
         self._rest_size = 0
         self._sent: deque[tuple[bytes, asyncio.Future[PubAck]]] = deque()
-        """Chunks with their acks, not checked yet."""
+        """Chunks whose acks are not checked yet."""
         self._last_good = 0
-        """Sequence of the last chunk before those."""
+        """Sequence of the last chunk before them."""
         self._size = 0
         self._chunks = 0
         self._retry = TransferRetry()
@@ -81,7 +81,7 @@ class ObjectWriter:
         await self._publisher.__aenter__()
 
     async def write(self, block: bytes) -> None:
-        """The next bytes of the content, any number. Raises as `ObjectStore.put`."""
+        """Add bytes of the content, any number. Raises the errors of `ObjectStore.put`."""
         size = len(block)
         self._size += size
         digesting = None
@@ -98,8 +98,8 @@ class ObjectWriter:
     async def finish(self) -> ObjectInfo:
         """Send the rest, wait for all acks, and make the object visible.
 
-        When it is cancelled in the last step, the object may become visible, complete. Raises as
-        `ObjectStore.put`.
+        Cancelled in the last step, it may still make the complete object visible. Raises the errors
+        of `ObjectStore.put`.
         """
         if self._rest:
             await self._send(b"".join(self._rest))
@@ -110,7 +110,7 @@ class ObjectWriter:
         try:
             return await asyncio.shield(self._commit)
         except asyncio.CancelledError:
-            # Otherwise nobody would know whether the chunks are in use.
+            # Otherwise it would be unknown whether the chunks are in use.
             await asyncio.wait({self._commit})
             raise
 
@@ -129,9 +129,9 @@ class ObjectWriter:
         )
 
     async def discard(self) -> None:
-        """Remove the stored chunks, unless the object is visible; reports chunks that are left.
+        """Remove the stored chunks, unless the object is visible. Reports chunks that are left.
 
-        Returns within the context's timeout; without a link it goes on in the background.
+        Returns within the context's timeout; without a link it continues in the background.
         """
         removal = asyncio.get_running_loop().create_task(self._remove())
         _REMOVALS.add(removal)
@@ -142,13 +142,13 @@ class ObjectWriter:
         visible = None if self._commit is not None else False
         gone = False
         try:
-            # First the chunks on their way, which might be stored after the removal.
+            # First wait for the chunks on their way, which might be stored after the removal.
             await self._publisher.flush()
             visible = await self._is_visible()
             gone = visible or await self._removed()
         except JetsparkError:
             pass
-        finally:  # also when the event loop ends and cancels it
+        finally:  # even when the event loop ends and cancels it
             if self._chunks and not gone:
                 what = "Chunks of an object that was not completed are left"
                 if visible is None:
@@ -171,7 +171,7 @@ class ObjectWriter:
     async def _is_visible(self) -> bool:
         if self._commit is None:
             return False
-        await asyncio.wait({self._commit})  # an interrupted thread waited no longer for `finish`
+        await asyncio.wait({self._commit})  # an interrupted thread stopped waiting for `finish`
         if self._commit.exception() is None:
             return True
         while True:
@@ -185,14 +185,14 @@ class ObjectWriter:
                 return found is not None and found.nuid == self._info.nuid
 
     async def _close(self) -> None:
-        # As if cancelled, which does not wait.
+        # Like a cancellation, this does not wait.
         await self._publisher.__aexit__(asyncio.CancelledError, None, None)
         self._forget_sent()
 
     def _forget_sent(self) -> None:
         for _, ack in self._sent:
             if not ack.cancelled():
-                ack.exception()  # marks it as retrieved
+                ack.exception()  # mark it as retrieved
         self._sent.clear()
 
     # -- chunks --------------------------------------------------------------------------------
@@ -224,14 +224,14 @@ class ObjectWriter:
         while True:
             try:
                 ack = await self._publisher.submit(self._subject, chunk)
-            except OutboundBufferError as error:  # no link for a while
+            except OutboundBufferError as error:  # there was no link
                 await self._retry.wait(error)
             else:
                 self._sent.append((chunk, ack))
                 return
 
     async def _check_ack(self, ack: asyncio.Future[PubAck]) -> None:
-        """`ack`: the oldest one."""
+        """Check the oldest ack."""
         try:
             seq = (await ack).seq
         except JetsparkError as error:
@@ -264,7 +264,7 @@ class ObjectWriter:
             await self._submit(chunk)
 
     async def _remove_behind_good(self) -> None:
-        # When the stream has refused this, it has handled everything sent before.
+        # The stream's refusal of this shows that it has handled everything before.
         with suppress(WrongLastSequenceError, NoStreamResponseError):
             await self._js.publish(self._subject, expect_last_subject_seq=_NEVER)
         stream = self._meta.stream
@@ -279,7 +279,7 @@ class ObjectWriter:
                 await self._js.delete_msg(stream, stored.seq)
 
     async def _count_chunks(self) -> None:
-        """Some may have been purged meanwhile, or stored twice after a very late arrival."""
+        """Count again: some may have been purged, or stored twice by a very late arrival."""
         while True:
             try:
                 info = await self._js.stream_info(self._meta.stream, subjects_filter=self._subject)
@@ -301,7 +301,7 @@ async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
     js, stream, store = meta.js, meta.stream, meta.store
     removed = 0
     with about_store(store):
-        # The chunks first: an object completed from now on has its info later in the stream.
+        # List the chunks first: an object completed from now on has a later info.
         found = await js.stream_info(stream, subjects_filter=chunk_subject(store, ">"))
         subjects = set(found.state.subjects or ())
         if subjects:
@@ -316,7 +316,7 @@ async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
 
 
 async def _infos(meta: MetaStore) -> AsyncIterator[ObjectInfo]:
-    """From the leader, in stream order, so infos written meanwhile come too."""
+    """All infos from the leader, in stream order, with those written meanwhile."""
     seq = 0
     while True:
         try:

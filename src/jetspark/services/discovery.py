@@ -1,4 +1,4 @@
-"""Finding services, looking at them, and calling them (ADR-32)."""
+"""Finding, inspecting and calling services (ADR-32)."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class ListingLimits(TypedDict, total=False):
 
 
 class Services:
-    """The services that can be reached over a connection; made by `Client.services`.
+    """The services within reach of a connection, returned by `Client.services`.
 
-    `ping`, `info` and `stats` list the instances of all services, of those called `name`, or the
-    one instance with this `id`, too (an id needs the name): `async for` over the result, or `await`
-    its `all()`. Each `async for` asks anew. It ends `stall` seconds (0.3) after the last answer,
-    after `max_msgs` answers (0: no limit), or after `timeout` seconds (2) in all. Without services
-    the list is empty. An answer that cannot be read is reported and left out. Iterating raises
-    ConnectionClosedError and PermissionsError.
+    `ping`, `info` and `stats` list the instances of all services, of those called `name`, or only
+    the one with `name` and `id`: `async for` over the result, or `await` its `all()`. Each `async
+    for` asks anew. It ends `stall` seconds (0.3) after the last answer, after `max_msgs` answers
+    (0: no limit), or after `timeout` seconds (2) in all. Without services the list is empty. An
+    unreadable answer is reported and left out. Iterating raises ConnectionClosedError and
+    PermissionsError.
     """
 
     def __init__(self, client: Client, prefix: str) -> None:
@@ -63,26 +63,26 @@ class Services:
     def ping(
         self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
     ) -> Listing[ServicePing]:
-        """Who is there, each with its `rtt` (see `Services`)."""
+        """The instances, each with its `rtt` (see `Services`)."""
         return self._ask(ServicePing, name, id, **limits)
 
     def info(
         self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
     ) -> Listing[ServiceInfo]:
-        """Which endpoints they have (see `Services`)."""
+        """The instances with their endpoints (see `Services`)."""
         return self._ask(ServiceInfo, name, id, **limits)
 
     def stats(
         self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
     ) -> Listing[ServiceStats]:
-        """What their endpoints have done (see `Services`)."""
+        """The instances with their endpoints' statistics (see `Services`)."""
         return self._ask(ServiceStats, name, id, **limits)
 
     def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:
         """The measurements of an export with `latency` (ADR-3), each a ServiceLatency.
 
-        `subject`: the one that the export names. Iterate the result, or give a callback (plain or
-        async). Other messages there are reported and left out.
+        `subject`: where the export sends them. Iterate the result, or give a callback (plain or
+        async). Other messages are reported and left out.
         """
         return Events(
             self._client,
@@ -118,9 +118,9 @@ class Services:
     ) -> Any:
         """`request` with a value as JSON, and the JSON of the answer as a `type`.
 
-        `value`: None: no payload. `type`: a msgspec.Struct, a dataclass, list[int] and so on.
-        Raises ConfigError for a value that has no form in JSON, DocumentError for an answer that is
-        not of this type, and as `request`.
+        A `value` of None is no payload. `type`: a msgspec.Struct, a dataclass, list[int] and so on.
+        Raises ConfigError for a value without a form in JSON, DocumentError for an answer of
+        another type, and the errors of `request`.
         """
         payload = json_payload(value)
         reply = await self.request(subject, payload, timeout=timeout, headers=headers)
@@ -194,30 +194,30 @@ LATENCY_TYPE: Final = "io.nats.server.metric.v1.service_latency"
 
 
 class ServiceLatency(Event, frozen=True, kw_only=True):
-    """How long one request took, as the server of an export with `latency` measured it (ADR-3)."""
+    """How long a request took, measured by the server of an export with `latency` (ADR-3)."""
 
     status: int
-    """200; 400: it was no request, 408: not answered in time, 503: no service."""
+    """200; 400: not a valid request; 408: not answered in time; 503: no service."""
     description: str | None = None
-    """The reason for another status than 200."""
+    """The reason for a status other than 200."""
     requestor: Caller | None = None
-    """The requester; its `rtt` only, unless its account shares more (`share` of the import)."""
+    """The requester, with only its `rtt` unless its account shares more (`share` of the import)."""
     responder: Caller | None = None
     """The client that answered."""
     header: dict[str, list[str]] | None = None
-    """With sampling by headers: the headers that asked for it."""
+    """With sampling by headers: the headers that caused the sample."""
     start: Moment | None = None
-    """When the requester sent it, by the server's clock and the round-trip time."""
+    """When the requester sent it, from the server's clock and the round-trip time."""
     service: Span | None = None
-    """In the service."""
+    """Time in the service."""
     system: Span | None = None
-    """In servers and between them."""
+    """Time in and between servers."""
     total: Span | None = None
-    """From the requester and back."""
+    """Time from the requester and back."""
 
 
 def parse_latency(data: bytes) -> ServiceLatency:
     raw = decode_document(data, "event")
     if (found := raw.get("type")) != LATENCY_TYPE:
-        raise JetStreamError(f"The event is no service latency, but of type {found!r}.")
+        raise JetStreamError(f"The event is not a service latency, but of type {found!r}.")
     return from_wire(ServiceLatency, raw)

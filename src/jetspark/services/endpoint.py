@@ -1,11 +1,11 @@
 """An endpoint: a queue of requests between the read loop and a handler.
 
 Contract
-- The read loop only appends raw frames and wakes a worker; a Request is made when it is handled.
-  There is no task for a request, and a handler that does not wait needs no switch between tasks.
-- A handler may answer at any time, also after it has returned, and several times.
-- What a handler raises is its answer: ServiceError as it is, anything else as error 500, which is
-  reported, too. The next request follows.
+- The read loop only appends raw frames and wakes a worker, which creates the Request. A request has
+  no task of its own, and a handler that does not wait needs no switch of tasks.
+- A handler may answer at any time, several times, and even after it has returned.
+- A handler's exception becomes its answer: a ServiceError as it is, any other as error 500, which
+  is also reported. The next request follows.
 - When the service stops, requests that no handler has begun get error 503, and are safe to send
   again; unfinished ones get error 500. Requests beyond `max_pending` get error 503, too.
 """
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class Answering:
-    """How the requests of an endpoint are answered, and where errors are counted."""
+    """Answers the requests of an endpoint, and counts errors."""
 
     __slots__ = ("publishing", "report", "tally")
 
@@ -70,7 +70,7 @@ class Answering:
             await self.publishing.outbox.wait()
 
     def send(self, reply: bytes | None, payload: Payload, headers: HeadersLike | None) -> None:
-        """One answer. Raises ConfigError when none is asked for, and as `Publishing.send`."""
+        """Send an answer. Raises ConfigError without a reply subject, and as `Publishing.send`."""
         if reply is None:
             raise _no_reply()
         self.publishing.answer(reply, payload, headers)
@@ -83,9 +83,9 @@ class Answering:
         payload: Payload = b"",
         headers: HeadersLike | None = None,
     ) -> None:
-        """An answer that is an error, which counts even if it cannot be sent.
+        """Answer with an error, which counts even if it cannot be sent.
 
-        Raises as `send`, and ConfigError for a code below 1, which does not count.
+        Raises the errors of `send`, and ConfigError for a code below 1, which does not count.
         """
         all_headers = error_headers(code, description, headers)
         try:
@@ -95,7 +95,7 @@ class Answering:
 
 
 class RequestView(MessageView):
-    """What both clients read of a request."""
+    """The readable part of a request, for both clients."""
 
     __slots__ = ()
 
@@ -106,7 +106,7 @@ class RequestView(MessageView):
     def json(self, type: Any = Any) -> Any:
         """The payload as JSON, of this type: a msgspec.Struct, a dataclass, list[int] and so on.
 
-        Raises ServiceError with code 400, which is the answer if the handler lets it pass.
+        Raises ServiceError with code 400, which becomes the answer unless the handler catches it.
         """
         try:
             return decode_json(self.data, type, "request")
@@ -117,8 +117,8 @@ class RequestView(MessageView):
 class Request(RequestView):
     """One request to an endpoint of a service.
 
-    Every answer raises ConfigError when the requester asks for none, ConnectionClosedError,
-    OutboundBufferError during an outage, MaxPayloadError, BadPayloadError, BadHeaderError.
+    Answering raises ConfigError without a reply subject, ConnectionClosedError, OutboundBufferError
+    during an outage, MaxPayloadError, BadPayloadError, BadHeaderError.
     """
 
     __slots__ = ()
@@ -126,17 +126,17 @@ class Request(RequestView):
     _client: Answering
 
     async def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
-        """Send an answer; waits while the link accepts no more (see `Request`)."""
+        """Send an answer; waits while the link is blocked (see `Request`)."""
         publishing = self._client.publishing
         if publishing.outbox.crowded:
-            payload = payload_bytes(payload)  # the caller may change it meanwhile
+            payload = payload_bytes(payload)  # a copy, since the caller may change it
             await publishing.outbox.wait()
         if (reply := self._frame.reply) is None:
             raise _no_reply()
         publishing.answer(reply, payload, headers)
 
     async def respond_json(self, value: Any, headers: HeadersLike | None = None) -> None:
-        """Answer with the JSON of anything that msgspec can encode, or ConfigError."""
+        """Answer with the JSON of any value that msgspec can encode; otherwise ConfigError."""
         await self.respond(encode_document(value), headers)
 
     async def respond_error(
@@ -146,15 +146,15 @@ class Request(RequestView):
         payload: Payload = b"",
         headers: HeadersLike | None = None,
     ) -> None:
-        """Answer with an error, as raising ServiceError in a handler does; it is counted.
+        """Answer with an error, like a handler that raises ServiceError; it is counted.
 
-        `description`: one line for people; `payload` and `headers` may say more to programs.
+        `description`: one line for people; `payload` and `headers` may have more for programs.
         """
         await self._client.room()
         self._client.send_error(self._frame.reply, code, description, payload, headers)
 
     def respond_nowait(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
-        """`respond` with this turn of the event loop: for handlers that are plain functions."""
+        """`respond` at the end of the loop's turn, for handlers that are plain functions."""
         self._client.send(self._frame.reply, payload, headers)
 
 
@@ -165,9 +165,9 @@ def _no_reply() -> ConfigError:
 class Workers:
     """Up to `limit` tasks that handle a queue; there is no task for each item.
 
-    `call` it when there may be something in the queue: one more worker looks, unless one that was
-    called has not looked yet. A worker that was cancelled from outside, or by what it handled, is
-    replaced. `work` takes from `queue` until it is empty. `name`: of the tasks.
+    `call` it when the queue may have an item: one more worker checks, unless a called one has not
+    checked yet. A worker cancelled from outside, or by its item, is replaced. `work` takes from
+    `queue` until it is empty. `name`: the tasks' name.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Workers:
         self._ended = False
         self._cancelled = False
         self.called = False
-        """Whether a called worker has not looked yet."""
+        """Whether a called worker has not checked yet."""
         self.tasks: set[asyncio.Task[None]] = set()
 
     def call(self) -> None:
@@ -212,7 +212,7 @@ class Workers:
             self.called = False
             await self._work()
             if self._queue:
-                continue  # it came after a thread had seen the queue empty
+                continue  # an item came after a thread saw the queue empty
             if self._ended:
                 return
             waiting = self._loop.create_future()
@@ -222,12 +222,12 @@ class Workers:
     def _done(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         if not self._cancelled:
-            self.called = False  # it may have been cancelled before it could look
+            self.called = False  # it may have been cancelled before it checked
             if self._queue:
                 self.call()
 
     def end(self) -> None:
-        """Each ends when it finds nothing more to do."""
+        """Let each worker end when the queue is empty."""
         self._ended = True
         for waiting in self._idle:
             if not waiting.done():
@@ -235,7 +235,7 @@ class Workers:
         self._idle.clear()
 
     def cancel(self) -> set[asyncio.Task[None]]:
-        """End them now, but for the calling task; returns those that were cancelled."""
+        """End all but the calling task now; returns the cancelled ones."""
         self.end()
         self._cancelled = True
         cancelled = self.tasks - {asyncio.current_task()}
@@ -278,11 +278,11 @@ class Handling(Protocol):
         """Handle requests until none is queued."""
 
     def close(self) -> None:
-        """No more will come."""
+        """No more requests will come."""
 
 
 class Endpoint:
-    """One endpoint, made by its service. `what`: for a sentence, as "endpoint 'a' of …"."""
+    """One endpoint, created by its service. `what`: for messages, as "endpoint 'a' of …"."""
 
     def __init__(
         self,
@@ -296,11 +296,11 @@ class Endpoint:
         self.what = what
         self.frames: deque[MessageFrame] = deque()
         self.stopping = False
-        """Whether the service's end cancels handlers now."""
+        """Whether the service's end is cancelling handlers."""
         self._abandoned = False
         self._bytes_queued = 0
         self.error: JetsparkError | None = None
-        """Why the server does not let it listen."""
+        """Why the server refused its subscription."""
         self._handling = handling(self)
         self.answering = self._handling.answering
         self.workers = Workers(
@@ -343,7 +343,7 @@ class Endpoint:
         self._send_error(frame, FAILED, HALF_DONE)
 
     def failed(self, frame: MessageFrame, error: BaseException) -> None:
-        """The handler raised this: answer, count and report it."""
+        """The handler raised this error: answer, count and report it."""
         if isinstance(error, ServiceError):
             self._send_error(frame, error.code, error.description, error.data)
             return
@@ -391,11 +391,11 @@ class Endpoint:
     # -- ending ----------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """No more requests come: workers end when they have handled those in the queue."""
+        """No more requests come: workers end after those in the queue."""
         self.workers.end()
 
     def give_up(self) -> int:
-        """Answer what is queued or running with an error; returns how many requests those are."""
+        """Answer queued and running requests with an error; returns how many."""
         self.stopping = True
         unfinished = len(self.frames)
         while self.frames:
@@ -403,7 +403,7 @@ class Endpoint:
         return unfinished + len(self.workers.cancel())
 
     def abandon(self) -> set[asyncio.Task[None]]:
-        """The connection is closed: nothing can be answered. Returns the cancelled tasks."""
+        """The connection closed: nothing can be answered. Returns the cancelled tasks."""
         self.stopping = self._abandoned = True
         self.frames.clear()
         cancelled = self.workers.cancel()
@@ -429,7 +429,7 @@ class HandlingHere:
         while frames:
             frame = frames.popleft()
             if frames and not workers.called:
-                workers.call()  # in case this handler waits for something
+                workers.call()  # in case this handler waits
             tally.requests += 1
             tally.taken += len(frame.payload)
             start = clock()
@@ -449,7 +449,7 @@ class HandlingHere:
                 tally.ns += clock() - start
 
     def _cancelled(self, frame: MessageFrame, error: BaseException) -> None:
-        """Ends the worker if that was cancelled, and not something that the handler awaited."""
+        """End the worker if it was cancelled itself, not something that the handler awaited."""
         if self._endpoint.stopping:
             self._endpoint.break_off(frame)
             raise error
@@ -459,7 +459,7 @@ class HandlingHere:
             raise error
 
     def _closing(self, frame: MessageFrame, error: BaseException) -> None:
-        """Ends the worker if its coroutine is being closed, and the handler did not raise it."""
+        """End the worker if its coroutine is being closed, and the handler did not raise it."""
         try:
             task = asyncio.current_task()
         except RuntimeError:
@@ -469,7 +469,7 @@ class HandlingHere:
         self._endpoint.failed(frame, error)
 
     def close(self) -> None:
-        """It holds nothing."""
+        """Nothing to close."""
 
 
 def handling_here(handler: Handler) -> Callable[[Endpoint], Handling]:
@@ -477,7 +477,7 @@ def handling_here(handler: Handler) -> Callable[[Endpoint], Handling]:
 
 
 def shown_error(error: BaseException) -> str:
-    """Class and text of an error, for the requester."""
+    """Class and text of an error, as the requester sees it."""
     try:
         text = str(error)
     except Exception:

@@ -1,9 +1,9 @@
 """The wire form of ADR-32: subjects, documents as JSON, headers of errors. Pure.
 
-Contract: other clients, some of them strict, read what this writes: every field is there, also an
-empty one and `data` as null, and times have six fractional digits. Of others it accepts nulls,
-missing fields, and fractions of nanoseconds. Field names are those of the wire; unknown fields are
-in `extra`.
+Contract: other clients, some of them strict, read these documents: they have every field, even
+empty ones and `data` as null, and times with six fractional digits. It accepts nulls, missing
+fields and fractions of nanoseconds from others. Field names are those of the wire; unknown fields
+are in `extra`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _RESERVED: Final = "_nats"
 
 def check_service_name(kind: str, name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise BadNameError(kind, name, "letters, digits, - and _ make a name, at least one of them")
+        raise BadNameError(kind, name, "a name has letters, digits, - and _, at least one")
     return name
 
 
@@ -62,7 +62,7 @@ def check_version(version: str) -> str:
 
 
 def checked_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """A copy. Raises ConfigError for a key that ADR-33 refuses."""
+    """A copy. Raises ConfigError for a key that ADR-33 forbids."""
     for key in metadata or ():
         if not key:
             raise ConfigError("A key of the metadata is empty.")
@@ -97,9 +97,9 @@ def check_endpoint_subject(prefix: str, subject: str) -> str:
 
 class _Instance(Document, frozen=True, kw_only=True):
     name: str
-    """Of the service, shared by its instances."""
+    """The service's name, shared by its instances."""
     id: str
-    """Of this instance."""
+    """This instance's id."""
     version: str
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     type: str = ""
@@ -109,7 +109,7 @@ class ServicePing(_Instance, frozen=True, kw_only=True):
     """One instance of a service."""
 
     rtt: Span | None = None
-    """How long this answer took, measured here. It is not on the wire."""
+    """How long this answer took, measured here; not on the wire."""
 
 
 class EndpointInfo(Document, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ class EndpointInfo(Document, frozen=True, kw_only=True):
 
     name: str
     subject: str
-    """What it listens on, with the prefix of its group."""
+    """Its subject, with the prefix of its group."""
     queue_group: str = ""
     """Empty: every instance gets each request."""
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
@@ -131,20 +131,20 @@ class ServiceInfo(_Instance, frozen=True, kw_only=True):
 
 
 class EndpointStats(Document, frozen=True, kw_only=True):
-    """What an endpoint has done since its service began, or was reset."""
+    """An endpoint's counters since its service began, or was reset."""
 
     name: str
     subject: str
     queue_group: str = ""
     num_requests: int = 0
     num_errors: int = 0
-    """Requests whose handler raised, and errors that handlers have answered with."""
+    """Requests whose handler raised, and errors with which handlers answered."""
     last_error: str = ""
     processing_time: Span | None = None
-    """In the handler, for all requests together."""
+    """Time in the handler, for all requests together."""
     average_processing_time: Span | None = None
     data: Any = None
-    """What the service's `stats_handler` returns."""
+    """The result of the service's `stats_handler`."""
 
 
 class ServiceStats(_Instance, frozen=True, kw_only=True):
@@ -164,13 +164,13 @@ VERB_OF: Final[dict[type[Document], Verb]] = {
 def verb_subject(
     verb: Verb, name: str | None = None, id: str | None = None, prefix: str = DEFAULT_PREFIX
 ) -> str:
-    """Where all services, those of a name, or one instance are asked.
+    """The subject for all services, for those of a name, or for one instance.
 
-    Raises BadNameError, and ConfigError for an id without a name: there is no such subject.
+    Raises BadNameError, and ConfigError for an id without a name, which has no subject.
     """
     if name is None:
         if id is not None:
-            raise ConfigError("An id needs the service's name, too: instances are asked by both.")
+            raise ConfigError("An id needs the service's name, too.")
         return verb_subjects(verb, prefix=prefix)[0]
     check_service_name("service", name)
     if id is None:
@@ -215,7 +215,7 @@ def _round_spans(raw: dict[str, Any]) -> None:
 
 
 def error_headers(code: int, description: str, headers: HeadersLike | None = None) -> Headers:
-    """The headers of an answer that is an error, after those given.
+    """The given headers with those of an error.
 
     The description becomes one line of at most 1,000 characters. Raises ConfigError unless `code`
     is a whole number of at least 1, BadHeaderError.
@@ -229,13 +229,13 @@ def error_headers(code: int, description: str, headers: HeadersLike | None = Non
 
 def one_line(text: str) -> str:
     plain = " ".join(str(text).replace("\0", " ").split())
-    plain = plain.encode("utf-8", "replace").decode()  # lone surrogates
+    plain = plain.encode("utf-8", "replace").decode()  # replaces lone surrogates
     most = _LONGEST_DESCRIPTION
     return plain if len(plain) <= most else f"{plain[: most - 1]}…"
 
 
 def service_error(headers: Headers | None, data: bytes = b"") -> ServiceError | None:
-    """The error in an answer with these headers and this payload; None: the answer is no error.
+    """The error in an answer with these headers and payload; None: it is not an error.
 
     A code that is not a number is read as 0.
     """
@@ -258,7 +258,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.taken = 0
-        """Bytes of the requests that have left the queue."""
+        """Bytes of requests taken from the queue."""
         self.reset()
 
     def reset(self) -> None:
@@ -266,7 +266,7 @@ class Tally:
         self.errors = 0
         self.last_error = ""
         self.ns = 0
-        """In the handler, nanoseconds."""
+        """Nanoseconds in the handler."""
 
     def begun(self, size: int) -> None:
         self.requests += 1
@@ -291,7 +291,7 @@ class SharedTally(Tally):
         with self._lock:
             super().reset()
 
-    # Not by calls of the base, which would be half of the time.
+    # Without calls of the base class, which would be half of the time.
 
     def begun(self, size: int) -> None:
         with self._lock:

@@ -58,7 +58,7 @@ from jetspark.wire.service_api import DEFAULT_PREFIX, Verb, verb_subjects
 
 STOP_TIMEOUT: Final = 30.0
 _CLEANING_UP: Final = 1.0
-"""Seconds that cancelled handlers have to end."""
+"""Seconds for cancelled handlers to end."""
 
 HandlerT = TypeVar("HandlerT", bound=Handler)
 AnyT = TypeVar("AnyT")
@@ -67,7 +67,7 @@ StatsHandler: TypeAlias = Callable[[EndpointStats], Any]
 
 
 class EndpointCalls:
-    """What services and groups share: they add endpoints and groups."""
+    """What services and groups share: adding endpoints and groups."""
 
     _prefix: str
     _queue_group: str
@@ -75,7 +75,7 @@ class EndpointCalls:
 
     @property
     def prefix(self) -> str:
-        """What stands before the subjects of its endpoints."""
+        """The start of its endpoints' subjects."""
         return self._prefix
 
     @property
@@ -86,13 +86,12 @@ class EndpointCalls:
     async def add_endpoint(
         self, name: str, handler: Handler, **options: Unpack[EndpointSettings]
     ) -> None:
-        """Answer requests with a handler (plain or async); returns when the server knows of it.
+        """Answer requests with a handler (plain or async); returns when the server knows it.
 
-        `subject`: what it listens on, below the group's prefix; default: the name. It may have
-        wildcards. `queue_group`: one instance of each group gets a request; default: that of the
-        group or service; "": every instance gets each request. `concurrency`: requests that are
-        handled at once; by default one. `max_pending`: requests that may wait, by default 65,536;
-        others are answered with error 503.
+        `subject`: its subject below the group's prefix, perhaps with wildcards; default: the name.
+        `queue_group`: one instance of each group gets a request; default: the one of the group or
+        service; "": every instance gets each request. `concurrency`: requests handled at once; by
+        default one. `max_pending`: requests that may wait, by default 65,536; others get error 503.
 
         Raises ConfigError for a second endpoint of the service with this subject and queue group,
         PermissionsError when the server refuses the subject, RequestTimeoutError,
@@ -116,9 +115,9 @@ class EndpointCalls:
         return self.decorator(add, name, **options)
 
     def add_group(self, name: str, *, queue_group: str | None = None) -> Group:
-        """A group of endpoints whose subjects begin with `name`: tokens, or "" for no prefix.
+        """A group of endpoints whose subjects begin with the tokens of `name` ("": no prefix).
 
-        `queue_group`: the default of its endpoints; None: that of the group or service above; "":
+        `queue_group`: the default of its endpoints; None: as in the group or service above; "":
         none.
         """
         prefix = check_group(self._prefix, name)
@@ -169,7 +168,7 @@ class EndpointCalls:
 
 
 class Group(EndpointCalls):
-    """A prefix that endpoints of a service share; made by `add_group`."""
+    """A prefix that endpoints of a service share; created by `add_group`."""
 
     def __init__(self, service: Service, prefix: str, queue_group: str) -> None:
         self.owner = service
@@ -181,12 +180,12 @@ class Group(EndpointCalls):
 
 
 class Running:
-    """The life of a service on its connection: what it listens to, and how it ends.
+    """The life of a service on its connection: its subscriptions, and its end.
 
-    It ends by `stop`, by the client's drain or close, when the connection is lost for good, and
-    when the server refuses a subject after the call that asked for it. `stop` takes the requests
-    that are on their way, lets the handlers finish, and answers the rest with an error. `what`: the
-    service, for a sentence.
+    It ends with `stop`, with the client's drain or close, when the connection is lost for good, and
+    when the server refuses a subject later than the call that added it. `stop` takes the requests
+    on their way, lets the handlers finish, and answers the rest with an error. `what`: the service,
+    for messages.
     """
 
     def __init__(self, client: Client, what: str) -> None:
@@ -206,9 +205,9 @@ class Running:
         return self.what
 
     async def begin(self, answers: Mapping[str, Callable[[], bytes]]) -> None:
-        """Answer on these subjects; returns when the server knows them, or there is no link.
+        """Answer on these subjects; returns when the server knows them, or without a link.
 
-        Raises PermissionsError, RequestTimeoutError, ConnectionClosedError; it has ended then.
+        Raises PermissionsError, RequestTimeoutError, ConnectionClosedError, which end it.
         """
         try:
             for subject, answer in answers.items():
@@ -235,7 +234,7 @@ class Running:
                 publishing.answer(reply, b"", error_headers(FAILED, shown_error(error)))
 
     def add_nowait(self, endpoint: Endpoint) -> None:
-        """Listen for its requests; the service stops when the server refuses the subject."""
+        """Listen for an endpoint's requests; a refusal of the subject stops the service."""
         self._listen(endpoint, self._lost)
 
     def _listen(
@@ -254,9 +253,9 @@ class Running:
         return listener
 
     async def add(self, endpoint: Endpoint) -> None:
-        """Listen for its requests, and return when the server knows the subject.
+        """Listen for an endpoint's requests; returns when the server knows the subject.
 
-        Raises as `begin`; the service goes on without the endpoint.
+        Raises the errors of `begin`; the service continues without the endpoint.
         """
         listener = self._listen(endpoint, partial(self._refused, endpoint))
         try:
@@ -314,7 +313,7 @@ class Running:
             self._stopping.add_done_callback(_seen)
         if self.left_by(asyncio.current_task()):
             return
-        await asyncio.shield(self._stopping)  # others may wait for it, too
+        await asyncio.shield(self._stopping)  # others may also wait for it
 
     async def _stop(self, timeout: float) -> None:
         loop = self.client.loop
@@ -383,7 +382,7 @@ async def _all_of(tasks: set[asyncio.Task[None]]) -> None:
 
 
 def _seen(task: asyncio.Task[None]) -> None:
-    """Nobody may be waiting for the error of stopping."""
+    """Mark the error as retrieved, since nobody may wait for the service to stop."""
     if not task.cancelled():
         task.exception()
 
@@ -398,9 +397,9 @@ class ServiceOptions(TypedDict, total=False):
 
 
 class Service(EndpointCalls):
-    """One instance of a service; made by `Client.add_service`.
+    """One instance of a service, created by `Client.add_service`.
 
-    `async with` stops it when the block is left.
+    The end of its `async with` block stops it.
     """
 
     def __init__(
@@ -432,12 +431,12 @@ class Service(EndpointCalls):
 
     @property
     def name(self) -> str:
-        """Shared by all instances of the service."""
+        """The name, shared by all instances of the service."""
         return self._name
 
     @property
     def id(self) -> str:
-        """Of this instance."""
+        """This instance's id."""
         return self._id
 
     @property
@@ -457,11 +456,11 @@ class Service(EndpointCalls):
 
     @property
     def active(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether it has not ended."""
         return not self.running.ended
 
     def info(self) -> ServiceInfo:
-        """What it answers to INFO."""
+        """Its answer to INFO."""
         return ServiceInfo(
             **self._identity(Verb.INFO),
             description=self._description,
@@ -469,7 +468,7 @@ class Service(EndpointCalls):
         )
 
     def stats(self) -> ServiceStats:
-        """What it answers to STATS. An exception of the `stats_handler` is reported."""
+        """Its answer to STATS. An exception of the `stats_handler` is reported."""
         return ServiceStats(
             **self._identity(Verb.STATS),
             started=self._started,
@@ -543,18 +542,17 @@ class Service(EndpointCalls):
     async def stop(self, timeout: Seconds = STOP_TIMEOUT) -> None:
         """Take no more requests, finish those that have come, and end. May be called again.
 
-        `timeout` in seconds: requests that are not finished by then are cancelled and answered with
-        an error, and RequestTimeoutError is raised. A second call waits for the first and raises
-        the same. Awaited in a handler, for which it would have to wait, it returns at once and
-        continues in the background.
+        After `timeout` seconds it cancels unfinished requests, answers them with an error, and
+        raises RequestTimeoutError. A second call waits for the first and raises the same error. In
+        a handler, which would wait for itself, it returns at once and continues in the background.
         """
         await self.running.stop(timeout)
 
     async def wait_stopped(self) -> None:
-        """Return when it is stopped, or the connection is closed.
+        """Wait until it is stopped, or the connection is closed.
 
-        Raises what else ends it: ConnectionLostError, or PermissionsError when the server refuses
-        a subject later.
+        Raises any other error that ends it: ConnectionLostError, or PermissionsError when the
+        server refuses a subject later.
         """
         await self.running.wait()
 
@@ -576,10 +574,9 @@ class ServiceCalls(Client):
     ) -> Service:
         """Start an instance of a service, which others find; then add endpoints to it.
 
-        `name`: of letters, digits, - and _, shared by all instances. `version`: a semantic one.
+        `name`: letters, digits, - and _, shared by all instances. `version`: a semantic version.
         `queue_group`: the default of its endpoints, "q"; "": none. `stats_handler`: a plain
-        function, called with the EndpointStats of each endpoint; what it returns is their `data`
-        (JSON).
+        function that returns the `data` (JSON) for an endpoint's EndpointStats.
 
         Raises BadNameError, ConfigError, BadQueueError; PermissionsError when the server refuses
         the subjects below $SRV, RequestTimeoutError, ConnectionClosedError.
@@ -589,7 +586,7 @@ class ServiceCalls(Client):
         return service
 
     def services(self, *, prefix: str = DEFAULT_PREFIX) -> Services:
-        """Find services, look at them, and call them. Nothing is sent.
+        """Find services, inspect them, and call them. Sends nothing.
 
         `prefix`: where the services of another account are imported to.
         """
