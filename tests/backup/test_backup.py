@@ -861,7 +861,7 @@ async def test_a_restore_into_a_stream_that_exists_says_what_it_has_of_the_backu
     assert await said() == ": delete it before it is restored."
     await elsewhere.delete_stream(filled)
     await elsewhere.create_stream(name=filled, subjects=[f"{filled}.*"], description="old")
-    assert "has 0 of the backup's 299 messages: if no restore into it is run" in await said()
+    assert "has 0 of the backup's 299 messages: unless a restore into it is run" in await said()
     await elsewhere.publish(f"{filled}.0", b"another stream")
     assert await said() == ": delete it before it is restored."
     await elsewhere.delete_stream(filled)
@@ -883,7 +883,7 @@ async def test_a_restore_that_is_cancelled_while_the_server_creates_the_stream_s
         with pytest.raises(asyncio.CancelledError) as cancelled:
             await task
     assert cancelled.value.__notes__ == [
-        f'All was sent, and the server may still create stream "{filled}": look in a while '
+        f'All is sent, and the server may still create stream "{filled}": look in a while '
         "whether it reaches sequence 300."
     ]
 
@@ -914,7 +914,7 @@ async def test_a_partial_stream_that_others_publish_to_is_kept_and_named(
     with pytest.raises(KeyError) as failed:
         await elsewhere.restore_stream(tmp_path / "b", progress=publish_and_raise)
     assert failed.value.__notes__ == [
-        f'There is a stream "{filled}" that this restore has not made, or not alone.'
+        f'There is a stream "{filled}" that is not, or not only, this restore\'s.'
     ]
     assert (await elsewhere.get_msg(filled, acks[0].seq)).data == b"of somebody else"
 
@@ -952,9 +952,9 @@ async def test_a_restore_after_one_that_was_killed_says_what_is_there(
         await restore.wait()
         with pytest.raises(
             NameInUseError,
-            match=rf'"{name}" exists already, and has [123]?\d of the backup\'s 40 messages: if '
-            r"no restore into it is running, it may be left of one that was interrupted; delete it "
-            r"then, and restore again\.$",
+            match=rf'"{name}" exists already, and has [123]?\d of the backup\'s 40 messages: '
+            r"unless a restore into it is running, it may be left of an interrupted one: "
+            r"delete it then, and restore again\.$",
         ):
             await there.restore_stream(tmp_path / "b")
         await there.delete_stream(name)
@@ -1283,4 +1283,4 @@ async def test_a_cut_archive_has_the_same_reason_for_everybody(
     with pytest.raises(BackupError) as opened:
         open_backup(folder)
     assert str(verified.value) == str(opened.value)
-    assert f"has {len(archive) // 2} bytes and not {len(archive)}" in str(opened.value)
+    assert f"has {len(archive) // 2} bytes; backup.json says {len(archive)}" in str(opened.value)

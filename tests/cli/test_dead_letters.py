@@ -123,7 +123,7 @@ def test_what_is_missing_or_cannot_be_taken_is_told_with_its_name(
         js.publish("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.ORDERS.c", b"hello")
         code, out, err = dead_letters("run", "DEAD", "--once")
         assert (code, out) == (app.DONE, "1 moved\n")
-        assert err.startswith('Message 1 of "DEAD_ADVISORIES" is no advisory')
+        assert err.startswith('Message 1 of "DEAD_ADVISORIES" is not an advisory')
         assert [letter.data for letter in js.dead_letters("DEAD").letters()] == [b"hello"]
         js.delete_stream("DEAD_ADVISORIES")
         gone = 'Stream "DEAD_ADVISORIES" not found.\n'
@@ -131,7 +131,7 @@ def test_what_is_missing_or_cannot_be_taken_is_told_with_its_name(
             assert dead_letters(*arguments) == (app.FAILED, "", gone)
         js.create_stream(name="DEAD_ADVISORIES", subjects=["x"])
         assert dead_letters("create", "DEAD", "--stream", "ORDERS")[2] == (
-            'Stream "DEAD_ADVISORIES" is not one of dead letters, and these would need it: '
+            'There is another stream "DEAD_ADVISORIES", whose name would be needed: '
             "take another name.\n"
         )
         err = dead_letters("create", "D", "--stream", "ORDERS", "--stream", "D")[2]

@@ -87,7 +87,7 @@ def fails() -> str:
     ("password", "says"),
     [
         (fails, "The callable password raised LookupError."),
-        (lambda: b"s3cret", "The callable password has to return a str, and returned bytes."),
+        (lambda: b"s3cret", "The callable password must return a str, but returned bytes."),
     ],
     ids=["raises", "bytes"],
 )

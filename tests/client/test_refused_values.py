@@ -160,7 +160,7 @@ CALLS: dict[str, tuple[Call, list[Any], str]] = {
         ["lats"],
         "did you mean 'last'?",
     ),
-    "kinds": (lambda at, v: at.js.events(kinds=v), ["x", ["x"]], "No events are of kind 'x'"),
+    "kinds": (lambda at, v: at.js.events(kinds=v), ["x", ["x"]], "There is no kind of event 'x'"),
     # What is empty counts as not given.
     "empty msg_id": (lambda at, v: at.js.publish(at.name, msg_id=v), [""], "msg_id is empty"),
     "filter": (lambda at, v: at.js.purge_stream(at.name, filter=v), ["", "a b"], "subject"),
@@ -252,7 +252,7 @@ OPTIONS: dict[str, tuple[list[Any], str]] = {
     "first_connect": (["wiat", None], "first_connect is 'once', 'wait' or 'background'"),
     "connect_timeout": ([0, -1], "connect_timeout"),
     "ping_interval": ([NAN], "A timeout must be more than 0 seconds, not nan"),
-    "reconnect_jitter": ([INF, 1e18, -1], "cannot be negative, or for ever"),
+    "reconnect_jitter": ([INF, 1e18, -1], "cannot be negative or infinite"),
     "pending_size": ([NAN, "x", 1.5, True, -1, timedelta(1)], "pending_size "),
     "max_reconnect_attempts": ([NAN, "x", True, -2], "max_reconnect_attempts "),
     "max_outstanding_pings": ([True, 0], "max_outstanding_pings "),

@@ -158,7 +158,7 @@ async def test_a_message_that_is_no_letter_is_reported_and_left_out(
     await orders.give_up("eu")
     await orders.dead.move()
     assert await orders.dead.replay(to=orders.subject("again")) == (1, 0, 0, 0)
-    why = "Message 1 is no dead letter: it has no header Dead-Letter-Reason."
+    why = "Message 1 is not a dead letter: it has no header Dead-Letter-Reason."
     assert str(reported[0]) == why
 
 
@@ -327,7 +327,9 @@ async def test_what_is_no_advisory_is_reported_and_becomes_a_letter_itself(
         await orders.js.publish(subject, forged, headers={"Trace": "1"})
     assert await orders.dead.move() == len(all_forged)
     assert await orders.dead.waiting() == 0
-    place = f'Message 1 of "{orders.dead.advisories}" is no advisory, and is a letter itself now: '
+    place = (
+        f'Message 1 of "{orders.dead.advisories}" is not an advisory, and is now a letter itself: '
+    )
     assert str(reported[0]).startswith(place)
     assert len(reported) == len(all_forged)
     letters = await orders.dead.letters(stream=orders.dead.advisories, consumer="worker").all()
@@ -484,7 +486,7 @@ async def test_another_stream_of_the_name_is_neither_taken_nor_deleted(
     taken = [subject.format(name) for subject in subjects]
     await js.create_stream(name=f"{name}_ADVISORIES", subjects=taken, **foreign)
     before = (await js.stream_info(f"{name}_ADVISORIES")).config
-    with pytest.raises(ConfigError, match=f'"{name}_ADVISORIES" is not one of dead letters'):
+    with pytest.raises(ConfigError, match=f'another stream "{name}_ADVISORIES"'):
         await js.create_dead_letters(name, orders.name, storage="memory")
     assert (await js.stream_info(f"{name}_ADVISORIES")).config == before
     with pytest.raises(StreamNotFoundError):
@@ -523,9 +525,9 @@ async def test_another_stream_is_never_taken_for_dead_letters(
 ) -> None:
     stream = orders.name
     for call in (js.dead_letters, js.delete_dead_letters):
-        with pytest.raises(ConfigError, match="is not one of dead letters"):
+        with pytest.raises(ConfigError, match="is not a stream of dead letters"):
             await call(stream)
-    with pytest.raises(ConfigError, match="is not one of dead letters"):
+    with pytest.raises(ConfigError, match="is not a stream of dead letters"):
         await js.create_dead_letters(stream, "ORDERS")
     with pytest.raises(ConfigError, match="stores advisories on"):
         await js.create_dead_letters(f"{orders.name}_MORE", [orders.name])

@@ -316,7 +316,7 @@ async def test_misspelt_members_and_filters_are_errors(
     for misspelt in (elastic.drop_members("M1"), _partitions(elastic, "M1")):
         with pytest.raises(ConfigError, match=r'"M1" is no member .*: did you mean "m1"\?'):
             await misspelt
-    with pytest.raises(ConfigError, match=r'filter "meter\.\*" fits none of the subjects'):
+    with pytest.raises(ConfigError, match=r'filter "meter\.\*" matches none of the subjects'):
         await js.create_elastic_group(
             elastic.stream, "no", max_members=2, filters=[PartitioningFilter("meter.*", [1])]
         )
@@ -350,7 +350,8 @@ async def test_who_is_none_of_the_members_waits_and_is_told_once(
             await elastic.drop_members("m1")
             assert len(await take(member, len(KEYS))) == len(KEYS)
     assert [str(error) for error in reports] == [
-        f'"M1" is no member of consumer group "cg" of stream "{elastic.stream}": did you mean "m1"?'
+        f'"M1" is not a member of consumer group "cg" of stream "{elastic.stream}": '
+        'did you mean "m1"?'
     ]
 
 

@@ -216,7 +216,7 @@ async def test_signing_keys_issue_users_and_scoped_ones_decide_themselves(
         await nc.publish("bob.x")
         await nc.flush()
         assert [type(error) for error in errors] == [PermissionsError]
-    with pytest.raises(ConfigError, match="no claims but tags"):
+    with pytest.raises(ConfigError, match="give only tags"):
         issue_user(scoped, user.public, claims=UserClaims(subs=1), scoped=True)
 
 
@@ -300,15 +300,15 @@ def test_wrong_keys_and_times_are_refused() -> None:
         ({"payload": -5}, "payload is at least 0, or -1 for no limit, not -5."),
         ({"subs": True}, "subs: expected int, got bool"),
         ({"data": -2}, "data is at least 0"),
-        ({"src": ["nonsense"]}, "src has networks such as"),
-        ({"src": ["192.0.2.1"]}, "src has networks such as"),
+        ({"src": ["nonsense"]}, "src needs networks such as"),
+        ({"src": ["192.0.2.1"]}, "src needs networks such as"),
         ({"pub": {"allow": ["a..b"]}}, "Bad subject in pub.allow 'a..b'"),
         ({"sub": {"deny": ["a group b"]}}, "Bad subject in sub.deny"),
         ({"pub": {"allow": ["a group"]}}, "Bad subject in pub.allow"),
         ({"pub": {"allow": 5}}, "pub.allow: expected array, got int"),
         ({"resp": {"max": -2}}, "resp.max is at least 0"),
         ({"resp": AllowedResponses(ttl=timedelta(seconds=-1))}, "resp.ttl"),
-        ({"times": [HoursOfDay(start="8", end="09:00:00")]}, 'times are such as "08:00:00"'),
+        ({"times": [HoursOfDay(start="8", end="09:00:00")]}, 'times must be such as "08:00:00"'),
         ({"type": "account"}, "leave it out"),
         ({"version": 1}, "leave it out"),
     ],

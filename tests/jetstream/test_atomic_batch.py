@@ -239,7 +239,7 @@ async def test_an_idle_batch_is_refused_by_its_next_message(
 async def test_atomic_batch_ends_unstored_when_the_connection_is_lost(
     js: JetStream, atomic: str, nc: Client
 ) -> None:
-    with pytest.raises(BrokenSocketError, match="nothing of it is stored"):
+    with pytest.raises(BrokenSocketError, match="nothing is stored"):
         async with js.atomic_batch() as batch:
             await batch.add(f"{atomic}.a")
             await batch.add(f"{atomic}.a")

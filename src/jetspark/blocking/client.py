@@ -32,13 +32,13 @@ __all__ = ["Client", "Subscription"]
 
 @twin_of(AsyncSubscription)
 class Subscription(BaseSubscription):
-    """What `Client.subscribe` returns: iterate it, or give it a callback."""
+    """The result of `Client.subscribe`: iterate it, or give it a callback."""
 
     _inner: AsyncSubscription
 
     @property
     def subject(self) -> str:
-        """What was subscribed to."""
+        """The subject of the subscription."""
         return self._inner.subject
 
     @property
@@ -59,7 +59,7 @@ class Subscription(BaseSubscription):
 
 @twin_of(AsyncClient)
 class Client(BaseClient):
-    """One connection to a NATS deployment. Created in a running event loop, then connected."""
+    """One connection to a NATS deployment: created in a running event loop, then connected."""
 
     _inner: AsyncClient
 
@@ -94,7 +94,7 @@ class Client(BaseClient):
         return self._inner.max_payload
 
     def report(self, error: JetsparkError) -> None:
-        """last_error, the log, and the error callback: for errors that no call can raise."""
+        """To last_error, the log and the error callback: for errors that no call can raise."""
         self._thread.call(self._inner.report, error)
 
     def set_servers(self, servers: str | Iterable[str]) -> None:
@@ -102,7 +102,7 @@ class Client(BaseClient):
         self._thread.call(self._inner.set_servers, servers)
 
     def force_reconnect(self) -> None:
-        """Leave this server for the next one; returns when the link is up again."""
+        """Leave this server for the next one; returns when the new link is up."""
         self._thread.run(self._inner.force_reconnect)
 
     def rtt(self, timeout: Seconds | None = None) -> float:

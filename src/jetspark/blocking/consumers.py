@@ -45,7 +45,7 @@ __all__ = [
 
 @twin_of(AsyncConsumerMessages)
 class ConsumerMessages(BaseConsumerMessages):
-    """What `PullConsumer.consume` returns: iterate it, or give it a callback."""
+    """The result of `PullConsumer.consume`: iterate it, or give it a callback."""
 
     _inner: AsyncConsumerMessages
 
@@ -56,13 +56,13 @@ class ConsumerMessages(BaseConsumerMessages):
 
     @property
     def error(self) -> JetsparkError | None:
-        """The error that ended it; None while it goes on, and after `stop` or `drain`."""
+        """The error that ended it; None before, and after `stop` or `drain`."""
         return self._inner.error
 
 
 @twin_of(AsyncOrderedMessages)
 class OrderedMessages(ConsumerMessages):
-    """What `JetStream.ordered` returns: iterate it, or give it a callback."""
+    """The result of `JetStream.ordered`: iterate it, or give it a callback."""
 
     _inner: AsyncOrderedMessages
 
@@ -73,22 +73,22 @@ class OrderedMessages(ConsumerMessages):
 
     @property
     def name(self) -> str:
-        """The name of the current consumer; empty while there is none."""
+        """The name of the present consumer; empty without one."""
         return self._inner.name
 
     @property
     def last_error(self) -> JetsparkError | None:
-        """Why the consumer was recreated the last time, or could not be."""
+        """Why the consumer was last recreated, or could not be."""
         return self._inner.last_error
 
     def info(self) -> ConsumerInfo:
-        """The current consumer as it is now."""
+        """Configuration and state of the present consumer."""
         return self._thread.run(self._inner.info)
 
 
 @twin_of(AsyncPushMessages)
 class PushMessages(BasePushMessages):
-    """What `PushConsumer.subscribe` returns: iterate it, or give it a callback."""
+    """The result of `PushConsumer.subscribe`: iterate it, or give it a callback."""
 
     _inner: AsyncPushMessages
 
@@ -111,7 +111,7 @@ class Consumer(Twin):
 
     @property
     def cached_info(self) -> ConsumerInfo:
-        """The consumer as of the last `info`, or of the call that made this object."""
+        """The result of the last `info`, or of the call that created this object."""
         return self._inner.cached_info
 
     @property
@@ -129,15 +129,15 @@ class Consumer(Twin):
         return self._thread.run(self._inner.info)
 
     def delete(self) -> None:
-        """Delete the consumer. Raises as `info`."""
+        """Delete the consumer. Raises the errors of `info`."""
         self._thread.run(self._inner.delete)
 
     def pause(self, until: datetime) -> PauseState:
-        """Deliver nothing until then, an aware datetime (server 2.11)."""
+        """Deliver nothing until an aware datetime (server 2.11)."""
         return self._thread.run(self._inner.pause, until)
 
     def resume(self) -> PauseState:
-        """Deliver again (server 2.11). Raises as `JetStream.pause_consumer`."""
+        """Deliver again (server 2.11). Raises the errors of `JetStream.pause_consumer`."""
         return self._thread.run(self._inner.resume)
 
     def reset(self, seq: int | None = None) -> ConsumerInfo:

@@ -19,22 +19,22 @@ __all__ = ["DeadLetterWorker", "DeadLetters"]
 
 @twin_of(AsyncDeadLetterWorker)
 class DeadLetterWorker(AsyncBlock):
-    """What `DeadLetters.worker` returns: it moves messages inside its block."""
+    """The result of `DeadLetters.worker`: it moves messages inside its block."""
 
     _inner: AsyncDeadLetterWorker
 
     @property
     def moved(self) -> int:
-        """Letters that this worker has stored."""
+        """Letters that this worker stored."""
         return self._inner.moved
 
     @property
     def gone(self) -> int:
-        """Those of them without payload: the stream did not have the message any more."""
+        """Letters without payload, since the stream no longer had the message."""
         return self._inner.gone
 
     def wait(self) -> None:
-        """Return when its block is left."""
+        """Wait until its block is left."""
         self._thread.run(self._inner.wait)
 
 
@@ -74,7 +74,7 @@ class DeadLetters(Twin):
         subject: str | None = None,
         reason: str | None = None,
     ) -> Listing[DeadLetter]:
-        """The letters that are there now, oldest first."""
+        """The letters that are stored now, oldest first."""
         return Listing(
             self._caller,
             self._inner.letters(stream=stream, consumer=consumer, subject=subject, reason=reason),
@@ -85,7 +85,7 @@ class DeadLetters(Twin):
         return self._thread.run(self._inner.letter, seq)
 
     def delete(self, letter: DeadLetter) -> None:
-        """Delete a letter. Raises MessageNotFoundError when it is not there any more."""
+        """Delete a letter. Raises MessageNotFoundError when it no longer exists."""
         self._thread.run(self._inner.delete, letter)
 
     def replay(
@@ -112,5 +112,5 @@ class DeadLetters(Twin):
     def replay_letter(
         self, letter: DeadLetter, *, to: str | None = None, keep: bool = False
     ) -> bool:
-        """`replay` for one letter. False: an earlier replay has stored its message."""
+        """`replay` for one letter. False: an earlier replay stored its message."""
         return self._thread.run(self._inner.replay_letter, letter, to=to, keep=keep)

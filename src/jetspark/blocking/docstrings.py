@@ -16,9 +16,7 @@ _ASYNC_WORDS: Final = (
     (r"a function or coroutine function, is", "a plain function, is, in the caller's thread,"),
     (r"\bawait ", ""),
     (r"\basync (with|for)\b", r"\1"),
-    (r"\bAwaited in\b", "Called in"),
     (r"\bAsync iterator\b", "Iterator"),
-    (r"\bCancelling it\b", "Interrupting it"),
     (r"\basyncio\.Future\b", "Future"),
     (r"\(plain or async\)", "(a plain function, called in a thread of its own)"),
 )

@@ -36,7 +36,7 @@ class Client(CoreClient):
     _inner: AsyncClient
 
     def system(self, *, timeout: Seconds = TIMEOUT, stall: Seconds = STALL) -> System:
-        """Look at servers and accounts, as a user of the system account. Nothing is sent."""
+        """Inspect servers and accounts, as a user of the system account. Sends nothing."""
         return System(self._caller, self._inner.system(timeout=timeout, stall=stall))
 
     def auth_callout(
@@ -70,7 +70,7 @@ class Client(CoreClient):
         )
 
     def services(self, *, prefix: str = DEFAULT_PREFIX) -> Services:
-        """Find services, look at them, and call them. Nothing is sent."""
+        """Find services, inspect them, and call them. Sends nothing."""
         return Services(self._caller, self._inner.services(prefix=prefix))
 
     def jetstream(

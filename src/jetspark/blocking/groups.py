@@ -27,7 +27,7 @@ __all__ = ["ConsumerGroup", "ElasticGroup", "GroupMember", "GroupMsg", "StaticGr
 
 @twin_of(AsyncGroupMember)
 class GroupMember(BaseGroupMember):
-    """What a group's `consume` returns: enter it, then iterate it, or give it a callback."""
+    """The result of a group's `consume`: enter it, then iterate it, or give it a callback."""
 
     _inner: AsyncGroupMember
 
@@ -38,7 +38,7 @@ class GroupMember(BaseGroupMember):
 
     @property
     def config(self) -> GroupConfig:
-        """The group's configuration that this member follows."""
+        """The group's configuration for this member."""
         return self._inner.config
 
     @property
@@ -48,17 +48,17 @@ class GroupMember(BaseGroupMember):
 
     @property
     def error(self) -> JetsparkError | None:
-        """The error that ended it; None while it goes on, and after `stop`."""
+        """The error that ended it; None before, and after `stop`."""
         return self._inner.error
 
     def wait_ended(self) -> None:
-        """Return when it has ended. Raises `error`."""
+        """Wait until it ends. Raises `error`."""
         self._thread.run(self._inner.wait_ended)
 
 
 @twin_of(AsyncConsumerGroup)
 class ConsumerGroup(Twin):
-    """What static and elastic groups have in common."""
+    """The base of static and elastic groups."""
 
     _inner: AsyncConsumerGroup
 
@@ -74,7 +74,7 @@ class ConsumerGroup(Twin):
 
     @property
     def config(self) -> GroupConfig:
-        """The configuration that this object has read or written last."""
+        """The configuration that this object last read or wrote."""
         return self._inner.config
 
     def partitions(self, member: str) -> list[int]:
@@ -86,11 +86,11 @@ class ConsumerGroup(Twin):
         return self._thread.run(self._inner.refresh)
 
     def active_members(self) -> list[str]:
-        """The members that have a consumer with a waiting instance."""
+        """The members with a consumer and a waiting instance."""
         return self._thread.run(self._inner.active_members)
 
     def step_down(self, member: str) -> None:
-        """Let another instance of a member have its messages."""
+        """Let another instance of a member take over."""
         self._thread.run(self._inner.step_down, member)
 
     def consume(
@@ -102,7 +102,7 @@ class ConsumerGroup(Twin):
         max_ack_pending: int = 1,
         **options: Unpack[ConsumerSettings],
     ) -> GroupMember:
-        """Consume as an instance of `member`, from entering `with` to its end."""
+        """Consume as an instance of `member`, within an `with` block."""
         return GroupMember(
             self._caller,
             lambda forward: self._inner.consume(
@@ -123,7 +123,7 @@ class StaticGroup(ConsumerGroup):
     _inner: AsyncStaticGroup
 
     def delete(self) -> None:
-        """Delete the group and the consumers of its members, who end."""
+        """Delete the group and the consumers of its members, which end."""
         self._thread.run(self._inner.delete)
 
 
@@ -142,13 +142,13 @@ class ElasticGroup(ConsumerGroup):
         return self._thread.run(self._inner.drop_members, members)
 
     def set_mappings(self, mappings: Mapping[str, Iterable[int]]) -> None:
-        """Assign each partition to one member, in place of members that share them."""
+        """Assign each partition to one member, instead of sharing them."""
         self._thread.run(self._inner.set_mappings, mappings)
 
     def delete_mappings(self) -> None:
-        """Remove the mappings: until there are members, nobody has a partition."""
+        """Remove the mappings; without members, nobody has a partition."""
         self._thread.run(self._inner.delete_mappings)
 
     def delete(self) -> None:
-        """Delete the group, its stream and what waits there; its members end."""
+        """Delete the group, and its stream with the waiting messages; its members end."""
         self._thread.run(self._inner.delete)

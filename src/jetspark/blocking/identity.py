@@ -16,15 +16,15 @@ __all__ = ["AuthCallout"]
 
 @twin_of(AsyncAuthCallout)
 class AuthCallout(BaseAuthCallout):
-    """What `Client.auth_callout` returns; it stops when its block is left."""
+    """The result of `Client.auth_callout`; leaving its block stops it."""
 
     _inner: AsyncAuthCallout
 
     @property
     def stats(self) -> CalloutStats:
-        """What it has done so far."""
+        """What it did so far."""
         return self._inner.stats
 
     def wait_stopped(self) -> None:
-        """Return when `stop` has ended it. Raises what else ends it."""
+        """Wait until `stop` has ended it. Raises any other error that ends it."""
         self._thread.run(self._inner.wait_stopped)

@@ -89,7 +89,7 @@ __all__ = [
 
 @twin_of(AsyncEvents)
 class Events(BaseEvents):
-    """What `JetStream.events` returns: iterate it, or give it a callback."""
+    """The result of `JetStream.events`: iterate it, or give it a callback."""
 
     _inner: AsyncEvents
 
@@ -211,7 +211,7 @@ class JetStream(BaseJetStream):
         /,
         **options: Unpack[ConsumerOptions],
     ) -> PushConsumer:
-        """Create a push consumer; `deliver_subject` is required. Raises as `create_consumer`."""
+        """Create a push consumer with a `deliver_subject`."""
         return PushConsumer(
             self._caller,
             self._thread.run(self._inner.create_push_consumer, stream, config, **options),
@@ -224,7 +224,7 @@ class JetStream(BaseJetStream):
         /,
         **options: Unpack[ConsumerOptions],
     ) -> ConsumerInfo:
-        """Change a consumer; options not given keep their values. A name is required."""
+        """Change a consumer. Other options keep their values; a name is required."""
         return self._thread.run(self._inner.update_consumer, stream, config, **options)
 
     def create_or_update_consumer(
@@ -258,15 +258,15 @@ class JetStream(BaseJetStream):
         return Paged(self._caller, self._inner.consumer_names(stream))
 
     def consumers(self, stream: str) -> Paged[ConsumerInfo]:
-        """A stream's consumers. Raises as `consumer_names`."""
+        """A stream's consumers. Raises the errors of `consumer_names`."""
         return Paged(self._caller, self._inner.consumers(stream))
 
     def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
-        """Deliver nothing until then (server 2.11)."""
+        """Deliver nothing until `until` (server 2.11)."""
         return self._thread.run(self._inner.pause_consumer, stream, name, until)
 
     def resume_consumer(self, stream: str, name: str) -> PauseState:
-        """Deliver again (server 2.11). Raises as `pause_consumer`."""
+        """Deliver again (server 2.11). Raises the errors of `pause_consumer`."""
         return self._thread.run(self._inner.resume_consumer, stream, name)
 
     def reset_consumer(self, stream: str, name: str, seq: int | None = None) -> ConsumerInfo:
@@ -367,7 +367,7 @@ class JetStream(BaseJetStream):
         msg_id: str | None = None,
         timeout: Seconds | None = None,
     ) -> int:
-        """Add to a counter, a negative number too, and return its new value."""
+        """Add to a counter, even a negative number; returns its new value."""
         return self._thread.run(
             self._inner.increment, subject, by, headers=headers, msg_id=msg_id, timeout=timeout
         )
@@ -418,7 +418,7 @@ class JetStream(BaseJetStream):
         )
 
     def cancel_schedule(self, stream: str, subject: str) -> bool:
-        """Delete a schedule; False when there is none any more."""
+        """Delete a schedule; False when there is none."""
         return self._thread.run(self._inner.cancel_schedule, stream, subject)
 
     def end_schedule(
@@ -455,7 +455,7 @@ class JetStream(BaseJetStream):
     def update_stream(
         self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
     ) -> StreamInfo:
-        """Change the stream `name`; options not given keep their values."""
+        """Change the stream `name`. Other options keep their values."""
         return self._thread.run(self._inner.update_stream, config, **options)
 
     def create_or_update_stream(
@@ -491,11 +491,11 @@ class JetStream(BaseJetStream):
         )
 
     def stream_names(self, subject: str | None = None) -> Paged[str]:
-        """The names of all streams, or of those with `subject` among their subjects."""
+        """The names of all streams, or of those that have `subject`."""
         return Paged(self._caller, self._inner.stream_names(subject))
 
     def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
-        """All streams, or those with `subject` among theirs. Raises as `stream_names`."""
+        """All streams, or those that have `subject`. Raises the errors of `stream_names`."""
         return Paged(self._caller, self._inner.streams(subject))
 
     def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
@@ -535,7 +535,7 @@ class JetStream(BaseJetStream):
 
     @property
     def api_prefix(self) -> str:
-        """What every API subject begins with."""
+        """The start of every API subject."""
         return self._inner.api_prefix
 
     @property
@@ -548,7 +548,7 @@ class JetStream(BaseJetStream):
         return self._thread.run(self._inner.account_info)
 
     def api_request(self, subject: str, document: Configuration | None = None) -> dict[str, Any]:
-        """Any call of the JetStream API: the document is sent and the answer given as they are."""
+        """Make any call of the JetStream API with a document of your own."""
         return self._thread.run(self._inner.api_request, subject, document)
 
     def restore_stream(
@@ -615,11 +615,11 @@ class JetStream(BaseJetStream):
         )
 
     def dead_letters(self, name: str) -> DeadLetters:
-        """The dead letters of this name."""
+        """Bind to the dead letters of this name."""
         return DeadLetters(self._caller, self._thread.run(self._inner.dead_letters, name))
 
     def delete_dead_letters(self, name: str) -> None:
-        """Delete dead letters and what is still to be moved, and store no more."""
+        """Delete the dead letters and what waits for a worker, and store no more."""
         self._thread.run(self._inner.delete_dead_letters, name)
 
     def create_object_store(
@@ -718,7 +718,7 @@ class JetStream(BaseJetStream):
         /,
         **options: Unpack[BucketSettings],
     ) -> StreamInfo:
-        """Create a mirror of a bucket, which answers its direct gets, nearer to some readers."""
+        """Create a mirror of a bucket, which answers direct gets nearer to some readers."""
         return self._thread.run(self._inner.create_bucket_mirror, name, origin, config, **options)
 
     def bucket(self, name: str) -> Bucket:
@@ -794,7 +794,7 @@ class JetStream(BaseJetStream):
         return ElasticGroup(self._caller, self._thread.run(self._inner.elastic_group, stream, name))
 
     def static_group(self, stream: str, name: str) -> StaticGroup:
-        """Bind to a static group. Raises as `elastic_group`."""
+        """Bind to a static group. Raises the errors of `elastic_group`."""
         return StaticGroup(self._caller, self._thread.run(self._inner.static_group, stream, name))
 
     def elastic_group_names(self, stream: str) -> Listing[str]:

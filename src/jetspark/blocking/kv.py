@@ -41,7 +41,7 @@ __all__ = ["Bucket", "Election", "Listing", "LiveBucket", "Lock", "ReadOnlyBucke
 
 @twin_of(AsyncLock)
 class Lock(BaseLock):
-    """A lock in a bucket, as returned by `Bucket.lock`: held from entering it to leaving it."""
+    """A lock in a bucket, returned by `Bucket.lock` and held within its block."""
 
     _inner: AsyncLock
 
@@ -52,12 +52,12 @@ class Lock(BaseLock):
 
     @property
     def held(self) -> bool:
-        """Whether this object holds it, and its lease goes on."""
+        """Whether this object holds it, and its lease has not ended."""
         return self._inner.held
 
     @property
     def lost(self) -> bool:
-        """Whether it was held and its lease is over, or another client holds it."""
+        """Whether it was held, but its lease is over or another client holds it."""
         return self._inner.lost
 
     @property
@@ -66,11 +66,11 @@ class Lock(BaseLock):
         return self._inner.token
 
     def wait_lost(self) -> None:
-        """Return when it is lost or released."""
+        """Wait until it is lost or released."""
         self._thread.run(self._inner.wait_lost)
 
     def owner(self) -> LockRecord | None:
-        """Who holds it, from the bucket's leader; None: nobody."""
+        """The holder, from the bucket's leader; None: nobody."""
         return self._thread.run(self._inner.owner)
 
     def acquire(self, timeout: Seconds | None = None) -> int:
@@ -78,15 +78,13 @@ class Lock(BaseLock):
         return self._thread.run(self._inner.acquire, timeout)
 
     def release(self) -> None:
-        """Let the others have it. Raises LockLostError when it was lost, ConfigError if not
-        held.
-        """
+        """Release it. Raises LockLostError when it was lost, ConfigError when it is not held."""
         self._thread.run(self._inner.release)
 
 
 @twin_of(AsyncElection)
 class Election(BaseElection):
-    """A candidate, as returned by `Bucket.election`: enter it, then iterate its states."""
+    """A candidate, returned by `Bucket.election`: enter it, then iterate its states."""
 
     _inner: AsyncElection
 
@@ -97,25 +95,25 @@ class Election(BaseElection):
 
     @property
     def leading(self) -> bool:
-        """Whether this client leads at this moment."""
+        """Whether this client leads now."""
         return self._inner.leading
 
     @property
     def token(self) -> int:
-        """The fencing token of this leadership, for what the leader changes."""
+        """The fencing token of this leadership, for the resources that the leader changes."""
         return self._inner.token
 
     @property
     def error(self) -> JetsparkError | None:
-        """Why it is no candidate any more; None while it is one, and after its end."""
+        """Why it is no longer a candidate; None while it is one, and after its end."""
         return self._inner.error
 
     def leader(self) -> LockRecord | None:
-        """Who leads, from the bucket's leader; None: nobody. Raises as `Lock.owner`."""
+        """The leader, from the bucket's leader; None: nobody. Raises the errors of `Lock.owner`."""
         return self._thread.run(self._inner.leader)
 
     def next(self, timeout: Seconds | None = None) -> ElectionState:
-        """The next state, as when iterating; waits `timeout` seconds, None: for ever."""
+        """The next state; waits `timeout` seconds, None: for ever."""
         return self._thread.run(self._inner.next, timeout)
 
     def resign(self) -> None:
@@ -125,19 +123,19 @@ class Election(BaseElection):
 
 @twin_of(AsyncLiveBucket)
 class LiveBucket(BaseLiveBucket):
-    """What `Bucket.live` returns: once entered, it is read like a dict of keys and values."""
+    """The result of `Bucket.live`: once entered, it is read like a dict of keys and values."""
 
     _inner: AsyncLiveBucket
 
     @property
     def error(self) -> JetsparkError | None:
-        """Why it cannot follow any more; None while it can."""
+        """Why it can no longer follow; None while it can."""
         return self._inner.error
 
 
 @twin_of(AsyncReadOnlyBucket)
 class ReadOnlyBucket(Twin):
-    """A Key-Value bucket that can only be read, as returned by `Bucket.read_only`."""
+    """A Key-Value bucket that can only be read, returned by `Bucket.read_only`."""
 
     _inner: AsyncReadOnlyBucket
 
@@ -174,9 +172,7 @@ class ReadOnlyBucket(Twin):
         return self._thread.run(self._inner.get_many, keys, leader=leader)
 
     def keys(self, keys: str | Iterable[str] = ">") -> Listing[str]:
-        """The keys that have a value, all or those that match. A bucket of any size can be
-        listed.
-        """
+        """The keys that have a value, all or those that match, in a bucket of any size."""
         return Listing(self._caller, self._inner.keys(keys))
 
     def history(self, keys: str | Iterable[str] = ">") -> Listing[Entry]:
@@ -234,7 +230,7 @@ class Bucket(ReadOnlyBucket):
         holder: str | None = None,
         callback: StateCallback | None = None,
     ) -> Election:
-        """A candidate for leader, from entering `with` to its end: iterate, or a callback."""
+        """A candidate for leader within its `with`: iterate it, or give a callback."""
         return Election(
             self._caller,
             lambda forward: self._inner.election(key, lease=lease, holder=holder, callback=forward),
@@ -254,7 +250,7 @@ class Bucket(ReadOnlyBucket):
         return self._thread.run(self._inner.update, key, value, revision)
 
     def delete(self, key: str, revision: int | None = None) -> int:
-        """Delete a key by a delete marker after its history; returns the marker's revision."""
+        """Delete a key with a marker after its history; returns the marker's revision."""
         return self._thread.run(self._inner.delete, key, revision)
 
     def purge(self, key: str, revision: int | None = None, *, ttl: TimeToLive | None = None) -> int:

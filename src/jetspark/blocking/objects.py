@@ -22,7 +22,7 @@ __all__ = ["ObjectReader", "ObjectStore", "ObjectWatcher"]
 
 @twin_of(AsyncObjectStore)
 class ObjectStore(BaseObjectStore):
-    """What `JetStream.object_store` and `JetStream.create_object_store` return."""
+    """An object store, returned by `JetStream.object_store` and `JetStream.create_object_store`."""
 
     _inner: AsyncObjectStore
 
@@ -41,7 +41,7 @@ class ObjectStore(BaseObjectStore):
         return self._thread.run(self._inner.status)
 
     def seal(self) -> ObjectStoreStatus:
-        """Allow no more changes, for ever; the store can still be deleted as a whole."""
+        """Allow no more changes, for ever. The whole store can still be deleted."""
         return self._thread.run(self._inner.seal)
 
     def update_meta(
@@ -64,7 +64,7 @@ class ObjectStore(BaseObjectStore):
         )
 
     def delete(self, name: str) -> None:
-        """Delete an object or link. One that was deleted before stays deleted."""
+        """Delete an object or link. A deleted one stays deleted."""
         self._thread.run(self._inner.delete, name)
 
     def purge_orphans(self, *, older_than: Seconds = ORPHAN_AGE) -> int:
@@ -80,7 +80,7 @@ class ObjectStore(BaseObjectStore):
         return self._thread.run(self._inner.add_store_link, name, store)
 
     def info(self, name: str, *, include_deleted: bool = False) -> ObjectInfo:
-        """The info of an object or link; `include_deleted`: a delete marker too."""
+        """The info of an object or link; `include_deleted`: also of a delete marker."""
         return self._thread.run(self._inner.info, name, include_deleted=include_deleted)
 
     def get(self, name: str) -> ObjectReader:
@@ -88,15 +88,15 @@ class ObjectStore(BaseObjectStore):
         return ObjectReader(self._caller, self._thread.run(self._inner.get, name))
 
     def get_bytes(self, name: str) -> bytes:
-        """The whole content of an object. Raises as `get` and as reading."""
+        """The whole content of an object. Raises the errors of `get` and of reading."""
         return self._thread.run(self._inner.get_bytes, name)
 
     def objects(self, *, include_deleted: bool = False) -> Listing[ObjectInfo]:
-        """The infos of all objects and links, in the order in which they were last written."""
+        """The infos of all objects and links, by the time of their last write."""
         return Listing(self._caller, self._inner.objects(include_deleted=include_deleted))
 
     def watch(self, *, ignore_deletes: bool = False, updates_only: bool = False) -> ObjectWatcher:
-        """The infos of all objects, deleted ones too, then None once, then every change."""
+        """The infos of all objects, even deleted ones, then None once, then every change."""
         return ObjectWatcher(
             self._caller,
             self._inner.watch(ignore_deletes=ignore_deletes, updates_only=updates_only),

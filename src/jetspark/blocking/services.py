@@ -26,13 +26,13 @@ __all__ = ["Group", "Listing", "Request", "Service", "Services"]
 
 @twin_of(AsyncEndpointCalls)
 class EndpointCalls(BaseEndpointCalls):
-    """What services and groups share: they add endpoints and groups."""
+    """What services and groups share: adding endpoints and groups."""
 
     _inner: AsyncEndpointCalls
 
     @property
     def prefix(self) -> str:
-        """What stands before the subjects of its endpoints."""
+        """The start of its endpoints' subjects."""
         return self._inner.prefix
 
     @property
@@ -41,31 +41,31 @@ class EndpointCalls(BaseEndpointCalls):
         return self._inner.queue_group
 
     def add_group(self, name: str, *, queue_group: str | None = None) -> Group:
-        """A group of endpoints whose subjects begin with `name`: tokens, or "" for no prefix."""
+        """A group of endpoints whose subjects begin with the tokens of `name` ("": no prefix)."""
         return Group(self._caller, self._inner.add_group(name, queue_group=queue_group))
 
 
 @twin_of(AsyncGroup)
 class Group(EndpointCalls):
-    """A prefix that endpoints of a service share; made by `add_group`."""
+    """A prefix that endpoints of a service share; created by `add_group`."""
 
     _inner: AsyncGroup
 
 
 @twin_of(AsyncService)
 class Service(BaseService, EndpointCalls):
-    """One instance of a service; made by `Client.add_service`."""
+    """One instance of a service, created by `Client.add_service`."""
 
     _inner: AsyncService
 
     @property
     def name(self) -> str:
-        """Shared by all instances of the service."""
+        """The name, shared by all instances of the service."""
         return self._inner.name
 
     @property
     def id(self) -> str:
-        """Of this instance."""
+        """This instance's id."""
         return self._inner.id
 
     @property
@@ -85,15 +85,15 @@ class Service(BaseService, EndpointCalls):
 
     @property
     def active(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether it has not ended."""
         return self._inner.active
 
     def info(self) -> ServiceInfo:
-        """What it answers to INFO."""
+        """Its answer to INFO."""
         return self._thread.call(self._inner.info)
 
     def stats(self) -> ServiceStats:
-        """What it answers to STATS. An exception of the `stats_handler` is reported."""
+        """Its answer to STATS. An exception of the `stats_handler` is reported."""
         return self._thread.call(self._inner.stats)
 
     def reset(self) -> None:
@@ -101,32 +101,32 @@ class Service(BaseService, EndpointCalls):
         self._thread.call(self._inner.reset)
 
     def wait_stopped(self) -> None:
-        """Return when it is stopped, or the connection is closed."""
+        """Wait until it is stopped, or the connection is closed."""
         self._thread.run(self._inner.wait_stopped)
 
 
 @twin_of(AsyncServices)
 class Services(BaseServices):
-    """The services that can be reached over a connection; made by `Client.services`."""
+    """The services within reach of a connection, returned by `Client.services`."""
 
     _inner: AsyncServices
 
     def ping(
         self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
     ) -> Listing[ServicePing]:
-        """Who is there, each with its `rtt` (see `Services`)."""
+        """The instances, each with its `rtt` (see `Services`)."""
         return Listing(self._caller, self._inner.ping(name, id, **limits))
 
     def info(
         self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
     ) -> Listing[ServiceInfo]:
-        """Which endpoints they have (see `Services`)."""
+        """The instances with their endpoints (see `Services`)."""
         return Listing(self._caller, self._inner.info(name, id, **limits))
 
     def stats(
         self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
     ) -> Listing[ServiceStats]:
-        """What their endpoints have done (see `Services`)."""
+        """The instances with their endpoints' statistics (see `Services`)."""
         return Listing(self._caller, self._inner.stats(name, id, **limits))
 
     def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:

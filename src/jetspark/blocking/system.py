@@ -36,12 +36,12 @@ __all__ = ["System"]
 
 @twin_of(AsyncSystem)
 class System(Twin):
-    """The servers, seen from the system account; made by `Client.system`."""
+    """The servers, seen from the system account; returned by `Client.system`."""
 
     _inner: AsyncSystem
 
     def ping(self, **which: Unpack[Which]) -> Listing[Answer[Statsz]]:
-        """Which servers there are, with their numbers."""
+        """The servers, with their numbers."""
         return Listing(self._caller, self._inner.ping(**which))
 
     def varz(self, **which: Unpack[Which]) -> Listing[Answer[Varz]]:
@@ -60,7 +60,7 @@ class System(Twin):
         details: bool = False,
         **which: Unpack[Which],
     ) -> Listing[Answer[Healthz]]:
-        """Whether servers are well."""
+        """Whether servers are healthy."""
         return Listing(
             self._caller,
             self._inner.healthz(
@@ -91,7 +91,7 @@ class System(Twin):
         limit: int | None = None,
         **which: Unpack[Which],
     ) -> Listing[Answer[Connz]]:
-        """Connections of clients; without `limit` 1,024 of each server at most."""
+        """Connections of clients; without `limit`, at most 1,024 of each server."""
         return Listing(
             self._caller,
             self._inner.connz(
@@ -147,7 +147,7 @@ class System(Twin):
         limit: int | None = None,
         **which: Unpack[Which],
     ) -> Listing[Answer[Jsz]]:
-        """JetStream: numbers, and as much of its accounts, streams and consumers as asked for."""
+        """JetStream in numbers and, on request, its accounts, streams and consumers."""
         return Listing(
             self._caller,
             self._inner.jsz(
@@ -167,7 +167,7 @@ class System(Twin):
     def accountz(
         self, *, account: str | None = None, **which: Unpack[Which]
     ) -> Listing[Answer[Accountz]]:
-        """Which accounts servers know. `account`: this one in detail."""
+        """The accounts that servers know. `account`: this one in detail."""
         return Listing(self._caller, self._inner.accountz(account=account, **which))
 
     def routez(
@@ -222,7 +222,7 @@ class System(Twin):
     def account_subsz(
         self, account: str, *, test: str | None = None, offset: int = 0, limit: int | None = None
     ) -> Listing[Answer[Subsz]]:
-        """The subscriptions of an account, a page of them. The options are those of `subsz`."""
+        """A page of an account's subscriptions. The options are those of `subsz`."""
         return Listing(
             self._caller, self._inner.account_subsz(account, test=test, offset=offset, limit=limit)
         )

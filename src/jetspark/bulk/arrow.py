@@ -1,8 +1,8 @@
 """Decoded deliveries as Arrow record batches of one constant schema: of messages or of a bucket.
 
-docs/guide-spark.md explains the columns. A bucket's value is null when it was deleted, its
-operation PUT, DEL or PURGE; nanoseconds are cut to microseconds. In a subject or header that is not
-UTF-8, invalid bytes become U+FFFD, so that one malformed message cannot stop a pipeline.
+docs/guide-spark.md explains the columns. A bucket's value is null for a deleted key; its operation
+is PUT, DEL or PURGE. Nanoseconds are cut to microseconds. In a subject or header that is not UTF-8,
+invalid bytes become U+FFFD, so that one malformed message cannot stop a pipeline.
 """
 
 from __future__ import annotations
@@ -28,12 +28,10 @@ from jetspark.wire.headers import VERSION
 from jetspark.wire.kernel import Columns, JsonKind, header_pairs, json_columns
 
 # -------------------------------------------------------------------------------------------------
-# JSON payloads as Arrow columns, where their meaning is plain.
-#
-# `JsonFields.of` adds the fields to a batch's columns. A payload that is no plain object with
-# values of the fields' types (a number for a text, a number that is too large, damaged text) has
-# none of them: it stays in `data`, which is null elsewhere, for a parser that knows what to do
-# with it. Without the C kernel all payloads are left to it.
+# JSON payloads as Arrow columns, where their meaning is clear.  `JsonFields.of` adds the fields to
+# a batch's columns. A payload that is not a plain object with values of the fields' types (a number
+# for a text, too large a number, damaged text) has none of them: it stays in `data`, which is null
+# elsewhere, for Spark's parser. Without the C kernel all payloads stay there.
 
 
 TYPES: Final[Mapping[str, tuple[JsonKind, Any]]] = {
@@ -56,14 +54,14 @@ class JsonFields:
     """The fields of a schema."""
 
     def __init__(self, types: Mapping[str, str]) -> None:
-        """`types`: of `TYPES`, by the fields' names."""
+        """`types`: members of `TYPES`, by the fields' names."""
         found = [TYPES[name] for name in types.values()]
         self._names = tuple(name.encode() for name in types)
         self._kinds = bytes(kind for kind, _ in found)
         self._added = [pa.field(name, arrow) for name, (_, arrow) in zip(types, found, strict=True)]
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch, with the fields behind its columns."""
+        """The batch with the fields after its columns."""
         rows, kept = batch.num_rows, batch.columns
         at = batch.schema.get_field_index(_PAYLOAD)
         if json_columns is None:
@@ -102,24 +100,23 @@ def _left(payloads: Any, left: bytes) -> Any:
 
 
 # -------------------------------------------------------------------------------------------------
-# Messages under some of many subjects: the server's filter, or all of them, filtered here.
-#
-# With several subjects, nats-server takes about 0.6 ms to find each next message, the longer the
-# more subjects there are (2.15: 0.5 s for 500 messages under 10 subjects of 200,000, 29 s for
-# 50,000 under 1,000); delivering all takes 2 to 7 µs for each message, the others included.
+# Messages under some of many subjects: filtered by the server, or here.  With several subjects,
+# nats-server takes about 0.6 ms to find each next message, the longer the more subjects there are
+# (2.15: 0.5 s for 500 messages under 10 subjects of 200,000, 29 s for 50,000 under 1,000);
+# delivering all takes 2 to 7 µs for each message, the others included.
 
 
 _WORTH = 100
-"""Deliveries that cost as much as finding one message, with a payload of 1 KB on a fast network."""
+"""Deliveries that cost as much as finding one message, for payloads of 1 KB on a fast network."""
 
 
 def reading_all_is_faster(subjects: Sequence[str], matching: int, stored: int) -> bool:
-    """Of `stored` sequences so many match. One subject's messages the server finds quickly."""
+    """Whether to filter here, if so many of `stored` sequences match several subjects."""
     return len(subjects) > 1 and matching * _WORTH > stored
 
 
 class SubjectChoice:
-    """Chooses rows by subject. Wildcards allowed."""
+    """Chooses rows by subject, which may have wildcards."""
 
     def __init__(self, subjects: Sequence[str]) -> None:
         self._exact = {one for one in subjects if not {"*", ">"} & set(one.split("."))}
@@ -180,13 +177,13 @@ BUCKET_SCHEMA: pa.Schema = pa.schema(
 BUCKET_COLUMNS: tuple[str, ...] = tuple(BUCKET_SCHEMA.names)
 
 WITH_PAYLOAD = frozenset({"data", "headers", "value"})
-"""Columns that need payloads; for other columns the server sends headers only."""
+"""Columns that need payloads; for the others the server sends headers only."""
 
 _FIELDS = {field.name: field for field in (*SCHEMA, *BUCKET_SCHEMA)}
 
 
 class _Rows(Columns):
-    """Values that several columns are derived from."""
+    """Values from which several columns are derived."""
 
     @cached_property
     def operations(self) -> list[str]:

@@ -1,7 +1,7 @@
 """A range read through a snapshot of its stream, step by step.
 
-From server 2.15 on the snapshot is a list of messages, unpacked while it comes. Before, it is a tar
-whose index comes last: it is written to a temporary file first, and read as a backup is.
+From server 2.15 on the snapshot is a list of messages, unpacked while it arrives. Before, it is a
+tar whose index comes last: it goes to a temporary file first, and is read like a backup.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from jetspark.wire.status import END_OF_BATCH, NO_RESPONDERS, status_of
 AHEAD: Final = 32 << 20
 """Bytes that may wait for the caller before the server has to wait."""
 MOST: Final = 256 << 20
-"""Bytes that wait at most."""
+"""Most bytes that may wait."""
 
 _CHUNK, _WINDOW = 1 << 20, 16 << 20  # the server's limits are 1 and 32 MiB
 _ALIVE_SECONDS = 1.0
@@ -89,10 +89,10 @@ class SnapshotTransfer:
         self._thread = threading.Thread(target=self._run, name="snapshot", daemon=True)
 
     def begin(self) -> dict[str, Any]:
-        """Request the snapshot; the stream's state when the server began.
+        """Request the snapshot; returns the stream's state when the server began.
 
         Raises the typed error of the answer, NoRespondersError, MissedHeartbeatError,
-        TryAnotherLinkError, and as the link.
+        TryAnotherLinkError, and the errors of the link.
         """
         # The server looks for interest in the literal subject: with a wildcard it waits for 2 s.
         self._answers = self._link.subscribe(f"{self._inbox}.answer")
@@ -121,7 +121,7 @@ class SnapshotTransfer:
         """The next bytes of the archive; b"" at its end.
 
         Raises MissedHeartbeatError when the server fell silent, TryAnotherLinkError when it gave up
-        or a chunk was lost, and as the link.
+        or a chunk was lost, and the errors of the link.
         """
         with self._news:
             self._news.wait_for(lambda: self._pieces or self._over)
@@ -134,7 +134,7 @@ class SnapshotTransfer:
             return b""
 
     def stop(self) -> None:
-        """Give the link back; what is in flight is dropped by its next reader."""
+        """Return the link; its next reader drops what is in flight."""
         self._stopping = True
         if self._thread.ident is not None:
             self._thread.join()
@@ -146,10 +146,10 @@ class SnapshotTransfer:
 
     def _run(self) -> None:
         try:
-            # A small snapshot may be over before the answer comes: nothing orders the two.
+            # A small snapshot may end before its answer arrives, since nothing orders the two.
             while not self._stopping and (self._answer is None or not self._over):
                 self._step()
-        except BaseException as error:  # else the caller would wait for ever
+        except BaseException as error:  # otherwise the caller would wait for ever
             self._finish(error)
 
     def _step(self) -> None:
@@ -160,7 +160,7 @@ class SnapshotTransfer:
             frames_ = []
         now = time.monotonic()
         part, self._part = self._part, self._link.receiving
-        if frames_ or self._unanswered or self._part != part:  # it sends, or waits for us
+        if frames_ or self._unanswered or self._part != part:  # the server sends, or waits for us
             self._heard = now
         elif now > self._heard + self._silence:
             raise MissedHeartbeatError(
@@ -203,7 +203,7 @@ class SnapshotTransfer:
         if reply is None:  # the last one
             return
         subject = reply.decode()
-        # It ends in the chunk's size and number, unless an import has mapped it.
+        # The reply subject ends with the chunk's size and number, unless an import mapped it.
         *_, size, number = subject.split(".")
         self._count += 1
         told = (int(size), int(number)) if size.isdigit() and number.isdigit() else None
@@ -228,8 +228,8 @@ class SnapshotTransfer:
             self._news.notify()
 
 
-_SILENCE_SECONDS = 10.0  # the server gives up after five
-_SILENCE_PART = 1 / 4  # of the reader's time: some snapshots may fail, and a consumer still fits
+_SILENCE_SECONDS = 10.0  # the server gives up after five seconds
+_SILENCE_PART = 1 / 4  # of the reader's time: after some failed snapshots a consumer reads
 
 
 def snapshot_steps(
@@ -241,13 +241,14 @@ def snapshot_steps(
 ) -> Generator[int, None, None]:
     """Append the messages of the range to `rows`; `timeout`: the reader's, without progress.
 
-    Yields after each step the sequence up to which everything was appended that the snapshot has;
-    the last one is at or after the range's end, or the end of the stream as the server knew it.
-    After an error, rows that were appended since the last step are removed. Nothing is yielded
-    before the snapshot was proven to be of the stream that the leader has.
+    Yields after each step the sequence up to which everything in the snapshot was appended; the
+    last one is at or after the range's end, or the server's end of the stream. An error removes the
+    rows appended since the last step. Yields nothing before the snapshot is proven to be of the
+    leader's stream.
 
-    Raises TryAnotherLinkError when the server refuses the snapshot, or it breaks off or is
-    damaged: another consumer may continue. UnsupportedByServerError; and as `SnapshotTransfer`.
+    Raises TryAnotherLinkError when the server refuses the snapshot, or it breaks off or is damaged:
+    another consumer may continue. Also UnsupportedByServerError, and the errors of
+    `SnapshotTransfer`.
     """
     if not wanted.blocking:
         require_list(link)
@@ -268,7 +269,7 @@ def snapshot_steps(
         yield last
     except BackupError as error:
         rows.truncate(had)
-        raise TryAnotherLinkError(f"the snapshot is not whole: {error}") from error
+        raise TryAnotherLinkError(f"the snapshot is incomplete: {error}") from error
     except BaseException:
         rows.truncate(had)
         raise
@@ -277,7 +278,7 @@ def snapshot_steps(
 
 
 def require_list(link: BlockingLink) -> None:
-    """Raises UnsupportedByServerError for a server that blocks deletes while it sends."""
+    """Raise UnsupportedByServerError for a server that blocks deletes while it sends."""
     if not link.info.at_least(2, 15):
         raise UnsupportedByServerError(
             "A snapshot without blocking deletes", "2.15", link.info.version
@@ -331,7 +332,7 @@ def _steps(
 def _compare(options: ConnectOptions, stream: str, rows: Deliveries, had: int) -> None:
     """Raise TryAnotherLinkError unless the leader has one of these rows.
 
-    A server that does not know yet that the stream was recreated would send the old one.
+    A server that has not learnt of the stream's recreation would send the old one.
     """
     sequences, times = rows.sequences(had), rows.times(had)
     with links.pool.link(options) as link:

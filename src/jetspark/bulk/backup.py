@@ -2,12 +2,11 @@
 
 A backup is a folder with `backup.json` and `stream.tar.s2`, as `jetspark stream backup` and `nats
 stream backup` write it, by any supported server. Its messages are those of the stream when the
-backup began, up to the `last_seq` in `backup.json`, but for those that were removed while it ran:
-from server 2.15 on all that were deleted, purged or removed by limits, before only by limits. They
-are counted (`Backup.removed`). The archive is read as a stream, in bounded memory. The checksums in
-what is read are verified, and the archive must be the one that `backup.json` is about: one that is
-damaged, cut off, another stream's or lacks a message is a BackupError. The SHA-256 of the whole
-file is compared by `verify_backup` only.
+backup began, up to the `last_seq` in `backup.json`, except those removed while it ran: from server
+2.15 on those deleted, purged or removed by limits, before only by limits. `Backup.removed` counts
+them. The archive is read as a stream, in bounded memory, and the checksums of that part are
+verified. An archive that is damaged, cut off, another stream's or lacks a message raises
+BackupError. Only `verify_backup` compares the SHA-256 of the whole file.
 """
 
 from __future__ import annotations
@@ -59,20 +58,19 @@ from jetspark.validation import MOST_SEQUENCE, check_sequence, check_whole, text
 from jetspark.wire.kernel import Columns, Deliveries
 
 # -------------------------------------------------------------------------------------------------
-# Files of a backup: in a folder of this machine, or under a URI that pyarrow knows.
-#
-# A URI (`s3://bucket/folder`, `gs://…`, `hdfs://…`) is opened with pyarrow's file systems, with
-# the credentials that these find in the environment. Azure's is refused (`backup.folder`): where
-# its credentials are wrong, it ends the process, which may be a Spark worker.
+# Files of a backup: in a folder of this machine, or under a URI that pyarrow knows.  A URI
+# (`s3://bucket/folder`, `gs://…`, `hdfs://…`) is opened with pyarrow's file systems, with the
+# credentials that these find in the environment. Azure's is refused (`backup.folder`): with wrong
+# credentials it ends the process, which may be a Spark worker.
 
 
-# Options of a URI that say where a store is, and are no secret.
+# Options of a URI that say where a store is, and are not secret.
 _NO_SECRETS: Final = ("endpoint_override", "region", "scheme")
 _SHORTEST_SECRET: Final = 6
 
 
 def opened(place: str, name: str) -> BinaryIO:
-    """A file of the folder (`places.place_of`), for reading at any position.
+    """A file of the folder, for reading at any position.
 
     Raises ConfigError for a folder without it, OSError when it cannot be read.
     """
@@ -93,8 +91,7 @@ def opened(place: str, name: str) -> BinaryIO:
 def unreadable(place: str, error: OSError) -> BackupError:
     """The error for a file that could not be read: the first line of the reason.
 
-    pyarrow's reason may have the URI in it, with its secrets: then it is left out. Raise this one
-    `from None`.
+    pyarrow's reason is left out if it has the URI, with its secrets. Raise this error `from None`.
     """
     reason = error.strerror or str(error)
     reason = next(iter(reason.splitlines()), type(error).__name__)
@@ -120,29 +117,29 @@ logger = logging.getLogger("jetspark.bulk")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a backup, to be read on its own: sequences from `start` to before `end`."""
+    """A part of a backup that can be read on its own: sequences from `start` to before `end`."""
 
     start: int
     end: int
     blocks: tuple[Block, ...] | None
-    """The blocks that have them; None in a list of messages."""
+    """The blocks of these sequences; None in a list of messages."""
     offset: int = 0
-    """In a list: the frame of the archive from which on it is unpacked."""
+    """In a list of messages: the frame where unpacking begins."""
     skip: int = len(LIST_MAGIC)
-    """In a list: bytes of content before the first entry."""
+    """In a list of messages: bytes of content before the first entry."""
 
 
 @dataclass(frozen=True)
 class Backup:
-    """A backup of a stream. `open_backup` makes one; reading opens the archive again each time."""
+    """A backup of a stream, from `open_backup`. Each read opens the archive again."""
 
     place: str = field(repr=False)
     """An absolute path, or a URI with its options, which may be secret."""
     metadata: Metadata
     facts: StreamFacts
-    """The stream when the backup began; its creation time is not in a backup."""
+    """The stream when the backup began; a backup does not have its creation time."""
     size: int
-    """Bytes of the archive."""
+    """The archive's size in bytes."""
 
     @property
     def folder(self) -> str:
@@ -168,7 +165,7 @@ class Backup:
     def messages(self) -> int:
         """The messages in the archive, up to the last sequence.
 
-        A list of messages by the `nats` tool is unpacked to count them. Raises BackupError.
+        It unpacks a list of messages from the `nats` tool to count them. Raises BackupError.
         """
         said = self.metadata.archive
         if said is not None and said.messages is not None:
@@ -178,14 +175,14 @@ class Backup:
 
     @property
     def removed(self) -> int:
-        """Messages that were removed from the stream while it was backed up, and are not in it.
+        """The number of messages that are missing, since they were removed during the backup.
 
-        Nothing tells which ones, nor how they were removed. Raises BackupError.
+        The backup does not show which ones, or how they were removed. Raises BackupError.
         """
         return max(0, self.facts.messages - self.messages)
 
     def check_removed(self, *, fail: bool) -> None:
-        """Raise DataLossError for messages that are not in the backup, or log a warning."""
+        """Raise DataLossError for messages that are missing in the backup, or log a warning."""
         facts = self.facts
         if not self.removed:
             return
@@ -209,10 +206,8 @@ class Backup:
 
         As record batches of `arrow.schema_of(columns)`, within the limits of rows and bytes.
         `subjects`: only messages under one of these, wildcards allowed; they must not overlap.
-        With `fail_on_data_loss=False`, messages that were removed while the stream was backed up
-        are left out, with a warning in the log.
-
-        Raises ConfigError, DataLossError (see `removed`), BackupError.
+        `fail_on_data_loss=False`: messages removed during the backup only cause a warning in the
+        log. Raises ConfigError, DataLossError (see `removed`), BackupError.
         """
         subjects, columns = texts_of(subjects), texts_of(columns)
         check_choice(subjects, columns)
@@ -233,9 +228,8 @@ class Backup:
     ) -> list[Part]:
         """The messages from `start` to before `end` in parts of about `most` (default: one part).
 
-        Of message blocks, a part has whole ones, and the index of the archive is read for it. A
-        list of messages is unpacked once to find where parts begin. Raises ConfigError,
-        BackupError.
+        A part has whole message blocks, which the archive's index names. A list of messages is
+        unpacked once to find where parts begin. Raises ConfigError, BackupError.
         """
         first, behind = self.facts.first_seq, self.facts.last_seq + 1
         if start is not None:
@@ -278,7 +272,7 @@ class Backup:
         columns: Sequence[str] = COLUMNS,
         limits: ReadLimits | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The messages of a part, as `read`, without a word about removed ones."""
+        """The messages of a part, as `read`, without a check for removed ones."""
         subjects, columns = texts_of(subjects), texts_of(columns)
         check_choice(subjects, columns)
         return self._part_batches(part, subjects, columns, limits or ReadLimits())
@@ -293,7 +287,7 @@ class Backup:
     def sequence_at(self, ns: int) -> int | None:
         """The first sequence of time `ns` (nanoseconds) or later; None if all are older.
 
-        The archive is unpacked up to there. Raises BackupError.
+        Unpacks the archive up to there. Raises BackupError.
         """
         for part in self.parts():
             for taken in self._taken(part, ReadLimits()):
@@ -306,8 +300,8 @@ class Backup:
     def check_subjects(self, what: str, subjects: Sequence[str]) -> None:
         """Raise ConfigError for a subject that no message of the backup has.
 
-        A subject that the stream did not listen to is looked for in the archive. `what`: what the
-        caller calls them.
+        Looks in the archive for a subject that the stream did not listen to. `what`: their name for
+        the caller.
         """
         listened = self.facts.subjects
         for subject in subjects:
@@ -348,7 +342,7 @@ class Backup:
 
 
 def _grouped(blocks: Iterable[Block], start: int, end: int, most: int | None) -> Iterator[Part]:
-    """Parts of whole blocks, which lie one behind the other in the archive."""
+    """Parts of whole blocks, which are consecutive in the archive."""
     group: list[Block] = []
     count, begin = 0, start
     for block in blocks:
@@ -365,7 +359,7 @@ def _grouped(blocks: Iterable[Block], start: int, end: int, most: int | None) ->
 
 
 def check_choice(subjects: Sequence[str], columns: Sequence[str]) -> None:
-    """Raise ConfigError unless messages can be chosen by these, and have these columns."""
+    """Raise ConfigError for subjects or columns that cannot be read."""
     for subject in subjects:
         check_subscribe_subject(subject)
     check_disjoint("subjects", subjects)
@@ -381,8 +375,8 @@ def check_choice(subjects: Sequence[str], columns: Sequence[str]) -> None:
 def open_backup(folder: str | os.PathLike[str]) -> Backup:
     """A backup in a folder of this machine, or under a URI that `pyarrow.fs` knows.
 
-    Only `backup.json` is read. Raises ConfigError when the folder is not a backup, BackupError when
-    it cannot be read or the archive does not have the size that was written.
+    Reads only `backup.json`. Raises ConfigError when the folder is not a backup, BackupError when
+    it cannot be read or the archive does not have its size.
     """
     place = place_of(folder)
     with _told(place):

@@ -2,8 +2,8 @@
 
 The batches are small, since large ones delay the stream's publishers. Any replica may answer, and
 may lag, so the end of a batch proves nothing; the reader asks the leader. Each message has the
-sequence of the one sent before it, and the end of a batch that of the last one, so that a lost
-message is detected.
+sequence of the one sent before it, and the end of a batch the last one's, so that a lost message is
+detected.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 
 class DirectBatches:
-    """Batches of one range, one after the other. After an error the caller creates another one.
+    """Batches of one range, one after the other. After an error, create another object.
 
     Raises UnsupportedByServerError before nats-server 2.11.
     """
@@ -57,9 +57,9 @@ class DirectBatches:
     def next_batch(self, start: int, into: Deliveries, end: int) -> int | None:
         """Append the messages from `start` on that are before `end`.
 
-        Returns the sequence after the last message seen, None if there was none. Raises
-        MissedHeartbeatError (silence), TryAnotherLinkError (a lost message),
-        NoRespondersError, APIError for a refusal, and as `BlockingLink.messages`.
+        Returns the sequence after the last message seen; None without one. Raises
+        MissedHeartbeatError (silence), TryAnotherLinkError (a lost message), NoRespondersError,
+        APIError for a refusal, and the errors of `BlockingLink.messages`.
         """
         request: dict[str, int | str] = {
             "seq": start,
@@ -79,7 +79,7 @@ class DirectBatches:
                     self._check_end(frame, last)
                     return behind
                 if found.before != last:
-                    raise TryAnotherLinkError(f"sequences {last} to {found.before} did not come")
+                    raise TryAnotherLinkError(f"sequences {last} to {found.before} did not arrive")
                 last = found.seq
                 behind = found.seq + 1
                 if found.seq < end and self._is_wanted(found.subject):
@@ -119,4 +119,4 @@ class DirectBatches:
         if code == END_OF_BATCH:
             end = parse_end_of_batch(frame.headers or b"")
             if end.last_seq != last:
-                raise TryAnotherLinkError(f"sequences {last} to {end.last_seq} did not come")
+                raise TryAnotherLinkError(f"sequences {last} to {end.last_seq} did not arrive")

@@ -49,22 +49,23 @@ from jetspark.wire.status import NO_RESPONDERS, status_of
 
 # -- what tasks report, and what is decided ----------------------------------------------------
 
-# Ledgers outlive versions of this package: the names in a decision and in a lane, and bytes for an
-# inline pack beside an integer for a staged one, are part of what is stored.
+# Ledgers outlive versions of this package, so the field names of decisions and lanes are part of
+# the stored form, as are bytes for an inline pack and an integer for a staged one.
 
 Pack: TypeAlias = bytes | int
-"""Packed rows, which the task's commit message and the decision carry inline; or the sequence at
-which the ledger's stream has them."""
+"""Packed rows: inline in the task's commit message and the decision; or their sequence in the
+ledger's stream.
+"""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The rows that one task has written in one batch, in order."""
+    """The rows that one task wrote in one batch, in order."""
 
     rows: int = 0
     packs: list[Pack] = field(default_factory=list)
     digest: int = 0
-    """The same for the same rows in any order (`stage`); 0: not computed."""
+    """A digest of the rows in any order (`stage`); 0: not computed."""
 
 
 class LanePlan(msgspec.Struct, frozen=True):
@@ -77,14 +78,14 @@ class LanePlan(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a batch consists of. Never changes once it is stored (MessagePack)."""
+    """The content of a batch. Never changes once it is stored (MessagePack)."""
 
     batch: int
     lanes: list[LanePlan]
     name: str = ""
-    """The key of the writer's name (`name_key`) if it is in the ledger; empty: it may not be."""
+    """The key of the writer's name (`name_key`) if the ledger has it; empty: it may not."""
     digest: int = 0
-    """The sum of those of the pieces. Older ledgers have neither names nor digests."""
+    """The sum of the pieces' digests. Older ledgers have neither names nor digests."""
 
     @property
     def rows(self) -> int:
@@ -93,21 +94,18 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def decode_decision(data: bytes) -> Decision:
-    """From the message in the ledger. Raises DocumentError for anything else."""
+    """The decision in a message of the ledger. Raises DocumentError for anything else."""
     return decode_msgpack(data, Decision, "decision")
 
 
 # -- the ledger ----------------------------------------------------------------------------------
 
 # The stream of a target T is named T_SPARK and holds, for each writer (a streaming query, or the
-# transaction of a batch write):
-#
-#     _spark.T.ledger.<writer>           the last Decision, written by compare-and-set
-#     _spark.T.ledger.name.<digest>      which writer has a name; see docs/exactly-once.md
-#     _spark.T.stage.<writer>.<piece>    the staged packs of one piece
-#
-# Everything is read from the stream's leader, and from one that is proven to lead before it ends in
-# an error. A publish whose ack was lost is resolved by reading.
+# transaction of a batch write):  _spark.T.ledger.<writer>           the last Decision, written by
+# compare-and-set _spark.T.ledger.name.<digest>      the writer that has a name; see
+# docs/exactly-once.md _spark.T.stage.<writer>.<piece>    the staged packs of one piece  Everything
+# is read from the stream's leader, and from a proven one before an error. Reading also resolves a
+# publish whose ack was lost.
 
 _ROOM_IN_PAYLOAD = 4096
 _INLINE_BYTES = 16 * 1024
@@ -115,12 +113,12 @@ _STAGED_BYTES = 768 * 1024
 
 
 def ledger_stream(target: str) -> str:
-    """The name of the stream beside a target."""
+    """The name of the ledger's stream for a target."""
     return f"{target}_SPARK"
 
 
 def marker_subjects(target: str) -> str:
-    """The subject of markers, which the target needs besides its own subjects."""
+    """The subject of markers, which the target needs in addition to its own subjects."""
     return f"_spark.{target}.mark.>"
 
 
@@ -132,8 +130,8 @@ def name_key(name: str) -> str:
 class Ledger:
     """The decisions and staged rows of one writer to one target.
 
-    Every method asks the server, for `timeout` seconds also over new links, and then raises as
-    `Leaders.ask`.
+    Every method asks the server for up to `timeout` seconds, also over new links, and raises the
+    errors of `Leaders.ask`.
     """
 
     def __init__(
@@ -167,7 +165,7 @@ class Ledger:
     # -- decisions -----------------------------------------------------------------------------
 
     def last_decision(self, writer: str | None = None) -> tuple[int, Decision] | None:
-        """The sequence of the last decision, and the decision; None if there is none.
+        """The last decision and its sequence; None if there is none.
 
         `writer`: of another writer. Raises StreamNotFoundError, LedgerError for an unreadable one.
         """
@@ -181,7 +179,7 @@ class Ledger:
             raise LedgerError(f'The ledger "{self.stream}" is unreadable: {error.why}.') from None
 
     def decide(self, decision: Decision, after: int) -> int:
-        """Store a decision as the successor of the one at sequence `after`; returns its sequence.
+        """Store a decision after the one at sequence `after`; returns its sequence.
 
         Raises WrongLastSequenceError if `after` is not the last one.
         """
@@ -202,7 +200,7 @@ class Ledger:
         return None if stored is None else (stored.seq, stored.data.decode("utf-8", "replace"))
 
     def take_name(self, name: str, after: int) -> None:
-        """Give a name to this writer, as the successor of the entry at sequence `after`.
+        """Give a name to this writer, after the name's entry at sequence `after`.
 
         Raises WrongLastSequenceError if `after` is not the last one.
         """
@@ -214,7 +212,7 @@ class Ledger:
     # -- staging -------------------------------------------------------------------------------
 
     def stage(self, rows: Iterable[EncodedMessage]) -> Piece:
-        """Pack rows and store the packs in order, each exactly once; few rows stay inline.
+        """Pack rows and store the packs in order, each exactly once; a few rows stay inline.
 
         Raises APIError if the stream refuses one.
         """
@@ -238,7 +236,10 @@ class Ledger:
         return Piece(count, packs)
 
     def stage_pack(self, packed: bytes) -> int:
-        """Store one pack unchanged; its sequence. Raises APIError if the stream refuses it."""
+        """Store a pack unchanged; returns its sequence.
+
+        Raises APIError if the stream refuses it.
+        """
         return self._publish(self._new_subject(), packed, 0)
 
     def rows_of(self, one: Pack) -> list[EncodedMessage]:
@@ -254,7 +255,7 @@ class Ledger:
         return unpack(stored.data)
 
     def forget_staged(self, before: int) -> None:
-        """Remove the writer's packs before a sequence, including those of failed attempts."""
+        """Remove the writer's packs before a sequence, also those of failed attempts."""
         self.leaders.ask(lambda api: api.purge(self.stream, before, [f"{self._staging}.>"]))
 
     def _new_subject(self) -> str:
@@ -265,9 +266,10 @@ class Ledger:
         return min(_STAGED_BYTES, limit - _ROOM_IN_PAYLOAD)
 
     def _publish(self, subject: str, data: bytes, expected: int, *, rollup: bool = False) -> int:
-        """Store a message as the successor of `expected` on its subject; returns its sequence.
+        """Store a message after `expected` on its subject; returns its sequence.
 
-        Raises WrongLastSequenceError if `expected` is not the last one, APIError for others.
+        Raises WrongLastSequenceError if `expected` is not the last one, APIError for other
+        refusals.
         """
         block = b"NATS/1.0\r\nNats-Expected-Last-Subject-Sequence:%d\r\n%b\r\n" % (
             expected,
@@ -311,7 +313,7 @@ class BatchAck(msgspec.Struct, frozen=True):
 
 
 def encode_batch(batch_id: str, messages: Sequence[EncodedMessage], reply: str) -> bytes:
-    """The frames of a batch, to be sent in one go. The ack comes to `reply`."""
+    """The frames of a batch, to be sent at once. `reply` gets the ack."""
     encoded, last = batch_id.encode(), len(messages)
     encoded_frames: list[bytes] = []
     for number, (subject, block, payload) in enumerate(messages, 1):
@@ -324,7 +326,10 @@ def encode_batch(batch_id: str, messages: Sequence[EncodedMessage], reply: str) 
 
 
 def parse_batch_ack(payload: bytes, stream: str) -> BatchAck:
-    """The ack of a batch. Raises the stream's typed error; JetStreamError if it is no ack."""
+    """The ack of a batch.
+
+    Raises the stream's typed error, or JetStreamError if it is not an ack.
+    """
     answer = js_api.parse_document("A batch", payload, {"stream": stream})
     return convert_document(answer, BatchAck, "ack of a batch")
 
@@ -332,24 +337,22 @@ def parse_batch_ack(payload: bytes, stream: str) -> BatchAck:
 # -- copying a decided batch into its target, every row exactly once -----------------------------
 
 # The rows of a lane are copied in chunks, each of them one atomic batch: a marker, the rows, an end
-# mark. The marker has to replace exactly the marker before it (compare-and-set on its subject), so
-# of all writers that ever try, one stores each chunk. The marker comes first because a single
+# mark. The marker must replace exactly the previous marker (compare-and-set on its subject), so
+# only one of all writers that ever try stores a chunk. The marker comes first because a single
 # server that dies while it applies an atomic batch leaves the beginning of it: a marker and some of
-# its rows, which can be counted. The rest then follows in a chunk that also expects nothing to have
-# been stored since the counting.
-#
-# After a refusal, or without an answer because a leader has stopped, the marker is read. If it is
-# an outdated one, the compare-and-set refuses the next write; any other conclusion from it needs a
+# its rows, which can be counted. The rest follows in a chunk that also expects nothing stored since
+# the count.  After a refusal, or without an answer because a leader stopped, the marker is read. If
+# it is outdated, the compare-and-set refuses the next write; any other conclusion from it needs a
 # proven leader (`Leaders.linearizable_reads`).
 
-_CHUNK_ROWS = _MOST_MESSAGES - 2  # without the marker and the end mark
+_CHUNK_ROWS = _MOST_MESSAGES - 2  # rows, without the marker and the end mark
 _CHUNK_BYTES = 8 * 1024 * 1024
 _OPEN = frozenset({WRONG_LAST_SEQUENCE, BATCH_INCOMPLETE, TOO_MANY_BATCHES})
-"""Refusals that leave open whether a chunk is stored, besides the transient ones."""
+"""Refusals, other than transient ones, that leave open whether a chunk is stored."""
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """The payload of a marker, as it is stored (JSON): which rows of the lane follow it."""
+    """The payload of a marker, as stored (JSON): which rows of the lane follow it."""
 
     batch: int
     offset: int
@@ -357,7 +360,7 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 class Lane:
-    """How far one lane of a batch is copied."""
+    """The progress of one lane of a batch."""
 
     def __init__(self, subject: str, plan: LanePlan) -> None:
         self.subject = subject
@@ -367,7 +370,7 @@ class Lane:
         self.marker = plan.previous
         """Sequence of the last marker."""
         self.expected_last: int | None = None
-        """The stream's last sequence that the next chunk expects, after a torn chunk."""
+        """After a torn chunk: the stream's last sequence, which the next chunk expects."""
         self.rows: Iterator[EncodedMessage] = iter(())
         self.held: EncodedMessage | None = None
         """A row that did not fit into the last chunk."""
@@ -408,9 +411,9 @@ class BatchCopier:
         self._head = b"NATS/1.0\r\n" + (b"Nats-TTL:never\r\n" if keep_markers else b"")
 
     def last_markers(self, lanes: int, known: Mapping[int, int] | None = None) -> list[int]:
-        """Sequences of the lanes' last markers, 0 for none; `known` ones are not asked for.
+        """The lanes' last markers, 0 for none; `known` ones are not asked for.
 
-        Raises LedgerError for an unreadable marker, and as `Leaders.message`.
+        Raises LedgerError for an unreadable marker, and the errors of `Leaders.message`.
         """
         markers = dict(known or {})
         with self._leaders.linearizable_reads():  # recorded in a decision, which never changes
@@ -423,7 +426,7 @@ class BatchCopier:
     def check_stored(self, decision: Decision) -> dict[int, int]:
         """Sequences of the batch's last markers, by lane.
 
-        Raises LedgerError unless they show that the whole batch is stored, and as
+        Raises LedgerError unless they show that the whole batch is stored, and the errors of
         `Leaders.message`.
         """
         markers: dict[int, int] = {}
@@ -449,7 +452,7 @@ class BatchCopier:
     def is_stored(self, decision: Decision) -> bool:
         """Whether a decided batch is stored completely.
 
-        Raises LedgerError for rows that were stored and are lost, and as `Leaders.message`.
+        Raises LedgerError for stored rows that were lost, and the errors of `Leaders.message`.
         """
         lanes = self._lanes(decision)
         for lane in lanes:
@@ -461,7 +464,7 @@ class BatchCopier:
 
         Raises LedgerError when the target lacks rows or markers that it must have, or another run
         of the query has continued; APIError for a permanent refusal, RequestTimeoutError without
-        progress, ConnectionFailure and ProtocolError, and as `Leaders.message`.
+        progress, ConnectionFailure and ProtocolError, and the errors of `Leaders.message`.
         """
         self._retry.since = time.monotonic()
         lanes = self._lanes(decision)
@@ -532,7 +535,7 @@ class BatchCopier:
             self._drop_link()
             in_doubt = [lane for lane in lanes if lane.under_way is not None]
             for lane in lanes:
-                self._rewind(lane)  # rows may have been taken and not sent
+                self._rewind(lane)  # rows may have been taken but not sent
         for lane in in_doubt:
             lane.under_way = None
             before = lane.offset
@@ -589,11 +592,11 @@ class BatchCopier:
             lane.expected_last = None
             self._refusal = None
             self._retry.since = time.monotonic()
-        answers.clear()  # of chunks that were given up
+        answers.clear()  # of abandoned chunks
         return in_doubt
 
     def _ack(self, frame: MessageFrame) -> BatchAck | None:
-        """The ack; None if the answer does not tell whether the chunk is stored."""
+        """The ack; None if the answer leaves open whether the chunk is stored."""
         status = status_of(frame.headers)
         if status is not None and status.code == NO_RESPONDERS:
             return None
@@ -633,7 +636,7 @@ class BatchCopier:
         return stored.seq, body, _batch_id(stored.headers)
 
     def _locate(self, lane: Lane, decision: Decision) -> None:
-        """Find how many rows of the lane are stored, from its last marker."""
+        """Find from a lane's last marker how many rows are stored."""
         found = self._marker(lane.subject)
         lane.expected_last = None
         if (0 if found is None else found[0]) == lane.plan.previous:
@@ -662,18 +665,18 @@ class BatchCopier:
             lane.offset = marker.offset + marker.rows
             return
         if not self._leaders.reads_are_linearizable:
-            # Rows that an outdated answer does not count would be written again.
+            # Rows missing in an outdated answer would be written again.
             with self._leaders.linearizable_reads():
                 self._locate(lane, decision)
             return
-        # Before counting, so that the condition also covers what is stored in the meantime.
+        # Before counting, so that the condition also covers rows stored in the meantime.
         lane.expected_last = self._leaders.last_sequence(self._target)
         lane.offset = marker.offset + self._stored_rows(
             seq, marker.rows, batch_id, lane.expected_last
         )
 
     def _stored_rows(self, marker: int, rows: int, batch_id: str, last: int) -> int:
-        """Rows of a torn chunk that are stored: up to the last one that still exists."""
+        """Stored rows of a torn chunk: up to the last one that still exists."""
         for seq in range(min(marker + rows, last), marker, -1):
             stored = self._leaders.message(self._target, seq=seq)
             if stored is not None and _batch_id(stored.headers) == batch_id:
@@ -688,7 +691,7 @@ def _batch_id(block: bytes) -> str:
         return ""
 
 
-# -- what Spark's tasks and its driver call ------------------------------------------------------
+# -- the calls of Spark's tasks and driver -----------------------------------------------------
 
 logger = logging.getLogger("jetspark.bulk")
 
@@ -698,8 +701,8 @@ _DECISION_BYTES = 256 * 1024
 def stage(ledger: Ledger, rows: Iterable[EncodedMessage], *, digest: bool = False) -> Piece:
     """Stage a task's rows.
 
-    `digest`: `commit` refuses other rows than those that an earlier attempt has decided. Raises as
-    `Ledger.stage`.
+    `digest`: lets `commit` refuse rows other than those that an earlier attempt decided. Raises the
+    errors of `Ledger.stage`.
     """
     found = 0
 
@@ -742,7 +745,7 @@ class ExactlyOnceWriter:
     def stored(self, batch: int) -> int | None:
         """Number of rows of the last batch if it is `batch` and completely stored, else None.
 
-        Raises LedgerError when stored rows were lost, and as `Leaders.ask`.
+        Raises LedgerError when stored rows were lost, and the errors of `Leaders.ask`.
         """
         try:
             last = self.ledger.last_decision()
@@ -753,9 +756,9 @@ class ExactlyOnceWriter:
         return last[1].rows
 
     def check_name(self) -> None:
-        """Raises LedgerError when this writer is new and another one of its name has written.
+        """Raise LedgerError when this writer is new and another one of its name has written.
 
-        An early check without changes; `commit` decides. Raises as `Leaders.ask`.
+        An early check that changes nothing; `commit` decides. Raises the errors of `Leaders.ask`.
         """
         with suppress(StreamNotFoundError):
             found = None if self._name is None else self.ledger.named(self._name)
@@ -768,12 +771,12 @@ class ExactlyOnceWriter:
     def register_name(self) -> None:
         """Record the name of a writer that continues, unless the ledger has it.
 
-        The next batch would do so, too, but the checkpoint may be lost before it. Raises as
+        The next batch would do so too, but the checkpoint may be lost first. Raises the errors of
         `Leaders.ask`.
         """
         if self._name is None:
             return
-        # WrongLastSequenceError: another writer has taken it in the meantime.
+        # WrongLastSequenceError: another writer took it in the meantime.
         with suppress(StreamNotFoundError, WrongLastSequenceError):
             if self.ledger.named(self._name) is None and self.ledger.last_decision() is not None:
                 self.ledger.take_name(self._name, 0)
@@ -783,10 +786,10 @@ class ExactlyOnceWriter:
     ) -> None:
         """Store a batch. Rows of one piece keep their order; `lanes` are copied concurrently.
 
-        `adopt`: begin here although earlier batches are not in the ledger, or another writer of
-        this name has written. Raises LedgerError when rows could be lost or repeated, or an earlier
-        attempt has decided other ones than these (`stage`); APIError for a permanent refusal by the
-        target, RequestTimeoutError without progress, and as `Leaders.ask`.
+        `adopt`: begin here although the ledger lacks earlier batches, or another writer of this
+        name has written. Raises LedgerError when rows could be lost or repeated, or an earlier
+        attempt decided other rows (`stage`); APIError for a permanent refusal by the target,
+        RequestTimeoutError without progress, and the errors of `Leaders.ask`.
         """
         try:
             self._commit(batch, pieces, lanes, adopt)
@@ -836,7 +839,7 @@ class ExactlyOnceWriter:
             self.ledger.take_name(name, found[0])
 
     def _check_wrote_nothing(self, other: str) -> None:
-        """Raises LedgerError when another writer has decided a batch with rows, or a later one."""
+        """Raise LedgerError when another writer decided a batch with rows, or a later one."""
         with self.ledger.leaders.linearizable_reads():
             last = self.ledger.last_decision(other)
         if last is None or (last[1].batch == 0 and last[1].rows == 0):
@@ -849,7 +852,7 @@ class ExactlyOnceWriter:
         )
 
     def _finish(self, batch: int, pieces: Sequence[Piece], seq: int, decision: Decision) -> None:
-        """Copy the batch that another attempt has decided.
+        """Copy the batch that another attempt decided.
 
         Raises LedgerError for another batch, and for pieces with other rows.
         """
@@ -899,7 +902,7 @@ class ExactlyOnceWriter:
     ) -> Decision:
         """A decision: whole pieces are assigned to the lanes in turn.
 
-        `markers`: last markers that are known, by lane.
+        `markers`: known last markers, by lane.
         """
         pieces = [piece for piece in pieces if piece.rows]
         every = [one for piece in pieces for one in piece.packs]

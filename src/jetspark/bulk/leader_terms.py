@@ -22,22 +22,22 @@ from typing import Any
 from jetspark.timestamps import NANOSECONDS
 
 GUARD_SECONDS = 0.2
-"""Seconds within which a running server has read everything that its replicas have sent.
+"""Seconds within which a running server has read everything that its replicas sent.
 
-Replies that arrived while it was suspended are read when it resumes, and look new.
+Replies that arrived during a suspension are read afterwards, and look new.
 """
 LEASE_SECONDS = 3.0
 """Seconds; less than the 4 seconds of silence after which a replica stands for election."""
 _KEPT_SECONDS = LEASE_SECONDS + 1.0
 _APART_SECONDS = 0.04
-"""Seconds; of answers closer together than this, only some are kept."""
+"""Seconds; only some of the answers that are closer together are kept."""
 
 
 def leader_of(answer: Mapping[str, Any]) -> str:
     """The leader that gave this answer about a stream or consumer; empty if it was not a leader.
 
-    A leader does not list itself among its replicas. A server that does has just been informed of
-    another leader.
+    A leader does not list itself among its replicas. A server that does has just learnt of another
+    leader.
     """
     cluster: Mapping[str, Any] = answer.get("cluster") or {}
     name: str = cluster.get("leader") or ""
@@ -45,7 +45,7 @@ def leader_of(answer: Mapping[str, Any]) -> str:
 
 
 def copies_of(answer: Mapping[str, Any]) -> int:
-    """The number of a stream's replicas, or of configured ones, whichever is greater."""
+    """The number of a stream's replicas, listed or configured, whichever is greater."""
     others = (answer.get("cluster") or {}).get("replicas") or ()
     return max(int(answer["config"].get("num_replicas", 1)), len(others) + 1)
 
@@ -55,28 +55,28 @@ class LeaderObservation:
     """What one answer shows about its leader."""
 
     sent: float
-    """When the question was sent and the answer came, `time.monotonic()`."""
+    """When the question was sent and the answer arrived, in `time.monotonic()`."""
     received: float
     leader: tuple[str, str, str] = ("", "", "")
-    """Name, start of its leadership, and Raft group; no name: no leader has answered."""
+    """Name, start of leadership, and Raft group; without a name, no leader answered."""
     quorum: int = 1
     """Replicas of a quorum, including the leader."""
     heard: Mapping[str, float] = field(default_factory=dict)
-    """Seconds since the leader's last contact with each replica that it has had contact with."""
+    """Seconds since the leader's last contact with each replica; only replicas with a contact."""
     replicas: int = 1
 
     @property
     def alone(self) -> bool:
-        """Whether there is one replica, so that no other one can have been elected."""
+        """Whether there is only one replica, so that no other one can have been elected."""
         return self.replicas == 1 and bool(self.leader[0])
 
 
 def observation_of(answer: Mapping[str, Any], sent: float, received: float) -> LeaderObservation:
-    """From an answer to STREAM.INFO."""
+    """What an answer to STREAM.INFO shows."""
     cluster: Mapping[str, Any] | None = answer.get("cluster")
     count = copies_of(answer)
     if cluster is None:
-        # Outside of a cluster; or in one that does not name the leader: proves nothing.
+        # Outside of a cluster, or without a leader's name: proves nothing.
         leader = ("-", "", "") if count == 1 else ("", "", "")
         return LeaderObservation(sent, received, leader, replicas=count)
     return LeaderObservation(
@@ -87,7 +87,7 @@ def observation_of(answer: Mapping[str, Any], sent: float, received: float) -> L
         {
             str(one.get("peer") or one["name"]): one["active"] / NANOSECONDS
             for one in cluster.get("replicas") or ()
-            if one.get("active", 0) > 0  # 0: the leader never had contact with this replica
+            if one.get("active", 0) > 0  # 0: the leader has had no contact with this replica
         },
         count,
     )
@@ -114,7 +114,7 @@ class LeaderTerm:
         seen.append(newest)
 
     def led_since(self, begun: float) -> bool:
-        """Whether the newest answer includes all that any leader had acknowledged by then."""
+        """Whether the newest answer has everything that any leader acknowledged before it."""
         if not self._seen or self._seen[-1].sent < begun:
             return False
         last = self._seen[-1]
@@ -125,7 +125,7 @@ class LeaderTerm:
         )
 
     def unrivalled_since(self, begun: float) -> bool:
-        """Whether all replicas have also confirmed it, so that none believes to be leader."""
+        """Whether all replicas have also confirmed it, so that none believes itself the leader."""
         if not self.led_since(begun):
             return False
         return self._seen[-1].alone or any(
@@ -136,10 +136,11 @@ class LeaderTerm:
         return len(agreed) + 1 >= self._seen[-1].replicas
 
     def _contacts(self, begun: float) -> Iterator[tuple[LeaderObservation, set[str]]]:
-        """Each answer, newest first, with the replicas that have agreed with the leader since.
+        """Each answer, newest first, with the replicas that agreed with the leader since.
 
-        Back to `begun`, or to the beginning of the lease. The newest answer shows no contact of its
-        own, but that its leader still led after the contacts before, which may have been refusals.
+        Back to `begun`, or to the beginning of the lease. The newest answer has no contact of its
+        own: it shows that its leader still led after the earlier contacts, which may have been
+        refusals.
         """
         seen = list(self._seen)
         since = min(begun, seen[-1].received - LEASE_SECONDS)

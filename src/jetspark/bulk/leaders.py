@@ -1,12 +1,12 @@
 """Questions to the leaders of streams, repeated over a new link when one is lost, and proofs.
 
-An answer of a leader that was replaced without noticing is outdated. That does no harm if the rest
-is read later, or if a compare-and-set follows. But only a leader's answer can show that a stream
-ends here, that its head has moved, that nothing is left, or that a marker is gone.
-`confirmed_facts` and `linearizable_read` repeat a question until it is proven that the leader leads
-(`leader_terms`). With one replica that takes no time. With more it takes until the next heartbeat,
-at most about 1.4 seconds, or 2.4 when something was stored just before; and no time within the
-lease that a proof gives on the same link.
+A leader that was replaced without noticing gives outdated answers. They do no harm if the rest is
+read later, or if a compare-and-set follows. But only a leader can show that a stream ends here,
+that its head has moved, that nothing is left, or that a marker is gone. `confirmed_facts` and
+`linearizable_read` repeat a question until the leader is proven to lead (`leader_terms`). With one
+replica that takes no time. With more it takes until the next heartbeat, at most about 1.4 seconds,
+or 2.4 when something was stored just before; within the lease that a proof gives on the same link,
+it takes none.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ class Leaders:
     ) -> None:
         """`within`: seconds for which a question is repeated; `timeout`: seconds for each call.
 
-        `at_once_if_new`: servers that have never answered this process get one attempt only, unless
-        they accept a link and then lose it, or are silent. So a wrong address, or a server that was
-        not started, is an error at once, while a running query survives the restart of a server
-        (see `LinkPool.known`).
+        `at_once_if_new`: a server that never answered this process gets one attempt only, unless it
+        accepts a link and then loses it, or is silent. So a wrong address, or a server that was not
+        started, fails at once, while a running query survives the restart of a server (see
+        `LinkPool.known`).
         """
         self._options = options
         self._within = within
         self._timeout = timeout
         self._at_once_if_new = at_once_if_new
         self.reads_are_linearizable = False
-        """Whether messages are read from proven leaders only; see `linearizable_reads`."""
+        """Whether to read messages from proven leaders only; see `linearizable_reads`."""
 
     def ask(self, question: Callable[[StreamAPI], T]) -> T:
         """The answer to a question, which must be idempotent.
 
-        Raises what the question raises, and JetsparkError of the link (ConnectionFailure,
-        RequestTimeoutError, ProtocolError) that persist.
+        Raises the errors of the question, and those of the link that persist (ConnectionFailure,
+        RequestTimeoutError, ProtocolError).
         """
         once_only = self._at_once_if_new and self._options not in pool.known
         retry = Retry(0.0 if once_only else self._within)
@@ -75,7 +75,7 @@ class Leaders:
                 try:
                     return question(StreamAPI(link, self._timeout))
                 except (ConnectionFailure, RequestTimeoutError):
-                    # Of a server that had accepted us: no wrong address.
+                    # The server had accepted us, so the address is right.
                     retry.within = self._within
                     raise
 
@@ -85,10 +85,10 @@ class Leaders:
 
     @contextmanager
     def linearizable_reads(self) -> Iterator[None]:
-        """In the block, messages are read from proven leaders, so everything acknowledged is seen.
+        """In the block, messages come from proven leaders, which have everything acknowledged.
 
-        Outside of it they may come from a leader that was replaced. That is enough where a
-        compare-and-set follows, and to find a message, but not to find that there is none.
+        Outside of it they may come from a replaced leader, which is enough before a
+        compare-and-set, and to find a message, but not to find that there is none.
         """
         before, self.reads_are_linearizable = self.reads_are_linearizable, True
         try:
@@ -99,7 +99,7 @@ class Leaders:
     def message(self, stream: str, **which: int | str) -> StoredMessage | None:
         """A message by `seq`, `last_by_subj` or `next_by_subj`; None when there is none.
 
-        Raises as `ask`, StreamNotFoundError.
+        Raises StreamNotFoundError, and the errors of `ask`.
         """
 
         def question(api: StreamAPI) -> StoredMessage | None:
@@ -110,7 +110,7 @@ class Leaders:
         return self.ask(question)
 
     def last_sequence(self, stream: str) -> int:
-        """The last sequence of a stream, from a proven leader. Raises as `message`."""
+        """The last sequence of a stream, from a proven leader. Raises the errors of `message`."""
         return self.ask(lambda api: confirmed_facts(api, [stream])[stream].last_seq)
 
 
@@ -118,7 +118,7 @@ class Leaders:
 
 _ASK_EVERY = 0.05
 _WITHIN = 6.0
-"""Seconds without a proof until it fails; the caller may try another link."""
+"""Seconds without a proof until it fails; then the caller may try another link."""
 _RIVALS_WITHIN = 0.15
 """Seconds within which a running replica outside the quorum also confirms the leader."""
 
@@ -126,7 +126,7 @@ _RIVALS_WITHIN = 0.15
 def confirmed_facts(api: StreamAPI, streams: Iterable[str]) -> dict[str, StreamFacts]:
     """Facts of streams, by name, from leaders that still led after the call.
 
-    Raises RequestTimeoutError when a leader cannot be proven, and as `StreamAPI.stream`.
+    Raises RequestTimeoutError when a leader cannot be proven, and the errors of `StreamAPI.stream`.
     """
     return _prove(api, list(streams))[0]
 
@@ -136,9 +136,9 @@ def linearizable_read(
 ) -> T:
     """An answer that includes all that the leaders of `streams` acknowledged before this call.
 
-    `question` asks about these streams, and must be idempotent. While a replica is silent, it may
-    be a suspended former leader: then two answers with a proof in between have to be equal. Raises
-    as `confirmed_facts`, and what the question raises.
+    `question` asks about these streams, and must be idempotent. A silent replica may be a suspended
+    former leader: then two answers with a proof in between must be equal. Raises the errors of
+    `confirmed_facts` and of the question.
     """
     names = list(streams)
     _, unrivalled = _prove(api, names)
@@ -157,7 +157,7 @@ def linearizable_read(
 
 
 def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bool]:
-    """Facts by proven leaders, and whether none of them can have a rival."""
+    """Facts from proven leaders, and whether none of them can have a rival."""
     begun = time.monotonic()
     terms = api.link.leader_terms
     facts: dict[str, StreamFacts] = {}
@@ -191,15 +191,16 @@ def _these(names: list[str]) -> str:
 
 # -- many streams --------------------------------------------------------------------------------
 
-# They are asked together over one link, not one after the other. Each is answered by the stream's
-# own leader, and counts for its proof. STREAM.LIST would take fewer requests, but in a cluster one
-# server collects the answers, leaves out what comes late, and names no leader.
+# The questions go together over one link, not one after the other. Each stream's own leader
+# answers, which counts for its proof. STREAM.LIST would take fewer requests, but in a cluster one
+# server collects the answers, leaves out late ones, and names no leader.
 
 _SILENCE_SECONDS = 1.0
-"""Seconds without any answer after which the missing ones are asked for one by one."""
+"""Seconds without any answer after which the missing ones are requested one by one."""
 _MESSAGES_SILENCE_SECONDS = 5.0
 _MESSAGES_AT_ONCE = 8
-"""Answers with a message in each may be large, and servers cut off who does not take 64 MB."""
+"""Answers with a message each may be large, and servers cut off a client that does not take 64 MB.
+"""
 
 
 def streams_of(
@@ -207,8 +208,8 @@ def streams_of(
 ) -> tuple[dict[str, StreamFacts], dict[str, StreamNotFoundError]]:
     """Facts by name, in the order of `names`, and the errors of the streams that are not found.
 
-    A stream without an answer, or with an error for one, is asked for again alone, with the
-    retries of `StreamAPI.stream`. Raises as that.
+    A stream without an answer, or with an error, is asked about again alone, with the retries and
+    the errors of `StreamAPI.stream`.
     """
     wanted = list(names)
     found = _asked_together(api, wanted) if len(wanted) > 1 else {}
@@ -236,10 +237,10 @@ def _asked_together(api: StreamAPI, names: list[str]) -> dict[str, StreamFacts]:
 
 
 def times_of(api: StreamAPI, wanted: Mapping[str, int]) -> dict[str, int]:
-    """When the message of a sequence was stored, in nanoseconds since the epoch, by stream.
+    """By stream, when the message of a sequence was stored, in nanoseconds since the epoch.
 
-    A stream is left out that has no such message, is not found, or from which no answer comes.
-    Raises as `StreamAPI.message`, PermissionsError where the user may not get messages.
+    Leaves out a stream without the message, or without an answer. Raises the errors of
+    `StreamAPI.message`, and PermissionsError where the user may not get messages.
     """
     times: dict[str, int] = {}
     call, refused = js_api.MSG_GET, []

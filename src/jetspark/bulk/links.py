@@ -75,7 +75,7 @@ class SocketLike(Protocol):
 
 
 def dial(options: ConnectOptions, server: ServerURL) -> SocketLike:
-    """TCP for nats:// and tls:// (TLS follows in the handshake); a WebSocket for ws and wss.
+    """Open TCP for nats:// and tls:// (TLS follows in the handshake), a WebSocket for ws and wss.
 
     Raises ConnectTimeoutError, ServerRefusedError, BrokenSocketError, TLSError; ConfigError for
     unusable TLS files and without the library for WebSockets.
@@ -87,7 +87,7 @@ def dial(options: ConnectOptions, server: ServerURL) -> SocketLike:
 def start_tls(
     sock: SocketLike, options: ConnectOptions, server: ServerURL, hostname: str
 ) -> socket.socket:
-    """TLS over a socket, its certificate verified against `hostname`.
+    """Start TLS over a socket, and verify the certificate against `hostname`.
 
     Raises TLSError; ConfigError for unusable TLS files.
     """
@@ -101,7 +101,7 @@ def start_tls(
 
 
 def broken(server: str, error: OSError | None) -> BrokenSocketError:
-    """The error for a socket that failed, or (None) that the server closed."""
+    """The error for a socket that failed or, with None, that the server closed."""
     reason = "closed by the server" if error is None else reason_of(error)
     return BrokenSocketError(f"The connection to {server} broke: {reason}.", server=server)
 
@@ -195,7 +195,7 @@ _WEBSOCKET_BYTES = 1 << 18
 class BlockingWebSocket:
     """Frames over `sock`, a connected socket (for wss, with TLS). Created by `open_websocket`.
 
-    Reading and sending raise OSError and TimeoutError of the socket, and ConnectionError for
+    Reading and sending raise the socket's OSError and TimeoutError, and ConnectionError for
     malformed frames.
     """
 
@@ -265,25 +265,25 @@ def open_websocket(
         raise ServerRefusedError(f"{server}: {codec.failure}.", server=str(server))
     if not codec.opened:
         raise BrokenSocketError(
-            f"{server} ended the connection before it was a WebSocket.", server=str(server)
+            f"{server} closed the connection before opening the WebSocket.", server=str(server)
         )
     return websocket
 
 
 _RECEIVE_BYTES = 256 << 10
 _REQUEST_SID = 1
-_AT_ONCE = 64  # requests without an answer; a server takes some thousands before it drops them
-_TRUSTED_SECONDS = 5.0  # a link that was idle for longer is checked with a PING before it is used
+_AT_ONCE = 64  # unanswered requests; a server accepts some thousands
+_TRUSTED_SECONDS = 5.0  # a link idle for longer is checked with a PING before its use
 
 
 def connect(options: ConnectOptions) -> BlockingLink:
     """Connect; tries each server once, in random order if the options say so.
 
-    The options for later attempts and discovered servers, `first_connect` and `choose_server` are
-    the clients' only.
+    Only clients use the options for later attempts and discovered servers, `first_connect` and
+    `choose_server`.
 
-    Raises the server's own error when there is one server, else NoServersError with the last
-    error as its cause.
+    Raises the server's own error when there is one server, else NoServersError with the last error
+    as its cause.
     """
     urls = list(options.urls())
     if options.randomize:
@@ -316,7 +316,7 @@ class BlockingLink:
         self._pongs = 0
         self.closed = False
         self.leader_terms: defaultdict[str, LeaderTerm] = defaultdict(LeaderTerm)
-        """What the answers over this link have shown about the leaders of streams, by stream."""
+        """What answers over this link showed about each stream's leader."""
         self._socket = dial(options, server)
         try:
             self.info: ServerInfo = self._shake_hands(options, server)
@@ -351,11 +351,11 @@ class BlockingLink:
             info: ServerInfo = done.value
             return info
         except RequestTimeoutError:
-            greeted = greeted or options.tls_first  # then the client speaks first
+            greeted = greeted or options.tls_first  # here the client speaks first
             waited, received = self._timeout, self._buffer.pending
             raise no_answer(str(server), waited, greeted=greeted, received=received) from None
         except BrokenSocketError as error:
-            if isinstance(error.__cause__, ssl.SSLError):  # TLS 1.3 refuses after the handshake
+            if isinstance(error.__cause__, ssl.SSLError):  # TLS 1.3 refuses late
                 raise tls_failure(str(server), error.__cause__, options) from error
             if greeted or options.tls_first or error.__cause__ is not None:
                 raise
@@ -442,7 +442,7 @@ class BlockingLink:
         """
         others: list[MessageFrame] = []
         if self._ready:
-            # Left over from a request, or for subscriptions that have ended.
+            # Left from a request, or for subscriptions that have ended.
             for event in reversed(self._ready):
                 self._message_of(event)
             self._ready.clear()
@@ -471,7 +471,7 @@ class BlockingLink:
 
     @property
     def receiving(self) -> int:
-        """Bytes of a frame that were received while the rest has not come."""
+        """Whether a part of a frame has arrived, but not the rest."""
         return self._buffer.pending
 
     def messages(self, deadline: float) -> list[MessageFrame]:
@@ -541,10 +541,10 @@ class BlockingLink:
     ) -> Iterator[tuple[int, MessageFrame, float]]:
         """Send a request to each subject, `at_once` at a time; yield the replies as they come.
 
-        `payloads`: one for each subject; else the requests are empty.
-        Each with the number of its request and a time, `time.monotonic()`, before that was sent.
-        Ends after `silence` seconds without a reply; a request without responders has none. Raises
-        BrokenSocketError, ProtocolError, and ServerError or AuthError for a -ERR.
+        `payloads`: one for each subject; default: empty requests. Yields with each reply its
+        request's number, and a time (`time.monotonic()`) before that was sent. Ends after `silence`
+        seconds without a reply; a request without responders has none. Raises BrokenSocketError,
+        ProtocolError, and ServerError or AuthError for a -ERR.
         """
         first = self._requests
         self._requests += len(subjects)
@@ -578,7 +578,7 @@ class BlockingLink:
                 yield number, frame, times[number]
 
     def check(self) -> bool:
-        """Whether the server answers a PING; if not, the link is closed. Raises nothing."""
+        """Whether the server answers a PING; otherwise closes the link. Raises nothing."""
         if self.closed:
             return False
         try:
@@ -607,24 +607,24 @@ class BlockingLink:
 class LinkPool:
     """The idle links of a process, since one Python worker reads many partitions.
 
-    A forked child must not use its parent's sockets: it begins with an empty pool, which closes
-    only its own copies of them.
+    A forked child must not use its parent's sockets: it begins with an empty pool, and closes only
+    its own copies of them.
     """
 
     def __init__(self) -> None:
         self.idle: dict[ConnectOptions, list[tuple[BlockingLink, float]]] = {}
-        """With the time since when, `time.monotonic()`."""
+        """Idle links, with the `time.monotonic()` since when."""
         self.known: set[ConnectOptions] = set()
-        """Servers that have answered this process, or work for a query that it takes part in: one
+        """Servers that answered this process, or that serve a query it takes part in: one
         that cannot be reached is restarting, and not a wrong address."""
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self.idle.clear)
 
     @contextmanager
     def link(self, options: ConnectOptions) -> Iterator[BlockingLink]:
-        """A link for the block, an idle one that still answers or a new one. Raises as `connect`.
+        """A link for the block: an idle one that still answers, or a new one. Raises as `connect`.
 
-        It returns to the pool unless the block raises, or is in a generator that is closed early.
+        It returns to the pool unless the block raises, or its generator is closed early.
         """
         link = self._idle_one(options) or connect(options)
         try:
@@ -652,4 +652,4 @@ class LinkPool:
 
 
 pool = LinkPool()
-"""Of this process."""
+"""This process's pool."""

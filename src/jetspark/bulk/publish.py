@@ -7,8 +7,8 @@ then be stored twice, and after later ones. When a leader stops, messages and ac
 notice, so some seconds of silence count as a lost link. Without progress for `timeout` seconds, and
 after any other refusal, publishing fails; acknowledged messages stay stored.
 
-`in_order`: when a message is published again, so are all later ones. So the last message of a
-subject in the stream is the one that was sent last, which is the key's value in a bucket.
+`in_order`: when a message is published again, so are all later ones. So a subject's last message in
+the stream is the one sent last, which in a bucket is the key's value.
 """
 
 from __future__ import annotations
@@ -39,17 +39,16 @@ from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
 # -------------------------------------------------------------------------------------------------
-# A message as the bytes that are published, and many of them packed into one payload.
-#
-# A row is encoded once, in the task that gets it from Spark. For exactly-once the task also packs
-# it; the pack is passed on unchanged until the copier unpacks it and publishes the rows.
+# A message as the bytes that are published, and many of them packed into one payload.  A row is
+# encoded once, in the task that gets it from Spark. For exactly-once the task also packs it; the
+# pack stays unchanged until the copier unpacks it and publishes the rows.
 
 
 EncodedMessage: TypeAlias = tuple[bytes, bytes | None, bytes]
 """Subject, header block (None without headers) and payload."""
 
 PACKING_BYTES = 16
-"""Bytes that MessagePack adds to a message at most."""
+"""Most bytes that MessagePack adds to a message."""
 
 
 def size_of(message: EncodedMessage) -> int:
@@ -74,7 +73,7 @@ def unpack(packed: bytes) -> list[EncodedMessage]:
 
 
 def in_packs(messages: Iterable[EncodedMessage], max_bytes: int) -> Iterator[list[EncodedMessage]]:
-    """Split into lists of at most about `max_bytes` when packed, with at least one message each."""
+    """Split into lists that pack into about `max_bytes` at most, with at least one message each."""
     current: list[EncodedMessage] = []
     size = 0
     for message in messages:
@@ -96,7 +95,7 @@ _RETRY_SECONDS = 0.25
 class StreamPublisher:
     """A context manager that flushes when the block ends without an exception.
 
-    The constructor connects, and raises as `connect`.
+    The constructor connects, and raises the errors of `connect`.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class StreamPublisher:
         self._timeout = timeout
         self._in_order = in_order
         self._done: set[int] = set()
-        """With `in_order`: acknowledged, but not all messages before it."""
+        """With `in_order`: acknowledged messages with an unacknowledged one before."""
         self._pending: dict[int, EncodedMessage] = {}
         self._last = 0
         self._block: list[bytes] = []
@@ -151,7 +150,7 @@ class StreamPublisher:
                 self._collect(self._window - _BLOCK_MESSAGES)
 
     def flush(self) -> None:
-        """Return when every message is acknowledged. Raises as `send`."""
+        """Wait until every message is acknowledged. Raises the errors of `send`."""
         self._write()
         self._collect(0)
 
@@ -176,7 +175,7 @@ class StreamPublisher:
     # -- acks --------------------------------------------------------------------------------
 
     def _collect(self, most: int) -> None:
-        """Process acks until at most `most` messages are without one."""
+        """Process acks until at most `most` messages lack one."""
         self._retry.since = time.monotonic()
         while len(self._pending) > max(0, most):
             silence = max(self._retry.since, self._linked) + answer_within(self._timeout)
@@ -191,7 +190,7 @@ class StreamPublisher:
                 self._connect_again()
 
     def _on_ack(self, frame: MessageFrame) -> bool:
-        """Whether the message is stored; after a transient refusal it is sent again later."""
+        """Whether the message is stored; a transiently refused one is sent again later."""
         index = int(frame.subject[len(self._inbox) :])
         if frame.payload.startswith(self._plain_ack):
             self._on_good_ack(index)
@@ -260,7 +259,7 @@ class StreamPublisher:
         attempt(lambda: self._use(connect(self._options)), self._retry)
         self._refused = []
         self._linked = time.monotonic()
-        if self._linked > self._retry.deadline:  # e.g. with servers that accept links and drop them
+        if self._linked > self._retry.deadline:  # servers may accept links and drop them
             self._on_silence()
         self._done.clear()
         self._block.clear()

@@ -22,8 +22,8 @@ class SequenceRange:
     """Sequences `start` (included) to `end` (not included) of one stream.
 
     Deleted, expired and filtered sequences inside are normal gaps. `created` is the stream's
-    creation time as planned: with another one the sequences mean other messages. Raises ConfigError
-    for an invalid range.
+    creation time when it was planned: in a stream with another one, the sequences mean other
+    messages. Raises ConfigError for an invalid range.
     """
 
     stream: str
@@ -37,15 +37,15 @@ class SequenceRange:
     last_values: bool = False
     """Only the last message of each subject matters: messages that limits removed are no loss."""
     direct: bool = False
-    """Read by direct gets, where a consumer would remove the messages (work queues)."""
+    """Read by direct gets, because a consumer would remove the messages (work queues)."""
     snapshot: bool = False
-    """Read through a snapshot of the stream, as far as the server sends it; the rest as usual."""
+    """Read through a snapshot of the stream, as far as it reaches; then as usual."""
     blocking: bool = False
-    """With `snapshot`: also from servers before 2.15, which refuse deletes while they send it."""
+    """With `snapshot`: also from servers before 2.15, which block deletes while they send it."""
     last: LastMessage | None = None
     """The stream's last message when the range was planned; an older copy has another one there."""
     witness: Witness | None = None
-    """If it lies before the start, it was read."""
+    """If it lies before the start, it has been read."""
 
     def __post_init__(self) -> None:
         if self.start < 1 or self.end < self.start:
@@ -68,11 +68,11 @@ class ReadLimits:
     pull_messages: int = 20_000
     """Messages of one pull request; two requests are in flight at a time."""
     pull_bytes: int = 16 * 1024 * 1024
-    """Bytes of one pull request. Without this limit, the server disconnects a slow reader."""
+    """Bytes of one pull request; without this limit, the server disconnects a slow reader."""
     heartbeat: float = 2.5
-    """Seconds; after twice this time without a message the link counts as lost."""
+    """Seconds; the link counts as lost after twice this time without a message."""
     timeout: float = 60.0
-    """Seconds without progress after which reading fails, reconnecting included."""
+    """Seconds without progress until reading fails, reconnecting included."""
 
     def __post_init__(self) -> None:
         for name in ("max_rows", "max_bytes", "pull_messages", "pull_bytes"):
@@ -83,9 +83,9 @@ class ReadLimits:
 
 
 def cut(offsets: Sequence[int], limits: ReadLimits) -> Iterator[tuple[int, int]]:
-    """(start, count) of slices within the limits of rows and bytes, with at least one row each.
+    """(start, count) of slices within the limits of rows and bytes, at least one row each.
 
-    `offsets`: where each payload begins, and where the last one ends.
+    `offsets`: where each payload begins, then where the last one ends.
     """
     start, rows = 0, len(offsets) - 1
     while start < rows:
@@ -96,11 +96,10 @@ def cut(offsets: Sequence[int], limits: ReadLimits) -> Iterator[tuple[int, int]]
 
 
 # -------------------------------------------------------------------------------------------------
-# Messages that are left out because `failOnDataLoss` is false: each loss is logged, and told to
-# the command that reads.
-#
-# The processes of Spark log to Spark's log, which a command removes at its end. So a command names
-# a file in its environment, which those processes inherit, and each loss becomes a line of it.
+# Messages that are left out because `failOnDataLoss` is false: each loss is logged, and reported to
+# the command that reads.  Spark's processes log to Spark's log, which a command removes at its end.
+# So a command names a file in its environment, which those processes inherit, and each loss becomes
+# a line of it.
 
 
 VARIABLE = "JETSPARK_LOSSES"
@@ -108,20 +107,20 @@ VARIABLE = "JETSPARK_LOSSES"
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """What was left out: of a range each of its readers tells its own part."""
+    """What was left out; each reader of a range reports its own part."""
 
     stream: str
     said: str
-    """A sentence; with sequences only what happened to them."""
+    """A sentence or, if there are sequences, only what happened to them."""
     key: str = ""
-    """The same for a loss that is found again, in other words; else the sentence tells."""
+    """The same for a loss that is found again with other words; default: the sentence."""
     first: int = 0
     last: int = 0
 
 
 def left_out(logger: logging.Logger, sentence: str, loss: Loss) -> None:
-    """Log the sentence, and tell the loss to the command."""
+    """Log the sentence, and report the loss to the command."""
     logger.warning("%s", sentence)
     if file := os.environ.get(VARIABLE):
         with suppress(OSError), Path(file).open("ab", buffering=0) as opened:
-            opened.write(msgspec.json.encode(loss) + b"\n")  # one write: no other one is within
+            opened.write(msgspec.json.encode(loss) + b"\n")  # one write, so that lines do not mix

@@ -2,11 +2,11 @@
 
 An ephemeral pull consumer delivers the messages, and its consumer sequences prove that none is
 missing in between. After a gap, silence, a lost link or a lost consumer, a new consumer continues
-after the last message in order. The range is complete once a sequence at or after its end has been
-delivered, or a leader that is proven to lead (`leaders`) has answered that nothing is left before
-the end. An empty answer or "pending 0" does not prove that: a lagging replica answers the same.
-The stream's creation time and first sequence are checked before and after, so that a recreated
-stream, and messages removed by limits, are always detected.
+after the last message in order. The range is complete when a sequence at or after its end was
+delivered, or a proven leader (`leaders`) answered that nothing is left before the end. An empty
+answer or "pending 0" proves nothing, since a lagging replica gives the same. The stream's creation
+time and first sequence are checked before and after, so that a recreated stream, and messages
+removed by limits, are always detected.
 
 A range may also be read through a snapshot of its stream (`backfill`), or by direct gets
 (`direct`), with the same proofs: their rows move the same position.
@@ -65,27 +65,22 @@ from jetspark.wire.pull import (
 from jetspark.wire.status import CONTROL, NO_RESPONDERS, status_of
 
 # -------------------------------------------------------------------------------------------------
-# Whether a stream's head has overtaken the reader of a range.
-#
-# Limits and purges remove a stream's oldest messages, also while they are read. What is removed
-# behind the reader is no loss. Where it has delivered every sequence, that is plain. A gap,
-# though, may be a message that was deleted or filtered out, or one that was removed before its
-# turn. So while there are gaps, the head is checked now and then: it only moves forward, and if
-# it has not reached the first gap by now, nothing that the reader has passed was removed before
-# its turn.
-#
-# A range from "the earliest message" begins with its first row, wherever the head is then; but if
-# no row has come and all of it is gone, that is a loss.
-#
-# In a stream with `max_msgs_per_subject` the head moves on without a loss, as newer messages
-# replace older ones. There something has to prove a loss: `not_replaced`.
+# Whether a stream's head has overtaken the reader of a range.  Limits and purges remove a stream's
+# oldest messages, also while they are read. Removal behind the reader is no loss. That is certain
+# where it has delivered every sequence. But a gap may be a message that was deleted or filtered
+# out, or one that was removed before its turn. So while there are gaps, the head is checked now and
+# then: it only moves forward, and if it has not reached the first gap, nothing was removed before
+# its turn.  A range from "the earliest message" begins with its first row, wherever the head is
+# then; but if no row has come and all of it is gone, that is a loss.  In a stream with
+# `max_msgs_per_subject` the head moves without a loss, as newer messages replace older ones. There
+# a loss needs a proof: `not_replaced`.
 
 logger = logging.getLogger("jetspark.bulk")
 
 _REPLACES_ALL = re.compile(rb"\r\nNats-Rollup: *all\r\n", re.IGNORECASE)
 _CHECK_EVERY = 1.0
 _SHARE = 20
-"""One part of the time at most goes to checking the head."""
+"""The head is checked for at most one part in so many of the time."""
 
 
 class Head:
@@ -99,25 +94,24 @@ class Head:
         self._exempt = False
         self._check_at = time.monotonic() + _CHECK_EVERY
         self.passed = wanted.start
-        """Each message before this sequence was delivered, or was not stored when its turn came."""
+        """All messages before this were delivered, or not stored when their turn came."""
 
     def matters(self, facts: StreamFacts) -> bool:
-        """Whether messages that are removed from the head may be a loss."""
+        """Whether messages removed from the head may be a loss."""
         begun = self._begun or facts.first_seq >= self._wanted.end
         return begun and not self._wanted.last_values
 
     def seen(self, facts: StreamFacts) -> None:
-        """Facts of the stream, before it is read."""
+        """The facts of the stream before it is read."""
         always_matters = not (self._wanted.last_values or facts.keeps_last_per_subject)
         self._moves = bool(facts.limits) and always_matters
 
     def not_replaced(
         self, api: StreamAPI, facts: StreamFacts, position: int, end: int, *, ended: bool
     ) -> str:
-        """What proves that unread messages, from `position` on, were not all replaced by newer
-        ones of their subjects; empty without a proof.
+        """The proof that newer messages did not replace all unread ones from `position` on; or "".
 
-        `end`: of the range; `ended`: it has been read. Raises as `StreamAPI.message`.
+        `end`: the range's; `ended`: it was read. Raises the errors of `StreamAPI.message`.
         """
         if facts.messages == 0 and position <= facts.last_seq < end:
             return f"the stream is empty, and nothing came after sequence {facts.last_seq}"
@@ -151,7 +145,7 @@ class Head:
         return ""
 
     def delivered(self, rows: Deliveries, had: int, position: int) -> None:
-        """Rows have come, from index `had` on. `position`: of the reader, before them."""
+        """Rows were delivered, from index `had` on. `position`: the reader's, before them."""
         count = len(rows) - had
         if not count:
             return
@@ -170,11 +164,11 @@ class Head:
             self.passed += 1
 
     def watch(self, position: int) -> None:
-        """Check it, if that is due. `position`: of the reader."""
+        """Check the head, if that is due. `position`: the reader's."""
         began = time.monotonic()
         if not self._moves or self.passed >= position or began < self._check_at:
             return
-        with suppress(JetsparkError):  # then the next check, or the range's end, decides
+        with suppress(JetsparkError):  # the next check, or the range's end, decides
             if self._has_not_reached(self.passed):
                 self.passed = position
         now = time.monotonic()
@@ -185,24 +179,22 @@ class Head:
         with links.pool.link(self._options) as link:
             api = StreamAPI(link)
             facts = api.stream(name)
-            if facts.copies > 1:  # a former leader's head is an old one
+            if facts.copies > 1:  # a former leader's head may be old
                 facts = confirmed_facts(api, [name])[name]
         if facts.created != self._wanted.created:
             return False
-        # The first rows may have come while the head went on: where there are other reasons for
-        # gaps, the range has only begun behind them.
+        # The first rows may have come while the head moved: with other reasons for gaps, the range
+        # only begins after them.
         has_other_gaps = bool(self._wanted.subjects) or facts.deleted > 0
         exempt, self._exempt = self._exempt and has_other_gaps, False
         return exempt or facts.first_seq <= passed
 
 
 # -------------------------------------------------------------------------------------------------
-# Reading from one consumer with overlapping pull requests: the next one is sent before the last
-# one ends.
-#
-# The server serves waiting requests in turn, so only the total number of undelivered messages is
-# tracked, not each request. The status of a request that ends early has the number of messages
-# that were not delivered (ADR-13).
+# Reading from one consumer with overlapping pull requests: the next one is sent before the last one
+# ends.  The server serves waiting requests in turn, so only the total of undelivered messages is
+# tracked, not each request. The status of a request that ends early has its undelivered messages
+# (ADR-13).
 
 _EXPIRES_SECONDS = 30.0
 _HEADROOM = 64 * 1024
@@ -219,17 +211,17 @@ class OverlappingPull:
             link.api_prefix, js_api.MSG_NEXT, {"stream": stream, "consumer": consumer}
         )
         self._batch = limits.pull_messages
-        # A request must have room for the largest message, or the server refuses it.
+        # The server refuses a request without room for the largest message.
         self._bytes = max(limits.pull_bytes, link.info.max_payload + _HEADROOM)
         self._expires = _EXPIRES_SECONDS
         self._heartbeat = limits.heartbeat
         self._inbox = link.new_inbox()
         self._sid = link.subscribe(self._inbox)
         self._owed = 0
-        """Messages that were requested and are neither received nor given up."""
+        """Messages requested, but neither received nor given up."""
 
     def top_up(self, wanted: int) -> None:
-        """Request more unless `wanted` messages are outstanding already; two requests at most."""
+        """Request more unless `wanted` messages are outstanding; two requests at most."""
         requests = b""
         while self._owed <= self._batch and self._owed < wanted:
             count = min(self._batch, wanted - self._owed)
@@ -248,10 +240,10 @@ class OverlappingPull:
         return frames.pub(self._subject, request.encode(), self._inbox)
 
     def take(self, rows: Deliveries) -> int:
-        """Append what comes next; the number of messages. After an error none were appended.
+        """Append the next messages; returns their number. An error appends none.
 
-        Raises MissedHeartbeatError, TryAnotherLinkError (messages are missing in between), and as
-        `BlockingLink.deliveries`. Call `check` when the messages are accounted for.
+        Raises MissedHeartbeatError, TryAnotherLinkError (messages are missing in between), and the
+        errors of `BlockingLink.deliveries`. Call `check` when the messages are accounted for.
         """
         had, seen = len(rows), self.decoder.consumer_sequence
         silence = 2 * self._heartbeat
@@ -299,7 +291,7 @@ class OverlappingPull:
         if status.code == NO_RESPONDERS:
             raise NoRespondersError(self._subject)
         if end is PullEnd.NO_LEADER:
-            # An ephemeral consumer in memory disappears with its server.
+            # A server takes its ephemeral consumers in memory with it.
             raise ConsumerDeletedError(status.code, status.description)
         if end is PullEnd.TOO_LARGE:
             # A stored message is larger than this connection may publish.
@@ -314,16 +306,16 @@ class OverlappingPull:
         self._owed = 0 if left is None else max(0, self._owed - left)
 
     def stop(self) -> None:
-        """Unsubscribe; the link's next reader drops the messages in flight."""
+        """Unsubscribe; the link's next reader drops messages in flight."""
         self._link.unsubscribe(self._sid)
 
 
 # -- ranges --------------------------------------------------------------------------------------
 
 INACTIVE_SECONDS = 30.0
-"""Without a pull for so long, the server removes the consumer."""
+"""Seconds without a pull until the server removes the consumer."""
 _PAUSES = Backoff(0.02, 2.0)
-_SNAPSHOTS = 3  # each sends the stream from its start; what is left then comes by a consumer
+_SNAPSHOTS = 3  # attempts, since each sends the whole stream; a consumer reads the rest
 _LOG_EVERY = 10.0
 
 
@@ -361,12 +353,12 @@ class _RangeReader:
         self._limits = limits
         self._columns = columns
         self._strict = strict
-        self._next = wanted.start  # all before it was delivered, or is not stored
+        self._next = wanted.start  # everything before it was delivered, or is not stored
         self._head = Head(options, wanted)
         self._end = wanted.end
         self._rows = Deliveries()
-        self._reads_all = False  # in place of the server, we filter
-        # A consumer sends only messages under these subjects, a snapshot all.
+        self._reads_all = False  # filters here, not at the server
+        # A consumer sends only messages under these subjects, a snapshot sends all.
         filters = wanted.snapshot and wanted.subjects
         self._choice = SubjectChoice(wanted.subjects) if filters else None
         self._last_stored = wanted.end - 1
@@ -388,7 +380,7 @@ class _RangeReader:
                 level = logging.WARNING if self._wanted.snapshot else logging.INFO
                 said = "%s: continuing from sequence %d: %s"
                 logger.log(level, said, self._name, self._next, error)
-        yield from self._flush()  # also what had come of a stream that is gone
+        yield from self._flush()  # also rows of a stream that is gone
 
     @property
     def _name(self) -> str:
@@ -457,7 +449,7 @@ class _RangeReader:
         return self._next >= self._end
 
     def _new_consumer(self, api: StreamAPI) -> tuple[str, int]:
-        """Its name, and the number of messages from the position to the stream's end."""
+        """Create it; returns its name, and the number of messages from the position to the end."""
         subjects = () if self._reads_all else self._wanted.subjects
         consumer = f"jetspark_{secrets.token_hex(8)}"
         pending = api.create_reader(
@@ -484,7 +476,7 @@ class _RangeReader:
             try:
                 behind = batches.next_batch(self._next, self._rows, self._end)
             except BaseException:
-                self._rows.truncate(had)  # they will be read again
+                self._rows.truncate(had)  # they are read again later
                 raise
             if behind is None:
                 break
@@ -496,7 +488,7 @@ class _RangeReader:
         return self._next >= self._end or self._nothing_left(api)
 
     def _take(self, pull: OverlappingPull) -> int:
-        """Move the position after what comes next; the number of messages."""
+        """Move the position after the next messages; returns their number."""
         rows, had = self._rows, len(self._rows)
         new = pull.take(rows)
         if new:
@@ -514,7 +506,7 @@ class _RangeReader:
     def _nothing_left(self, api: StreamAPI) -> bool:
         """Whether the rest of the range has no message."""
         found = self._next_stored(api)
-        if found is not None:  # a server that has a sequence has all before it
+        if found is not None:  # a server with a sequence has all before it
             return found >= self._end
         name = self._name
         found, behind = linearizable_read(
@@ -526,11 +518,10 @@ class _RangeReader:
         return api.next_sequence(self._name, self._next, self._wanted.subjects)
 
     def _still_there(self, api: StreamAPI, *, last: bool = False) -> bool:
-        """Whether the stream is the one that was planned, and still has what was not read yet.
+        """Whether the stream is the planned one, and still has the unread messages.
 
-        Raises DataLossError, StreamRecreatedError or StreamNotFoundError, unless lost messages are
-        to be left out; False when nothing of the range is left. `last`: the check after the range
-        has been read.
+        Raises DataLossError, StreamRecreatedError or StreamNotFoundError, unless lost messages may
+        be left out; False when nothing of the range is left. `last`: the range has been read.
         """
         try:
             facts = api.stream(self._name)
@@ -557,7 +548,7 @@ class _RangeReader:
             self._lost(
                 facts.last_seq + 1,
                 self._end - 1,
-                f"Stream {self._name!r} ends at sequence {facts.last_seq}, and it had "
+                f"Stream {self._name!r} ends at sequence {facts.last_seq}, but had "
                 f"{self._end - 1} before: the server has lost acknowledged messages.",
                 "lost by the server, which had acknowledged them",
             )
@@ -581,11 +572,11 @@ class _RangeReader:
         raise TryAnotherLinkError(f"the stream was not found for a moment: {error}") from error
 
     def _is_bad(self, facts: StreamFacts) -> bool:
-        # A moved head is not one of these: an outdated leader would show an earlier one.
+        # A moved head is certain: an outdated leader would show an earlier one.
         return facts.created != self._wanted.created or facts.last_seq < self._end - 1
 
     def _may_lack_its_head(self, facts: StreamFacts) -> bool:
-        # Newer messages replace older ones, so what is proven of the former leader stays true.
+        # Newer messages replace older ones, so a former leader's proof stays true.
         if not self._strict or facts.keeps_last_per_subject:
             return False
         return self._head.matters(facts) and self._head.passed < self._end
@@ -645,5 +636,5 @@ class _RangeReader:
             return
         self._check_copy()
         yield from batches(self._name, self._rows.take(), self._choice, self._columns, self._limits)
-        # The time that the caller spent on these batches is not silence of the link.
+        # The caller's time with these batches is not silence of the link.
         self._retry.since = time.monotonic()

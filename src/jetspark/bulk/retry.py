@@ -42,7 +42,7 @@ _PAUSES: Final = Backoff(PAUSE_SECONDS, PAUSE_SECONDS)
 NO_RESPONDERS_SECONDS: Final = 1.0
 """Seconds without responders on its API after which JetStream is considered absent."""
 NOT_FOUND_SECONDS: Final = 1.5
-"""Seconds; longer than a resumed former metadata leader does not know that it was replaced."""
+"""Seconds; longer than it takes a resumed former metadata leader to learn that it was replaced."""
 CUT_OFF_SECONDS: Final = 25.0
 """Seconds; longer than a metadata leader without a quorum keeps answering."""
 _ANSWER_PARTS: Final = (0.2, 0.3, 1.0)
@@ -55,7 +55,7 @@ class Retry:
     def __init__(self, within: float, pauses: Backoff = _PAUSES) -> None:
         """`within`: seconds since the last progress."""
         self.since = time.monotonic()
-        """`time.monotonic()` of the start, or of the last progress, which the caller sets."""
+        """`time.monotonic()` of the start or the last progress; set by the caller."""
         self.within = within
         self._pauses = pauses
         self._attempts = 0
@@ -67,7 +67,7 @@ class Retry:
 
     @property
     def deadline(self) -> float:
-        """`time.monotonic()` after which there are no more attempts."""
+        """The `time.monotonic()` after which there are no more attempts."""
         return self.since + self.within
 
     def is_worth(self, error: JetsparkError) -> bool:
@@ -75,7 +75,7 @@ class Retry:
         return is_transient(error)
 
     def again(self, error: JetsparkError, *, first_pause: bool = False) -> bool:
-        """Pause before another attempt; returns False at once if there is to be none.
+        """Pause before another attempt; returns False at once if there is none.
 
         `first_pause`: restart with the first pause, since the attempt made progress.
         """
@@ -100,13 +100,13 @@ class CallRetry(Retry):
         self._not_found_for = not_found_for
 
     def again(self, error: JetsparkError, *, first_pause: bool = False) -> bool:
-        """As above; "not found" may take longer than the timeout to be final."""
+        """As in the base class; "not found" may become final after the timeout."""
         if isinstance(error, _NOT_FOUND):
             self.within = max(self.within, self._not_found_for + PAUSE_SECONDS)
         return super().again(error, first_pause=first_pause)
 
     def is_worth(self, error: JetsparkError) -> bool:
-        """As above, but "no responders" and "not found" are retried for a limited time only.
+        """As in the base class, but "no responders" and "not found" only for a limited time.
 
         "JetStream is not enabled" is not retried: only another link may get another answer.
         """
@@ -133,9 +133,9 @@ def attempt(once: Callable[[], T], retry: Retry) -> T:
 
 
 def stop_reading(stream: str, retry: Retry, error: JetsparkError, at: str = "") -> NoReturn:
-    """Raise the error that ends the reading of a stream; `at`: the position, for the message.
+    """Raise the error that ends the reading of a stream. `at`: the position, in words.
 
-    That is `error` itself, or IncompleteRangeError if it is transient and the time is over.
+    That is `error` itself or, if it is transient, IncompleteRangeError.
     """
     if not is_transient(error):
         raise error
@@ -148,7 +148,7 @@ def stop_reading(stream: str, retry: Retry, error: JetsparkError, at: str = "") 
 def answer_waits(timeout: float, deadline: float) -> Iterator[float]:
     """Seconds to wait for an answer, for each time that a request is sent.
 
-    When a leader stops, its requests are lost without notice.
+    A leader that stops loses its requests without notice.
     """
     for part in _ANSWER_PARTS:
         now = time.monotonic()
@@ -156,5 +156,5 @@ def answer_waits(timeout: float, deadline: float) -> Iterator[float]:
 
 
 def answer_within(timeout: float) -> float:
-    """Seconds to wait for one answer, a part of the `timeout` of the whole operation."""
+    """Seconds to wait for one answer: a part of the `timeout` of the whole operation."""
     return min(5.0, timeout / 4)

@@ -1,14 +1,13 @@
-"""A snapshot: the last message of each subject, read by a consumer of last messages.
+"""A snapshot: the last message of each subject, read with a consumer of last messages.
 
-While others write, no reader gets all subjects as of one moment. The guarantee is: every subject
-that the stream had when the snapshot was planned is read exactly once, with the last message that
-it had then or a later one. After a lost link another consumer continues, and the subjects that were
-read are skipped.
+While others write, no reader gets all subjects as of one moment. The guarantee: every subject that
+the stream had when the snapshot was planned is read exactly once, with its last message then or a
+later one. After a lost link another consumer continues, and skips subjects already read.
 
 A consumer of last messages selects them at its creation, and leaves out those that are replaced or
-removed before their delivery. When it delivers fewer than announced, the leader is asked for the
-subjects that exist, and for the last message of each that is missing. Only a leader that is proven
-to lead can answer that nothing is left (`leaders`).
+removed before their delivery. When it delivers fewer than announced, the leader is asked which
+subjects exist, and for the last message of each missing one. Only a proven leader can answer that
+nothing is left (`leaders`).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _CONSUMERS = 12
 def read_snapshot(
     options: ConnectOptions, wanted: SequenceRange, limits: ReadLimits, *, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The last message of each subject under `wanted.subjects`, which must be given.
+    """The last message of each subject under `wanted.subjects`, which is required.
 
     `wanted.end` is the sequence after the stream's last message when the snapshot was planned.
     Raises StreamRecreatedError, StreamNotFoundError, DataLossError; IncompleteRangeError without
@@ -106,13 +105,13 @@ class _Snapshot:
                 wanted.stream,
                 facts.last_seq + 1,
                 wanted.end - 1,
-                f"Stream {wanted.stream!r} ends at sequence {facts.last_seq}, and it had "
+                f"Stream {wanted.stream!r} ends at sequence {facts.last_seq}, but had "
                 f"{wanted.end - 1} before: the server has lost acknowledged messages.",
             )
         return facts
 
     def _make_consumer(self, api: StreamAPI, consumer: str, facts: StreamFacts) -> int:
-        """Create it on the server that `facts` come from; returns its number of messages.
+        """Create a consumer on the server that gave `facts`; returns its number of messages.
 
         A lagging replica could deliver an older message of a subject as its last one.
         """
@@ -136,7 +135,7 @@ class _Snapshot:
     ) -> Generator[pa.RecordBatch, None, tuple[int, bool]]:
         """The last sequence received, and whether messages may have been left out.
 
-        `facts`: from before the creation of the consumer.
+        `facts`: those before the consumer's creation.
         """
         stream, consumer = facts.name, f"jetspark_{secrets.token_hex(8)}"
         first, before = self._make_consumer(api, consumer, facts), facts.last_seq
@@ -168,7 +167,7 @@ class _Snapshot:
         return last, came < first
 
     def _nothing_left(self, api: StreamAPI, last: int) -> bool:
-        """Whether all planned messages were read: a lagging replica's consumer ends too early."""
+        """Whether all planned messages were read, since a lagging replica's consumer ends early."""
         stream, end = self._wanted.stream, self._wanted.end
         if last + 1 >= end:
             return True
@@ -177,7 +176,7 @@ class _Snapshot:
             return api.next_sequence(stream, last + 1, self._wanted.subjects)
 
         found = rest(api)
-        if found is None:  # a server that has a sequence has all before it
+        if found is None:  # a server with a sequence has all before it
             found = linearizable_read(api, [stream], rest)
         return found is None or found >= end
 

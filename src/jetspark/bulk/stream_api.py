@@ -1,8 +1,8 @@
 """A stream's facts, and the calls of the JetStream API that reading and writing need.
 
-The calls go over a blocking link. STREAM.INFO and STREAM.MSG.GET are answered by the stream's
-leader, or by a former leader that does not know yet that it was replaced; where that matters, use
-`leaders`. A direct get may be answered by any replica.
+The calls go over a blocking link. The stream's leader answers STREAM.INFO and STREAM.MSG.GET, or a
+former leader that has not learnt of its replacement; where that matters, use `leaders`. Any replica
+may answer a direct get.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LastMessage(NamedTuple):
     """When it was stored, in nanoseconds since the epoch."""
 
     def replaced(self, stream: str, now: int) -> str:
-        """The beginning of a sentence: the message with this sequence has another time now."""
+        """The beginning of a sentence: the message of this sequence now has another time."""
         return (
             f"Stream {stream!r} was replaced by an older copy of itself (a restored disk?): "
             f"sequence {self.seq} was stored at {format_isotime(self.ns)} before and at "
@@ -58,8 +58,8 @@ class LastMessage(NamedTuple):
 class Witness(NamedTuple):
     """A message of a stream with `max_msgs_per_subject`, remembered while it was stored.
 
-    There a gap says nothing, since newer messages replace older ones. But if this one is gone and
-    its subject has no message at all, something else has removed it.
+    There a gap proves nothing, since newer messages replace older ones. But if this one is gone and
+    its subject has no message at all, something else removed it.
     """
 
     seq: int
@@ -72,14 +72,14 @@ class StreamFacts:
 
     name: str
     created: str
-    """Creation time as the server writes it; it identifies the stream."""
+    """Creation time in the server's words; it identifies the stream."""
     first_seq: int
     last_seq: int
     messages: int
     bytes: int
     retention: str
     keeps_last_per_subject: bool
-    """max_msgs_per_subject alone removes messages: the first sequence increases without a loss."""
+    """Only max_msgs_per_subject removes messages: the first sequence increases without a loss."""
     consumers: int = 0
     allows_direct: bool = False
     """Direct gets are allowed."""
@@ -87,23 +87,24 @@ class StreamFacts:
     longest_inactive: float | None = None
     """The stream's limit for its consumers' inactivity, in seconds; None: no limit."""
     limits: str = ""
-    """The limits that remove messages, for a sentence; empty if there are none."""
+    """The limits that remove messages, in words; empty if there are none."""
     copies: int = 1
     """Replicas, including the leader."""
     leader: str = ""
-    """The leader that has answered; empty outside of a cluster, and if no leader has."""
+    """The leader that answered; empty outside of a cluster, and if no leader did."""
     oldest: str = ""
-    """Time of the first message, as the server writes it; meaningless without messages."""
+    """Time of the first message, in the server's words; meaningless without messages."""
     newest: str = ""
-    """Time of the message `last_seq`, as the server writes it; empty if there was none."""
+    """Time of the message `last_seq`, in the server's words; empty if there was none."""
     subjects: tuple[str, ...] = ()
-    """Its subjects, unless it stores messages under other ones."""
+    """Its subjects; empty if it may store messages under others."""
     deleted: int = 0
-    """Messages that were deleted behind the first one."""
+    """Deleted messages after the first one."""
     holds_others: bool = False
-    """It may store messages under other subjects: a mirror, sources, a subject transform."""
+    """Whether it may store messages under other subjects: a mirror, sources, a subject transform.
+    """
     asked: str = ""
-    """The ID of the server that was asked; a server has another one after each start."""
+    """The ID of the server that answered; it changes with each start."""
 
     @property
     def last(self) -> LastMessage | None:
@@ -112,19 +113,21 @@ class StreamFacts:
 
     @property
     def stores_many_subjects(self) -> bool:
-        """Whether clients may publish to several subjects of it, and nothing else is stored."""
+        """Whether clients may publish to several of its subjects, and nothing else is stored."""
         many = len(self.subjects) > 1 or not {"*", ">"}.isdisjoint("".join(self.subjects))
         return many and not self.holds_others
 
     def has_a_gap_at(self, sequence: int) -> bool:
-        """Whether it begins just behind a sequence that nothing but a delete (or a purge, which
-        looks the same) has removed: a delete of one message is a gap, wherever the message was."""
+        """Whether it begins after a sequence that only a delete, or a purge, can have removed.
+
+        A deleted message is a gap, wherever it was.
+        """
         by_hand = not self.limits or self.keeps_last_per_subject
         return by_hand and self.retention == "limits" and self.first_seq == sequence + 1
 
     @property
     def removed_by(self) -> str:
-        """What may have removed messages that are to be read, for a sentence."""
+        """What may have removed unread messages, in words."""
         by = "by a purge or deletion, since it has no limits"
         if self.limits:
             by = f"by its limits ({self.limits}) or a purge"
@@ -136,7 +139,7 @@ class StreamFacts:
     def another_than(self, created: str, advice: str = "") -> StreamRecreatedError:
         """The error if the stream was recreated: its creation time is not `created`.
 
-        `advice`: what to do, in a sentence.
+        `advice`: a sentence.
         """
         restored: bool | None = None
         # The messages of a mirror have the times of its origin.
@@ -146,7 +149,7 @@ class StreamFacts:
 
 
 def facts_of(name: str, answer: Mapping[str, Any], asked: str = "") -> StreamFacts:
-    """From an answer to STREAM.INFO. `asked`: the ID of the server."""
+    """The facts in an answer to STREAM.INFO. `asked`: the ID of the server."""
     config, state = answer["config"], answer["state"]
     return StreamFacts(
         name=name,
@@ -197,7 +200,7 @@ class Reader(NamedTuple):
     """A consumer to read from."""
 
     pending: int
-    """Messages to deliver, as of its creation."""
+    """Messages to deliver when it was created."""
     server: str
     """The server that has the consumer; empty outside of a cluster."""
 
@@ -210,13 +213,13 @@ class StoredMessage(NamedTuple):
     data: bytes
     subject: str
     time: str
-    """RFC 3339."""
+    """The time in RFC 3339."""
 
 
 class StreamAPI:
-    """Idempotent calls over one link, which are retried (`retry`). `timeout`: seconds for each.
+    """Idempotent calls over one link, with retries (`retry`). `timeout`: seconds for each.
 
-    Every method raises as `call`.
+    Every method raises the errors of `call`.
     """
 
     def __init__(self, link: BlockingLink, timeout: float = 5.0) -> None:
@@ -234,7 +237,7 @@ class StreamAPI:
         return facts_of(name, self._info(name, not_found_for), self.link.info.server_id)
 
     def config(self, name: str) -> dict[str, Any]:
-        """A stream's configuration as the server sends it. Raises as `stream`."""
+        """A stream's configuration in the server's words. Raises the errors of `stream`."""
         config: dict[str, Any] = self._info(name)["config"]
         return config
 
@@ -280,7 +283,7 @@ class StreamAPI:
                 return names
 
     def all_stream_names(self) -> list[str]:
-        """The same, after a former metadata leader had time to learn that it was replaced."""
+        """`stream_names`, after a former metadata leader had time to learn of its replacement."""
         names = self.stream_names()
         while not self.of_one_server:
             time.sleep(NOT_FOUND_SECONDS)
@@ -304,8 +307,8 @@ class StreamAPI:
     ) -> Reader:
         """Create an ephemeral pull consumer, from sequence `start` on, without acks.
 
-        `last_per_subject`: from the last message of each of `subjects` on instead, which must be
-        given. The server removes the consumer after `inactive` seconds without a pull. Raises
+        `last_per_subject`: from the last message of each of `subjects` (required) on. The server
+        removes the consumer after `inactive` seconds without a pull. Raises
         UnsupportedByServerError.
         """
         if not self.link.info.at_least(2, 9):
@@ -330,15 +333,15 @@ class StreamAPI:
     def create_consumer(
         self, stream: str, config: dict[str, Any], subjects: Sequence[str]
     ) -> dict[str, Any]:
-        """Create the consumer of `config` for messages under `subjects`, or all; the answer.
+        """Create a consumer for messages under `subjects`, or all; returns the answer.
 
         Raises UnsupportedByServerError for several subjects before nats-server 2.10.
         """
         call, names = js_api.CONSUMER_CREATE, {"stream": stream, "consumer": config["name"]}
         if len(subjects) == 1:
             config = {**config, "filter_subject": subjects[0]}
-            # Also in the request's subject, so that permissions can depend on the filter; not
-            # with wildcards, which cannot be published to.
+            # The filter is also in the request's subject, so that permissions can depend on it,
+            # unless it has wildcards, which cannot be published to.
             if not {"*", ">"} & set(subjects[0].split(".")):
                 call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": subjects[0]}
         elif subjects:
@@ -353,7 +356,10 @@ class StreamAPI:
     def consumer(
         self, stream: str, consumer: str, *, not_found_for: float = NOT_FOUND_SECONDS
     ) -> dict[str, Any] | None:
-        """The server's document of a consumer; None if there is none. `not_found_for`: as above."""
+        """The server's document of a consumer; None if there is none.
+
+        `not_found_for`: see `call`.
+        """
         try:
             names = {"stream": stream, "consumer": consumer}
             return self.call(js_api.CONSUMER_INFO, None, not_found_for, **names)
@@ -420,7 +426,7 @@ class StreamAPI:
     def purge(self, stream: str, before: int, subjects: Sequence[str] = ()) -> None:
         """Remove the messages before a sequence, under one of the subjects if given.
 
-        None is before sequence 1, with which servers before 2.14 remove all.
+        Nothing is before sequence 1, but servers before 2.14 would remove everything.
         """
         for subject in (subjects or (None,)) if before > 1 else ():
             what = {"seq": before} | ({} if subject is None else {"filter": subject})
@@ -430,7 +436,7 @@ class StreamAPI:
 
     @property
     def of_one_server(self) -> bool:
-        """Whether the link's server has JetStream and is in no cluster: its answer is final."""
+        """Whether the link's server has JetStream and is not in a cluster: its answer is final."""
         info = self.link.info
         return info.jetstream and not info.cluster and self.link.api_prefix == js_api.DEFAULT_PREFIX
 
@@ -442,13 +448,13 @@ class StreamAPI:
         /,
         **names: str,
     ) -> dict[str, Any]:
-        """One API call, which must be idempotent; returns its answer.
+        """Make an API call, which must be idempotent; returns its answer.
 
         `not_found_for`: seconds after which "not found" is final, in a cluster.
 
         Raises the typed error of the answer (an APIError) if it persists, JetStreamNotEnabledError
         when JetStream has no responders, RequestTimeoutError, JetStreamError for an unreadable
-        answer, BadNameError, and as `BlockingLink.request`.
+        answer, BadNameError, and the errors of `BlockingLink.request`.
         """
         link = self.link
         retry = CallRetry(self._timeout, not_found_for=0.0 if self.of_one_server else not_found_for)
@@ -486,11 +492,11 @@ class StreamAPI:
 
 
 class StandingConsumer:
-    """A durable consumer that marks a query's position, and from which no message is read.
+    """A durable consumer that marks a query's position, and delivers nothing.
 
-    CONSUMER.RESET moves it (nats-server 2.14); for an older server, which refuses acks of messages
-    that were never delivered, it is deleted and recreated. Its description distinguishes it from
-    another consumer of the same name, which is not touched. Every method raises as
+    CONSUMER.RESET moves it (nats-server 2.14); an older server refuses acks of undelivered
+    messages, so there it is deleted and recreated. Its description distinguishes it from another
+    consumer of the same name, which stays untouched. Every method raises the errors of
     `StreamAPI.call`.
     """
 
@@ -502,7 +508,7 @@ class StandingConsumer:
         self._option, self._description = option, description
 
     def position(self) -> int | None:
-        """The sequence that it would deliver next; None if there is no such consumer.
+        """The sequence that it would deliver next; None without a consumer.
 
         Raises ConfigError for a consumer of this name that was not created for this purpose.
         """
@@ -517,7 +523,7 @@ class StandingConsumer:
         return int(info["delivered"]["stream_seq"]) + 1
 
     def make(self, sequence: int | None = None, subjects: Sequence[str] = ()) -> None:
-        """Create it, to deliver from a sequence on; None: from the beginning of the stream."""
+        """Create it, to deliver from a sequence on; None: from the stream's beginning."""
         config: dict[str, Any] = {
             "name": self._name,
             "durable_name": self._name,

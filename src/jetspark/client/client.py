@@ -474,7 +474,7 @@ class Client:
     ) -> Replies:
         """Publish and gather replies: `async for` over the result, or `await` it for a list.
 
-        Sends the request when the first reply is awaited. It ends after `max_msgs` replies (0: no
+        Sends the request when the first reply is needed. It ends after `max_msgs` replies (0: no
         limit), `stall` seconds without another reply (None: no limit), the sentinel, which is not
         returned (True: an empty reply; a function: a reply for which it is true), or `timeout`
         seconds in all, default: request_timeout.

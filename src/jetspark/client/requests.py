@@ -406,7 +406,7 @@ class ReplyQueue:
 class Replies:
     """The result of `Client.request_many`: iterate it, or await it for a list; once.
 
-    Nothing is sent before the first reply is awaited. The end of an `async with` block, `aclose`,
+    Nothing is sent before the first reply is needed. The end of an `async with` block, `aclose`,
     and leaving an `async for` early end the request.
     """
 

@@ -1,8 +1,8 @@
 """Dead letters: created, read, moved and replayed.
 
-Contract: two streams make them. One stores the advisories that a server publishes when a consumer
-gives up a message, until a worker has handled them; it must exist before, since advisories are not
-repeated. The other stores the letters.
+Contract: there are two streams. One stores the advisories that a server publishes when a consumer
+gives up a message, until a worker has handled them; it must exist beforehand, since advisories are
+not repeated. The other stores the letters.
 """
 
 from __future__ import annotations
@@ -54,23 +54,24 @@ if TYPE_CHECKING:
 
 
 class Replayed(NamedTuple):
-    """How many letters a replay has handled, and how."""
+    """How many letters a replay handled, and how."""
 
     replayed: int
-    """Their messages were published again."""
+    """Letters whose messages were published again."""
     skipped: int
-    """They have no payload, and stay."""
+    """Letters without a payload, which stay."""
     unproven: int = 0
-    """They stay: a stream has stored their messages before, within its duplicate window, and does
-    not have them now."""
+    """Letters that stay because a stream stored their messages within its duplicate window, but no
+    longer has them.
+    """
     duplicates: int = 0
-    """An earlier replay has stored their messages, within the duplicate window of the stream."""
+    """Letters whose messages an earlier replay stored, within the stream's duplicate window."""
 
 
 class DeadLetters:
     """The dead letters of some streams or consumers; see `JetStream.create_dead_letters`.
 
-    Calls that ask the server raise as every API call (see `JetStream`).
+    Calls to the server raise the errors of every API call (see `JetStream`).
     """
 
     def __init__(self, js: JetStreamContext, info: StreamInfo) -> None:
@@ -94,15 +95,15 @@ class DeadLetters:
 
         `remove_originals`: delete each message from its stream when its letter is stored; in work
         queues it would stay for ever. Entering raises ConsumerNotFoundError or StreamNotFoundError
-        when the dead letters were deleted. What fails later is reported and tried again.
+        when the dead letters were deleted. Later failures are reported and retried.
         """
         return DeadLetterWorker(self._js, self.name, remove_originals=remove_originals)
 
     async def move(self, *, remove_originals: bool = False) -> int:
         """Move all messages that wait now; returns how many. For scheduled jobs.
 
-        What fails is reported, and left to the next call or worker. What a killed worker had is
-        free after 30 seconds. Raises as entering a worker.
+        Failures are reported, and left to the next call or worker. Messages of a killed worker are
+        free after 30 seconds. Raises the errors of entering a worker.
         """
         consumer = await self._js.consumer(self.advisories, WORKER)
         mover = Mover(self._js, self.name, remove_originals=remove_originals)
@@ -125,10 +126,10 @@ class DeadLetters:
         subject: str | None = None,
         reason: str | None = None,
     ) -> Listing[DeadLetter]:
-        """The letters that are there now, oldest first.
+        """The letters that are stored now, oldest first.
 
         `stream`, `consumer`: only of these. `subject`: only of messages on it, wildcards allowed.
-        `reason`: only "max_deliver" or "terminated". A message that is no letter is reported and
+        `reason`: only "max_deliver" or "terminated". A message that is not a letter is reported and
         left out. Iterating raises ConfigError for a stream or consumer that is not watched and has
         no letter.
         """
@@ -155,11 +156,11 @@ class DeadLetters:
             except MessageNotFoundError:
                 break
             if stored.seq > last:
-                return  # came later
+                return  # a newer letter
             seq = stored.seq + 1
             try:
                 letter = read_letter(stored)
-            except JetStreamError as error:  # anybody may publish there
+            except JetStreamError as error:  # anybody may publish on these subjects
                 self._js.client.report(error)
                 continue
             on_subject = subject is None or (
@@ -171,9 +172,9 @@ class DeadLetters:
             await self._check_watched(stream, consumer)
 
     async def _check_watched(self, stream: str | None, consumer: str | None) -> None:
-        """Raises ConfigError for a misspelt name, which would choose nothing, in silence."""
+        """Raise ConfigError for a misspelt name, which would silently match nothing."""
         if stream in (None, self.advisories) and consumer in (None, WORKER):
-            return  # unreadable advisories become letters of these
+            return  # the names in letters of unreadable advisories
         watched: Iterable[str] = ()
         with suppress(StreamNotFoundError):
             watched = (await self._js.stream_info(self.advisories)).config.subjects or ()
@@ -193,7 +194,7 @@ class DeadLetters:
         return read_letter(await self._js.get_msg(self.name, seq, direct=False))
 
     async def delete(self, letter: DeadLetter) -> None:
-        """Delete a letter. Raises MessageNotFoundError when it is not there any more."""
+        """Delete a letter. Raises MessageNotFoundError when it no longer exists."""
         await self._js.delete_msg(self.name, letter.seq)
 
     # -- replaying -------------------------------------------------------------------------------
@@ -212,14 +213,14 @@ class DeadLetters:
 
         `stream`, `consumer`, `subject`, `reason`: as for `letters`. `to`: the subject for all;
         default: each message's own. `keep`: do not delete the letters. A letter without payload
-        stays. A message keeps its headers, without those of its first publish (Nats-Msg-Id,
+        stays. A message keeps its headers, except those of its first publish (Nats-Msg-Id,
         conditions). A second replay repeats no message within the duplicate window of the stream
         that takes it. If that stream has removed the message since, the letter is reported and
         stays.
 
         Raises ConfigError when `to` is a subject of dead letters or of the server;
-        NoStreamResponseError when no stream takes a message, and as `publish` and `letters`. The
-        letters from there on are untouched.
+        NoStreamResponseError when no stream takes a message, and the errors of `publish` and
+        `letters`. The letters from there on are untouched.
         """
         if to is not None:
             check_publish_subject(to)
@@ -243,10 +244,10 @@ class DeadLetters:
     async def replay_letter(
         self, letter: DeadLetter, *, to: str | None = None, keep: bool = False
     ) -> bool:
-        """`replay` for one letter. False: an earlier replay has stored its message.
+        """`replay` for one letter. False: an earlier replay stored its message.
 
         Raises MessageNotFoundError when it has no payload, NotStoredError when its message was
-        stored before and is not there now, and as `replay`.
+        stored before but no longer exists, and the errors of `replay`.
         """
         if letter.subject is None or letter.missing is not None:
             text = f"Letter {letter.seq} has no payload: the message is {letter.missing or 'gone'}."
@@ -264,7 +265,7 @@ class DeadLetters:
                 "duplicate window; if it is done with, delete the letter."
             )
         if not keep:
-            with suppress(MessageNotFoundError):  # another replay was first
+            with suppress(MessageNotFoundError):  # another replay was faster
                 await self._js.delete_msg(self.name, letter.seq)
         return not ack.duplicate
 
@@ -288,15 +289,15 @@ class DeadLetterCalls(JetStreamContext):
     ) -> DeadLetters:
         """Store the messages that consumers of `streams` give up, from now on.
 
-        These are messages delivered `max_deliver` times without an ack, and those that were
-        terminated (`term`). A worker moves them (`DeadLetters.worker`). `consumers`: only of these.
-        `name`: of the stream for the letters; a second one, `<name>_ADVISORIES`, holds what is to
-        be moved. A second call changes what is there. `options`: fields of StreamConfig for the
-        stream of the letters, such as max_age; storage, num_replicas and placement are for both.
+        These are messages delivered `max_deliver` times without an ack, and terminated ones
+        (`term`). A worker moves them (`DeadLetters.worker`). `consumers`: only of these. `name`:
+        the stream of the letters; a second one, `<name>_ADVISORIES`, holds what waits for a worker.
+        A second call changes existing dead letters. `options`: fields of StreamConfig for the
+        stream of the letters, such as max_age; storage, num_replicas and placement apply to both.
 
-        Raises ConfigError when another stream has one of the names or stores these advisories
-        already, and when letters that are given up would come back to these dead letters;
-        StreamNotFoundError for one of `streams` that does not exist; and as every API call (see
+        Raises ConfigError when another stream has one of the names or already stores these
+        advisories, and when letters that are given up would return to these dead letters;
+        StreamNotFoundError for a missing one of `streams`; and the errors of every API call (see
         `JetStream`).
         """
         if wrong := sorted(_OURS & options.keys()):
@@ -311,7 +312,7 @@ class DeadLetterCalls(JetStreamContext):
         ]
         await self._check_free(name, subjects)
         await self._check_endless(name, watched)
-        for stream in watched:  # a misspelt name would watch nothing, in silence
+        for stream in watched:  # a misspelt name would silently watch nothing
             if not await self._is_there(stream):
                 text = f'Stream "{stream}" not found.'
                 raise StreamNotFoundError(404, STREAM_NOT_FOUND, "stream not found", text)
@@ -338,23 +339,23 @@ class DeadLetterCalls(JetStreamContext):
         return DeadLetters(self, info)
 
     async def dead_letters(self, name: str) -> DeadLetters:
-        """The dead letters of this name.
+        """Bind to the dead letters of this name.
 
-        Raises StreamNotFoundError, ConfigError for another stream, and as every API call (see
-        `JetStream`).
+        Raises StreamNotFoundError, ConfigError for another stream, and the errors of every API call
+        (see `JetStream`).
         """
         info = await self.stream_info(name)
         if info.config.subjects != [letters_subject(name)]:
-            raise ConfigError(f'Stream "{name}" is not one of dead letters.')
+            raise ConfigError(f'Stream "{name}" is not a stream of dead letters.')
         return DeadLetters(self, info)
 
     async def delete_dead_letters(self, name: str) -> None:
-        """Delete dead letters and what is still to be moved, and store no more.
+        """Delete the dead letters and what waits for a worker, and store no more.
 
-        Raises as `dead_letters`.
+        Raises the errors of `dead_letters`.
         """
         await self.dead_letters(name)
-        with suppress(StreamNotFoundError):  # by a call that ended half-way
+        with suppress(StreamNotFoundError):  # by a call that failed half-way
             if await self._watched_by(name) is not None:
                 await self.delete_stream(f"{name}{ADVISORIES}")
         await self.delete_stream(name)
@@ -366,7 +367,7 @@ class DeadLetterCalls(JetStreamContext):
         return False
 
     async def _delete(self, streams: list[str], why: JetsparkError) -> None:
-        """Clean up after a call that failed half-way; notes what cannot be deleted."""
+        """Clean up after a call that failed half-way; adds notes about streams that stay."""
         for stream in streams:
             try:
                 with suppress(StreamNotFoundError):
@@ -375,12 +376,12 @@ class DeadLetterCalls(JetStreamContext):
                 why.add_note(f"Stream {stream!r} may have been made, and is left: {error}")
 
     async def _check_free(self, name: str, subjects: list[str]) -> None:
-        """Raises ConfigError if another stream has one of the names or these subjects."""
+        """Raise ConfigError if another stream has one of the names or these subjects."""
         with suppress(StreamNotFoundError):
             await self.dead_letters(name)
         if await self._watched_by(name) is None:
             raise ConfigError(
-                f'Stream "{name}{ADVISORIES}" is not one of dead letters, and these would need it: '
+                f'There is another stream "{name}{ADVISORIES}", whose name would be needed: '
                 "take another name."
             )
         for subject in subjects:
@@ -392,7 +393,7 @@ class DeadLetterCalls(JetStreamContext):
                     )
 
     async def _check_endless(self, name: str, streams: list[str]) -> None:
-        """Raises ConfigError if letters that are given up would become letters without end."""
+        """Raise ConfigError if letters that are given up would become letters without end."""
         seen: set[str] = set()
         waiting = [(stream, stream) for stream in streams]
         while waiting:

@@ -2,8 +2,8 @@
 
 Contract: a letter has the payload and the headers of its message. Headers that begin with
 Dead-Letter- say where the message was and why it is here. Headers with a meaning for servers
-(Nats-…) are kept under another name: they would set conditions on the letter itself. Each advisory
-has one subject, so a letter is stored once, however often its advisory is handled.
+(Nats-…) get another name, or they would set conditions on the letter itself. Each advisory has its
+own subject, so a letter is stored once, however often its advisory is handled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jetspark.subjects import subject_matches
 from jetspark.wire.headers import Headers, forwarded
 
 ADVISORIES: Final = "_ADVISORIES"
-"""What the name of the advisories' stream ends with."""
+"""The end of the advisories' stream's name."""
 WORKER: Final = "worker"
 """The consumer of that stream, which all workers share."""
 KINDS: Final = ("max_deliver", "terminated")
@@ -54,11 +54,11 @@ class DeadLetter:
     """A message that a consumer gave up."""
 
     seq: int
-    """Its own sequence, in the stream of the dead letters."""
+    """The letter's own sequence, in the stream of the dead letters."""
     reason: str
     """ "max_deliver": delivered too often; "terminated": by `term`."""
     text: str | None
-    """What `term` was given."""
+    """The reason that `term` gave."""
     stream: str
     consumer: str
     stream_seq: int
@@ -67,8 +67,9 @@ class DeadLetter:
     time: datetime
     """When the consumer gave it up."""
     missing: str | None
-    """Why there is no payload: "gone", the stream did not have the message any more; "too large",
-    it left no room for the headers of a letter. None: it is all there."""
+    """Why there is no payload: "gone", the stream no longer had the message; "too large", it left
+    no room for the headers of a letter. None: the payload is complete.
+    """
     subject: str | None
     """The subject of the message; None when it was gone."""
     published: datetime | None
@@ -79,7 +80,7 @@ class DeadLetter:
 
 
 def watched_streams(config: StreamConfig) -> set[str] | None:
-    """Whose consumers a stream of advisories watches; None for another stream."""
+    """The streams whose consumers a stream of advisories watches; None for another stream."""
     subjects = [subject.rsplit(".", 2) for subject in config.subjects or ()]
     if config.retention != "workqueue" or not subjects:
         return None
@@ -91,10 +92,10 @@ def letters_subject(name: str) -> str:
 
 
 def check_replay_subject(subject: str, *, own: bool = False) -> None:
-    """Raise ConfigError where a replayed message would not be processed. `own`: its own subject.
+    """Raise ConfigError where a replayed message would not be processed. `own`: its subject.
 
-    Among letters it would be no letter. On a subject of the server it would be a request or an
-    advisory; only what was stored there may go back.
+    On a letter's subject it would not be a letter, and on a server's subject it would be a request
+    or an advisory; only a message that was stored there may go back.
     """
     of_letters = subject_matches(letters_subject("*"), subject)
     if of_letters or (not own and subject_matches("$JS.>", subject)):
@@ -110,12 +111,12 @@ def letter_subject(name: str, death: Death) -> str:
 
 
 def filter_subject(name: str, stream: str | None, consumer: str | None) -> str:
-    """The subjects of all letters, of a stream, of a consumer."""
+    """The subjects of all letters, or those of a stream or a consumer."""
     return f"_dead.{name}.{stream or '*'}.{consumer or '*'}.*"
 
 
 def died_of(death: Death, message: StoredMsg | None, *, complete: bool = True) -> Headers:
-    """The headers of a letter. `message`: None when it was gone. `complete`: with its payload."""
+    """The headers of a letter. `message`: None if it is gone. `complete`: with its payload."""
     headers = Headers() if message is None or not complete else _kept(message)
     headers.set(_REASON, str(death.kind))
     if isinstance(death, TerminatedEvent) and death.reason:
@@ -142,7 +143,7 @@ def _kept(message: StoredMsg) -> Headers:
     return forwarded(
         (f"{_KEPT}{name}" if name.lower().startswith(_OF_SERVER) else name, value)
         for name, value in found.items()
-        if not name.startswith(_MARK)  # of an earlier death
+        if not name.startswith(_MARK)  # left by an earlier death
     )
 
 
@@ -169,7 +170,7 @@ def read_letter(stored: StoredMsg) -> DeadLetter:
         why = f"it has no header {error.args[0]}"
     except (ValueError, BadHeaderError) as error:
         why = f"its headers cannot be read: {str(error).removesuffix('.')}"
-    raise JetStreamError(f"Message {stored.seq} is no dead letter: {why}.")
+    raise JetStreamError(f"Message {stored.seq} is not a dead letter: {why}.")
 
 
 def _original(headers: Headers) -> Headers:
@@ -181,7 +182,7 @@ def _original(headers: Headers) -> Headers:
 
 
 def replayed_headers(letter: DeadLetter) -> Headers:
-    """What is published again: without conditions, ids and marks of the first publish."""
+    """Headers for publishing again: without conditions, ids and marks of the first publish."""
     return forwarded(
         (name, value)
         for name, value in letter.headers.items()

@@ -3,8 +3,8 @@
 Contract
 - An advisory is removed only when its letter is stored, so a killed worker loses none. A letter is
   stored only while its subject has none, so an advisory that is handled again repeats none.
-- A message that is no advisory becomes a letter itself; a replay returns it to its own subject.
-- What fails is reported and tried again later, with growing pauses.
+- A message that is not an advisory becomes a letter itself; a replay returns it to its own subject.
+- Failures are reported and retried, with growing pauses.
 - A message is "gone" only when the stream's leader is past its sequence and does not have it, or
   when the message there is younger than the advisory.
 """
@@ -52,7 +52,7 @@ _CLOCKS = timedelta(seconds=2)
 
 
 class Mover:
-    """Moves one message after the other. `name`: of the dead letters."""
+    """Moves one message after the other. `name`: the dead letters'."""
 
     def __init__(self, js: JetStreamContext, name: str, *, remove_originals: bool) -> None:
         self._js = js
@@ -62,7 +62,7 @@ class Mover:
         self.gone = 0
 
     async def move(self, advisory: JsMsg) -> bool:
-        """Whether the letter is stored now; reports why not. Raises ConnectionClosedError only."""
+        """Whether the letter is stored now. Reports failures; raises only ConnectionClosedError."""
         try:
             new, gone = await self._store(advisory)
         except ConnectionClosedError:
@@ -73,7 +73,7 @@ class Mover:
             return False
         try:
             await self._settle(advisory.ack_sync())
-        finally:  # so that no advisory waits any more for a letter that counts
+        finally:  # so that a counted letter's advisory no longer waits
             self.moved += new
             self.gone += new and gone
         return True
@@ -84,26 +84,26 @@ class Mover:
         except ConnectionClosedError:
             raise
         except JetsparkError as error:
-            self._js.client.report(error)  # it is delivered again, and finds its letter
+            self._js.client.report(error)  # its redelivery finds the letter
 
     async def _store(self, advisory: JsMsg) -> tuple[bool, bool]:
-        """Whether this call has stored the letter, and whether the message was gone."""
+        """Store it. Returns whether this call did, and whether the message was gone."""
         try:
             death = _death(advisory.data)
         except (JetStreamError, ConfigError) as error:
-            # Whoever may publish on the subjects of advisories can write anything there, and a
+            # Anybody with the permission can publish anything on the subjects of advisories, and a
             # newer server may write what only a newer worker can read.
             ack = await self._send(*_itself(advisory, str(error)))
             where = f'Message {advisory.metadata.stream_seq} of "{self.name}{ADVISORIES}"'
             self._js.client.report(
-                JetStreamError(f"{where} is no advisory, and is a letter itself now: {error}")
+                JetStreamError(f"{where} is not an advisory, and is now a letter itself: {error}")
             )
             return _is_new(ack), False
         message = await self._message(death)
         try:
             ack = await self._send(death, message)
         except (MaxPayloadError, BadHeaderError):
-            # The original stays: its payload is nowhere else.
+            # The original stays, since its payload is nowhere else.
             ack = await self._send(death, message, complete=False)
         else:
             if self._remove and message is not None:
@@ -123,14 +123,14 @@ class Mover:
     async def _send(
         self, death: Death, message: StoredMsg | None, *, complete: bool = True
     ) -> PubAck | None:
-        """None: the advisory has a letter already."""
+        """Send the letter. None: the advisory already has a letter."""
         try:
             return await self._js.publish(
                 letter_subject(self.name, death),
                 b"" if message is None or not complete else message.data,
                 headers=died_of(death, message, complete=complete),
-                # A restarted server may count to the limit twice and write two advisories: within
-                # the duplicate window the second letter is left out.
+                # A restarted server may count to the limit twice and write two advisories; the
+                # duplicate window drops the second letter.
                 msg_id=None if message is None else _identity(death, message),
                 expect_stream=self.name,
                 expect_last_subject_seq=0,
@@ -158,11 +158,11 @@ class Mover:
 
 
 def _death(data: bytes) -> Death:
-    """Raises JetStreamError or ConfigError unless this is an advisory about a message."""
+    """The death in an advisory. Raises JetStreamError or ConfigError for anything else."""
     event = parse_event(data)
     if not isinstance(event, MaxDeliverEvent | TerminatedEvent) or not event.id:
         raise JetStreamError(f"An event of type {event.type!r} is about no dead letter.")
-    # Anybody can have written it, and what it says goes into subjects and requests.
+    # Anybody may have written it, and its names go into subjects and requests.
     check_whole("stream_seq", event.stream_seq, most=MOST_SEQUENCE)
     for what, name in (("stream", event.stream), ("consumer", event.consumer), ("id", event.id)):
         if len(check_name(what, name)) > _LONGEST_NAME:
@@ -171,7 +171,7 @@ def _death(data: bytes) -> Death:
 
 
 def _itself(advisory: JsMsg, why: str) -> tuple[Death, StoredMsg]:
-    """An unreadable advisory, as a message that the worker has given up."""
+    """An unreadable advisory, as a message that the worker gave up."""
     place = advisory.metadata
     death = TerminatedEvent(
         type="terminated",
@@ -201,10 +201,10 @@ def _is_new(ack: PubAck | None) -> bool:
 
 
 async def is_stored(js: JetStreamContext, ack: PubAck, msg_id: str, data: bytes) -> bool:
-    """Whether an acknowledged message is in its stream. Raises as `get_msg`.
+    """Whether an acknowledged message is in its stream. Raises the errors of `get_msg`.
 
-    An ack of a duplicate does not prove it: the message may have been removed since, or another one
-    had its id.
+    The ack of a duplicate does not prove it: the message may have been removed since, or another
+    one had its id.
     """
     if not ack.duplicate:
         return True
@@ -216,10 +216,10 @@ async def is_stored(js: JetStreamContext, ack: PubAck, msg_id: str, data: bytes)
 
 
 class DeadLetterWorker:
-    """What `DeadLetters.worker` returns: it moves messages inside its block.
+    """The result of `DeadLetters.worker`: it moves messages inside its block.
 
-    Several workers, in as many processes, share the work. The end of the block raises what ended
-    the worker before, unless `wait` has raised it.
+    Several workers, in as many processes, share the work. The end of the block raises the error
+    that ended the worker, unless `wait` raised it.
     """
 
     def __init__(self, js: JetStreamContext, name: str, *, remove_originals: bool) -> None:
@@ -231,18 +231,19 @@ class DeadLetterWorker:
 
     @property
     def moved(self) -> int:
-        """Letters that this worker has stored."""
+        """Letters that this worker stored."""
         return self._mover.moved
 
     @property
     def gone(self) -> int:
-        """Those of them without payload: the stream did not have the message any more."""
+        """Letters without payload, since the stream no longer had the message."""
         return self._mover.gone
 
     async def wait(self) -> None:
-        """Return when its block is left.
+        """Wait until its block is left.
 
-        Raises ConsumerDeletedError, ConnectionLostError and what else ends `PullConsumer.consume`.
+        Raises ConsumerDeletedError, ConnectionLostError and any other end of
+        `PullConsumer.consume`.
         """
         if self._task is None:
             raise ConfigError("A worker begins when its block is entered: async with worker.")
@@ -275,7 +276,7 @@ class DeadLetterWorker:
 
     async def __aexit__(self, kind: object, *_: object) -> None:
         if self._task is not None:
-            # The advisory in hand is delivered again, and finds its letter if that is stored.
+            # The current advisory is delivered again, and finds its letter if that is stored.
             self._task.cancel()
             await asyncio.wait([self._task])
         if kind is None and self._error is not None and not self._raised:

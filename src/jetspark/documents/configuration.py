@@ -1,8 +1,8 @@
 """Configurations as callers give them, checked before they are sent.
 
-Servers before 2.12 ignore fields that they do not know. So a field whose name looks misspelt is
-refused, at every level; so are a misspelt word and a value of another type. Other unknown fields
-and words are sent, since the server may be newer, and so is everything in `extra`.
+Servers before 2.12 ignore unknown fields. So a field whose name looks misspelt is refused, at every
+level, as are a misspelt word and a value of another type. Other unknown fields and words, and
+everything in `extra`, are sent, since the server may be newer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from jetspark.validation import check_word
 from jetspark.wire.documents import decode_document, encode_document
 
 _MISSPELT: Final = 0.85
-"""How near a name must be to a known one to be a slip, and not a new name that looks like it."""
+"""How near a name must be to a known one to count as misspelt, not new."""
 
 Configuration: TypeAlias = Mapping[str, Any] | str | bytes | os.PathLike[str]
 """A wire document: a mapping, JSON text, or the path of a JSON file (a str is text)."""
@@ -46,9 +46,9 @@ def config_to_wire(
 ) -> dict[str, Any]:
     """The wire document of a caller's arguments: a document or a Configuration, and options.
 
-    In a Configuration durations are nanoseconds. Options override `config`; in them a duration may
-    be seconds, and one text a list of one. Raises ConfigError for a misspelt field or word, a value
-    of another type, and JSON that is not an object.
+    In a document durations are nanoseconds. Options override `config`; they may have seconds for a
+    duration, and one text for a list. Raises ConfigError for a misspelt field or word, a value of
+    another type, and JSON that is not an object.
     """
     wire = {}
     if isinstance(config, Document):
@@ -65,7 +65,7 @@ def config_to_wire(
 
 
 def document_to_wire(document: Document) -> dict[str, Any]:
-    """The wire document of a caller's document. Raises ConfigError as `config_to_wire`."""
+    """The wire document of a caller's document. Raises the errors of `config_to_wire`."""
     return _checked(type(document), to_wire(document))
 
 
@@ -85,7 +85,7 @@ def json_of(document: Configuration) -> bytes:
 def _decoded(
     config: str | bytes | os.PathLike[str], what: str
 ) -> tuple[str | bytes, dict[str, Any]]:
-    """The JSON text and what it says. Raises ConfigError."""
+    """The JSON text and its content. Raises ConfigError."""
     where = str(config) if isinstance(config, os.PathLike) else shown(config)
     try:
         text = config if isinstance(config, str | bytes) else read_small(config)
@@ -94,19 +94,19 @@ def _decoded(
         raise ConfigError(f"Cannot read {where}: {error.strerror or error}.") from None
     except DocumentError as error:
         raise ConfigError(
-            f"{where} is no {what} in JSON ({error.why}): give fields by name, a mapping, "
+            f"{where} is not a {what} in JSON ({error.why}): give fields by name, a mapping, "
             "JSON text, or the pathlib.Path of a JSON file."
         ) from None
 
 
 def _wire_given(cls: type[Document], given: Mapping[str, Any]) -> dict[str, Any]:
-    """A mapping as a caller has it. Raises ConfigError for a name that is misspelt."""
+    """A caller's mapping. Raises ConfigError for a misspelt name."""
     known, inner = field_names(cls), _inner(cls)
     wire = {}
     for name, value in given.items():
         if value is None:
             continue
-        if name == "extra" and isinstance(value, Mapping):  # as in the documents
+        if name == "extra" and isinstance(value, Mapping):  # like the documents
             wire.update(wire_value(value))
             continue
         if name in inner:
@@ -133,7 +133,7 @@ def _nested_given(cls: type[Document], value: Any) -> Any:
 
 @cache
 def _inner(cls: type[Document]) -> dict[str, type[Document]]:
-    """The fields that are documents, or lists of documents."""
+    """The fields that hold documents, or lists of documents."""
     found = {field.encode_name: _document_in(field.type) for field in msgspec.structs.fields(cls)}
     return {name: inner for name, inner in found.items() if inner is not None}
 
@@ -158,7 +158,7 @@ def _checked(cls: type[Document], wire: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_words(cls: type[Document], wire: Mapping[str, Any], where: str = "") -> None:
-    """Raises ConfigError for a misspelt word; other unknown ones may be of a newer server."""
+    """Raise ConfigError for a misspelt word; other unknown ones may be a newer server's."""
     for name, words in words_of(cls).items():
         value = wire.get(name)
         if isinstance(value, str) and value not in words and nearest_name(value, words):

@@ -67,7 +67,7 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     ack_wait: Span | None = None
     max_deliver: int | None = None
     backoff: list[Span] | None = None
-    """Waits before each redelivery, instead of `ack_wait`."""
+    """Waits before each redelivery, in place of `ack_wait`."""
     filter_subject: str | None = None
     filter_subjects: list[str] | None = None
     """Several filters (2.10); not together with `filter_subject`."""
@@ -103,11 +103,11 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     priority_policy: Annotated[str, PriorityPolicy] | None = None
     """A PriorityPolicy (2.11)."""
     priority_timeout: Span | None = None
-    """Time without a pull after which the pinned client is unpinned (2.11)."""
+    """Time without a pull after which the pinned client loses its pin (2.11)."""
 
 
 class ConsumerSettings(TypedDict, total=False):
-    """Options of a group's consumers, which have the rest from the group."""
+    """Options for a group's consumers; the group sets the others."""
 
     description: str | None
     deliver_policy: str | None
@@ -185,7 +185,7 @@ class ConsumerInfo(Document, frozen=True, kw_only=True):
     config: ConsumerConfig = msgspec.field(default_factory=ConsumerConfig)
     delivered: SequenceInfo = msgspec.field(default_factory=SequenceInfo)
     ack_floor: SequenceInfo = msgspec.field(default_factory=SequenceInfo)
-    """Everything up to here is acknowledged."""
+    """The position up to which everything is acknowledged."""
     num_ack_pending: int = 0
     num_redelivered: int = 0
     num_waiting: int = 0

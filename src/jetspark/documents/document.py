@@ -1,10 +1,10 @@
-"""The base of JSON documents: typed, without losing anything of the wire.
+"""The base of JSON documents: typed, but without losing anything on the wire.
 
 Field names are those of the wire. None means "not given" and is not sent, so an update keeps other
 values; 0, False and empty values are sent. Durations are `timedelta`, times aware `datetime`, both
-with the wire's nanoseconds. A field that the class does not know is kept in `extra`, at every
-level, and sent back. Documents are frozen; `replace` makes a changed copy. Words such as "limits"
-are plain strings, so words of newer servers pass through.
+with the wire's nanoseconds. `extra` keeps unknown fields, at every level, and sends them back.
+Documents are frozen; `replace` makes a changed copy. Words such as "limits" are plain strings, so
+words of newer servers pass through.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 # microseconds again.
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
-"""How the server writes "never"."""
+"""The server's text for "never"."""
 
 
 class _Exact:
-    """What both classes share: the number, equality by it, and pickling it.
+    """The common part of both classes: the number, equality by it, and pickling it.
 
     Values without a number of their own, such as results of arithmetic, have whole microseconds.
     """
@@ -61,7 +61,7 @@ class _Exact:
 
     @property
     def ns(self) -> int:
-        """Nanoseconds, exact; of a time since the epoch."""
+        """Exact nanoseconds; for a time, since the epoch."""
         try:
             return self._ns
         except AttributeError:
@@ -109,8 +109,8 @@ class Timestamp(_Exact, datetime):
 def exact_ns(value: timedelta | datetime) -> int:
     """Nanoseconds of a duration, or since the epoch of a time.
 
-    Exact for what came from the server, microseconds for what did not. Raises ValueError for a
-    datetime without a zone.
+    Exact for values from the server, else microseconds. Raises ValueError for a datetime without a
+    zone.
     """
     return value.ns if isinstance(value, Duration | Timestamp) else _whole_microseconds(value)
 
@@ -146,7 +146,7 @@ def text_of_time(value: datetime) -> str:
 
 
 if TYPE_CHECKING:
-    # To users and type checkers these are an ordinary timedelta and datetime.
+    # Users and type checkers see an ordinary timedelta and datetime.
     Span: TypeAlias = timedelta
     Moment: TypeAlias = datetime
 else:
@@ -164,7 +164,7 @@ DocumentT = TypeVar("DocumentT", bound="Document")
 class Document(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """Base class. A duration may be given as seconds, and one text for a list of texts.
 
-    Raises ConfigError for a value that is no time where one is wanted.
+    Raises ConfigError for a value that is not a time where a field needs one.
     """
 
     extra: dict[str, Any] = msgspec.field(default_factory=dict, name=_EXTRA)
@@ -198,7 +198,7 @@ def _list_fields(cls: type[Document]) -> list[str]:
 
 @cache
 def time_fields(cls: type[Document]) -> list[tuple[str, Any]]:
-    """The fields that are times, and what makes them exact."""
+    """The fields that are times, and the functions that make them exact."""
     fields = [(field.name, str(field.type)) for field in msgspec.structs.fields(cls)]
     exact = {"Duration": to_duration, "Timestamp": to_timestamp}
     return [(name, exact[kind]) for name, text in fields for kind in exact if kind in text]
@@ -206,7 +206,7 @@ def time_fields(cls: type[Document]) -> list[tuple[str, Any]]:
 
 @cache
 def words_of(cls: type[Document]) -> dict[str, tuple[str, ...]]:
-    """The fields whose values are those of an enumeration: `Annotated[str, TheEnum]`."""
+    """The fields whose values belong to an enumeration: `Annotated[str, TheEnum]`."""
     found = {}
     for field in msgspec.structs.fields(cls):
         for one in (field.type, *get_args(field.type)):
@@ -237,7 +237,7 @@ def from_wire(cls: type[DocumentT], raw: Any) -> DocumentT:
 
 
 def _without_nulls(value: Any) -> Any:
-    # Go writes null for an empty list, and year 1 for a time that never was.
+    # Go writes null for an empty list, and year 1 for "never".
     if isinstance(value, Mapping):
         return {
             key: _without_nulls(one)
@@ -254,7 +254,7 @@ def _decode_time(kind: type[Any], value: Any) -> Any:
         return Duration.from_ns(value)
     if kind is Timestamp and type(value) is str:
         return timestamp_of_text(value)
-    raise ValueError(f"{value!r} is no {kind.__name__}")
+    raise ValueError(f"{value!r} is not a {kind.__name__}")
 
 
 def _attach_extras(document: Document, raw: Mapping[str, Any]) -> None:
@@ -285,7 +285,7 @@ def to_wire(document: Document) -> dict[str, Any]:
 
 
 def wire_value(value: Any) -> Any:
-    """The plain JSON value of a document's field, or of what a caller gives for it."""
+    """The plain JSON value of a document's field, or of a caller's value for it."""
     if isinstance(value, Document):
         return to_wire(value)
     if isinstance(value, timedelta):
@@ -297,7 +297,7 @@ def wire_value(value: Any) -> Any:
     try:
         value = plain_value(value)
     except TypeError:
-        return value  # who sends it says so
+        return value  # the sender raises the error
     if isinstance(value, dict):
         return {wire_value(key): wire_value(one) for key, one in value.items()}
     return [wire_value(one) for one in value] if isinstance(value, list) else value

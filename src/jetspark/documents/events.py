@@ -22,7 +22,7 @@ from jetspark.wire.js_api import names_of
 
 
 class Event(Document, frozen=True, kw_only=True):
-    """What all events have in common; one of an unknown type is just this."""
+    """The common fields of all events; an event of an unknown type has only these."""
 
     type: str
     """The whole type, such as "io.nats.jetstream.advisory.v1.max_deliver"."""
@@ -64,13 +64,13 @@ class Caller(Document, frozen=True, kw_only=True):
     kind: str | None = None
     client_type: str | None = None
     client_id: str | None = None
-    """Of an MQTT client."""
+    """The id of an MQTT client."""
     nonce: str | None = None
     reply: str | None = None
 
 
 class StreamEvent(Event, frozen=True, kw_only=True):
-    """What events about a stream have in common."""
+    """The common fields of events about a stream."""
 
     stream: str
     account: str | None = None
@@ -78,20 +78,20 @@ class StreamEvent(Event, frozen=True, kw_only=True):
 
 
 class ConsumerEvent(StreamEvent, frozen=True, kw_only=True):
-    """What events about a consumer have in common."""
+    """The common fields of events about a consumer."""
 
     consumer: str
 
 
 class DeliveryEvent(ConsumerEvent, frozen=True, kw_only=True):
-    """What events about the delivery of a message have in common."""
+    """The common fields of events about the delivery of a message."""
 
     stream_seq: int
     deliveries: int
 
 
 class ServerEvent(Event, frozen=True, kw_only=True):
-    """What events about a server have in common. System account."""
+    """The common fields of events about a server. System account."""
 
     server: str
     server_id: str
@@ -115,7 +115,7 @@ class ApiAuditEvent(Event, frozen=True, kw_only=True):
 
     @property
     def stream(self) -> str | None:
-        """The stream that the call was about, None for calls about none or all."""
+        """The stream that the call was about; None for calls about none or all."""
         return names_of(self.subject).get("stream")
 
     @property
@@ -125,7 +125,7 @@ class ApiAuditEvent(Event, frozen=True, kw_only=True):
 
     @property
     def error(self) -> ErrorDocument | None:
-        """Why the call failed; None when it did not."""
+        """Why the call failed; None for success."""
         try:
             found = decode_document(self.response, "answer").get("error")
             return None if found is None else from_wire(ErrorDocument, found)
@@ -186,7 +186,7 @@ class SnapshotCompleteEvent(StreamEvent, frozen=True, kw_only=True):
     end: Moment
     client: Caller | None = None
     error: str | None = None
-    """Why it failed; None when it did not, or when the server is older than 2.15."""
+    """Why it failed; None for success, or before server 2.15."""
 
 
 class RestoreCreateEvent(StreamEvent, frozen=True, kw_only=True):
@@ -255,7 +255,7 @@ class ConsumerAckMetric(DeliveryEvent, frozen=True, kw_only=True):
 
     consumer_seq: int
     ack_time: Span
-    """From the delivery to the ack."""
+    """Time from the delivery to the ack."""
 
 
 class MaxDeliverEvent(DeliveryEvent, frozen=True, kw_only=True):
@@ -291,7 +291,7 @@ class ServerOutOfSpaceEvent(ServerEvent, frozen=True, kw_only=True):
     """A server ran out of storage and disabled JetStream."""
 
     stream: str | None = None
-    """The stream that noticed it."""
+    """The stream where it was noticed."""
 
 
 class ServerRemovedEvent(ServerEvent, frozen=True, kw_only=True):
@@ -306,11 +306,9 @@ class MetaRescueEvent(ServerEvent, frozen=True, kw_only=True):
 
 
 # -------------------------------------------------------------------------------------------------
-# The kinds of events: their types, classes and subjects.
-#
-# Contract: pure. An unknown type, or one that a newer server writes differently, becomes a plain
-# Event with its fields in `extra`. The subjects subscribed to never overlap, so no event comes
-# twice.
+# The kinds of events: their types, classes and subjects.  Contract: pure. An unknown type, or one
+# that a newer server writes differently, becomes a plain Event with its fields in `extra`. The
+# subscribed subjects never overlap, so no event arrives twice.
 
 
 DEFAULT_EVENT_PREFIX: Final = "$JS.EVENT"
@@ -353,7 +351,7 @@ def _consumer(*events: str) -> tuple[str, ...]:
     return tuple(f"ADVISORY.CONSUMER.{event}.{{stream}}.{{consumer}}" for event in events)
 
 
-# Two kinds have a second subject: the documentation has another one than the servers use.
+# Two kinds have a second subject, since the documentation's differs from the servers'.
 _ACK_OF_DOCUMENT = "METRIC.CONSUMER_ACK.{stream}.{consumer}"
 _MAX_DELIVER_OF_DOCUMENT = "ADVISORY.MAX_DELIVERIES.{stream}.{consumer}"
 
@@ -386,14 +384,14 @@ _CLASSES: Final[dict[type[Event], tuple[str, ...]]] = {
 """The classes in the order of EventKind, and their subjects after the prefix."""
 _KINDS: Final = dict(zip(EventKind, _CLASSES.items(), strict=True))
 
-# By the whole type with its version: another version may have another shape.
+# Keyed by the whole type with its version, since another version may have another shape.
 EVENT_TYPES: Final[dict[str, type[Event]]] = {
     f"io.nats.jetstream.{subjects[0].partition('.')[0].lower()}.v1.{kind}": cls
     for kind, (cls, subjects) in _KINDS.items()
 }
 
 # Everything about one stream or consumer, future kinds too. API audits and out-of-space advisories
-# have the stream in their payload only: those are filtered here.
+# have the stream only in their payload, and are filtered here.
 _OF_ALL_STREAMS: Final = ("ADVISORY.API", "ADVISORY.SERVER.OUT_OF_STORAGE")
 _OF_A_STREAM: Final = _stream("*")
 _OF_A_CONSUMER: Final = (
@@ -412,7 +410,7 @@ def parse_event(data: bytes) -> Event:
         try:
             return from_wire(cls, raw)
         except DocumentError:
-            pass  # written differently: kept as it came
+            pass  # written differently: kept unchanged
     return from_wire(Event, raw)
 
 
@@ -426,7 +424,7 @@ def event_kinds(kinds: str | Iterable[str]) -> frozenset[EventKind]:
         if str(word) not in known:
             near = nearest_name(str(word), known)
             hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(known)}."
-            raise ConfigError(f"No events are of kind {word!r}{hint}")
+            raise ConfigError(f"There is no kind of event {word!r}{hint}")
     return frozenset(known[str(word)] for word in words)
 
 
@@ -437,7 +435,7 @@ def event_subjects(
     *,
     prefix: str = DEFAULT_EVENT_PREFIX,
 ) -> list[str]:
-    """What to subscribe to for these events, as narrow as subjects allow.
+    """The subjects of these events, as narrow as possible.
 
     Raises ConfigError for an unknown kind, and for one without a stream or consumer when one is
     given; BadNameError, BadSubjectError.
@@ -464,4 +462,4 @@ def _check_about(kinds: Iterable[EventKind], stream: str | None, consumer: str |
     for what, name in (("stream", stream), ("consumer", consumer)):
         for kind in kinds if name is not None else ():
             if not hasattr(_KINDS[kind][0], what):
-                raise ConfigError(f"Events of kind {str(kind)!r} are about no {what}.")
+                raise ConfigError(f"Events of kind {str(kind)!r} do not name a {what}.")

@@ -1,9 +1,9 @@
 """The server version that a configuration or call needs, checked before it is sent.
 
-Servers before 2.12 ignore unknown fields: the stream would be created without what was wanted. The
-connected server's version is compared. Behind a domain or an imported API another server answers,
-whose version is unknown. So the request also says which API level it needs (ADR-44): a server
-from 2.12 on that has a lower one refuses it.
+Servers before 2.12 ignore unknown fields, so they would create a stream without the feature. The
+check uses the connected server's version. Behind a domain or an imported API another server
+answers, whose version is unknown, so the request also names the API level that it needs (ADR-44): a
+server from 2.12 on refuses one above its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Requirement(NamedTuple):
     feature: str
 
     def lacking(self, server: str) -> UnsupportedByServerError:
-        """The error for a server that is too old: its version, or what is known of it."""
+        """The error for a server that is too old. `known`: its version, or what is known of it."""
         major, minor = self.version
         return UnsupportedByServerError(self.feature, f"{major}.{minor}", server)
 
@@ -71,16 +71,16 @@ _AS_WITHOUT: Final = ("none", "default")  # the same as not given
 
 
 def check_stream(wire: Mapping[str, Any], server: ServerInfo | None) -> None:
-    """Raises UnsupportedByServerError for what the server would ignore, ConfigError for a marker
-    that would be gone at once."""
+    """Raise UnsupportedByServerError for fields that the server would ignore, ConfigError for a
+    marker that would be gone at once."""
     _check(stream_needs(wire), server)
     if isinstance(marker_ttl := wire.get("subject_delete_marker_ttl"), int):
         ns_from_now("subject_delete_marker_ttl", marker_ttl / NANOSECONDS)
 
 
 def check_consumer(wire: Mapping[str, Any], server: ServerInfo | None) -> None:
-    """Raises UnsupportedByServerError for what the server would ignore, ConfigError for a negative
-    time, which it would take for none."""
+    """Raise UnsupportedByServerError for fields that the server would ignore, ConfigError for a
+    negative time, which it would take for none."""
     threshold = wire.get("inactive_threshold")
     if isinstance(threshold, int) and threshold < 0:
         raise ConfigError("inactive_threshold cannot be negative.")
@@ -90,7 +90,7 @@ def check_consumer(wire: Mapping[str, Any], server: ServerInfo | None) -> None:
 def check_feature(
     feature: str, version: tuple[int, int], server: ServerInfo | None
 ) -> list[Requirement]:
-    """What a request for it needs.
+    """The requirement of a request for a feature.
 
     Raises UnsupportedByServerError when the server is known, and older than `version`.
     """
@@ -100,7 +100,7 @@ def check_feature(
 
 
 def stream_needs(wire: Mapping[str, Any]) -> list[Requirement]:
-    """What a stream's configuration needs."""
+    """The requirements of a stream's configuration."""
     needs = list(_needs(wire, STREAM_FIELDS, ""))
     for source in [wire.get("mirror"), *(wire.get("sources") or [])]:
         if source:
@@ -111,7 +111,7 @@ def stream_needs(wire: Mapping[str, Any]) -> list[Requirement]:
 
 
 def consumer_needs(wire: Mapping[str, Any]) -> list[Requirement]:
-    """What a consumer's configuration needs."""
+    """The requirements of a consumer's configuration."""
     needs = list(_needs(wire, CONSUMER_FIELDS, ""))
     if wire.get("priority_policy") == "prioritized":
         needs.append(Requirement((2, 12), "priority_policy 'prioritized'"))

@@ -15,7 +15,7 @@ from jetspark.wire.js_api import api_prefix_of
 
 
 class RetentionPolicy(StrEnum):
-    """When messages are removed: by limits only, without interest, or when acknowledged once."""
+    """When messages are removed: by limits only, without interest, or after one acknowledgement."""
 
     LIMITS = "limits"
     INTEREST = "interest"
@@ -57,9 +57,9 @@ class Placement(Document, frozen=True, kw_only=True):
 class External(Document, frozen=True, kw_only=True):
     """How to reach a stream of another domain (`of_domain`) or account.
 
-    `api` is the prefix of its API ("$JS.hub.API" for the domain "hub"; of another account, the
-    subject that imports its API), `deliver` the prefix of the subjects that it delivers on, when
-    only some are imported.
+    `api` is the prefix of its API ("$JS.hub.API" for the domain "hub"; for another account, the
+    subject that imports its API). `deliver` is the prefix of its delivery subjects, when only some
+    are imported.
     """
 
     api: str
@@ -67,7 +67,7 @@ class External(Document, frozen=True, kw_only=True):
 
     @classmethod
     def of_domain(cls, domain: str, *, deliver: str = "") -> Self:
-        """That of a JetStream domain. Raises BadNameError."""
+        """The stream's address in a JetStream domain. Raises BadNameError."""
         return cls(api=api_prefix_of(domain, None), deliver=deliver)
 
 
@@ -173,7 +173,7 @@ class StreamConfig(Document, frozen=True, kw_only=True):
 
 
 class StreamSettings(TypedDict, total=False):
-    """Options of a stream that has its name and what it takes in from elsewhere."""
+    """Options of a stream whose name and origins are set elsewhere."""
 
     description: str | None
     max_consumers: int | None
@@ -213,7 +213,7 @@ class StreamSettings(TypedDict, total=False):
 
 
 class UnnamedStreamOptions(StreamSettings, total=False):
-    """Options of a stream that has its name from elsewhere."""
+    """Options of a stream whose name is set elsewhere."""
 
     subjects: str | Iterable[str] | None
     retention: str | None
@@ -297,7 +297,7 @@ class PeerInfo(Document, frozen=True, kw_only=True):
 
 
 class DesiredPeer(Document, frozen=True, kw_only=True):
-    """A server that is to replicate the stream or consumer."""
+    """A server that will replicate the stream or consumer."""
 
     name: str
     offline: bool = False
@@ -305,7 +305,7 @@ class DesiredPeer(Document, frozen=True, kw_only=True):
 
 
 class MoveOrigin(Document, frozen=True, kw_only=True):
-    """Where a stream or consumer is moved from."""
+    """The cluster from which a stream or consumer moves."""
 
     replicas: int = 0
     placement: Placement | None = None
@@ -321,7 +321,7 @@ class MoveStatus(Document, frozen=True, kw_only=True):
 
 
 class DesiredCluster(Document, frozen=True, kw_only=True):
-    """Where a stream or consumer is moved to (2.15)."""
+    """The cluster to which a stream or consumer moves (2.15)."""
 
     created: Moment | None = None
     name: str | None = None
@@ -357,7 +357,7 @@ class StreamInfo(Document, frozen=True, kw_only=True):
     ts: Moment | None = None
     """When the server answered."""
     did_create: bool = False
-    """In the answer to create_stream: true also when an equal stream existed already."""
+    """In the answer to create_stream: also true when an equal stream existed."""
 
     @property
     def name(self) -> str:
@@ -371,7 +371,7 @@ class PubAck(Document, frozen=True, kw_only=True):
     stream: str
     seq: int
     duplicate: bool = False
-    """A message with this Nats-Msg-Id was stored before; `seq` is that one's."""
+    """A message with this Nats-Msg-Id was stored before; `seq` is its sequence."""
     domain: str | None = None
     val: str | None = None
     """A counter's value after this message (ADR-49)."""
@@ -388,7 +388,7 @@ class StoredMsg(Document, frozen=True, kw_only=True):
     time: Moment
     data: bytes = b""
     hdrs: bytes | None = None
-    """The header block as it was published."""
+    """The published header block."""
 
     @property
     def headers(self) -> Headers | None:

@@ -1,6 +1,6 @@
 """Partitioned consumer groups, in the stored form of orbit.go's `pcgroups`.
 
-`JetStream.create_elastic_group` and `create_static_group` make them.
+`JetStream.create_elastic_group` and `create_static_group` create them.
 """
 
 from jetspark.groups.documents import (

@@ -1,8 +1,8 @@
-"""The configuration of a consumer group, as orbit.go's `pcgroups` stores it, and what follows from
-it: the partitions of each member, and names. Pure.
+"""The configuration of a consumer group, as orbit.go's `pcgroups` stores it. Pure.
 
-An elastic group has a stream of its own, a work queue that sources the stream with the number of
-the partition before each subject. A static group reads a stream whose subjects have it already.
+It determines the partitions of each member, and names. An elastic group has its own stream, a work
+queue that sources the stream with the partition's number before each subject. A static group reads
+a stream whose subjects already have it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ STATIC_BUCKET: Final = "static-consumer-groups"
 PRIORITY_GROUP: Final = "PCG"
 _PARTITION: Final = "{{Partition("
 _MOST_PARTITIONS: Final = 2**16
-"""Anybody may write a configuration, and each partition is a filter of a consumer."""
+"""A limit, since anybody may write a configuration, and each partition is a filter of a consumer.
+"""
 
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class PartitioningFilter(msgspec.Struct, frozen=True):
-    """Messages of an elastic group, and which tokens decide on their partition."""
+    """Messages of an elastic group, and the tokens that determine their partition."""
 
     filter: str
     """A subject with * or a last >."""
     partitioning_wildcards: list[int] | None = None
-    """Which of its *, counted from 1; none: the whole subject decides."""
+    """The * that determine it, counted from 1; none: the whole subject does."""
 
     def check(self) -> None:
         tokens = self.filter.split(".")
@@ -46,12 +47,12 @@ class PartitioningFilter(msgspec.Struct, frozen=True):
         chosen = self.partitioning_wildcards or []
         if len(set(chosen)) < len(chosen) or not all(1 <= one <= stars for one in chosen):
             raise ConfigError(
-                f"The wildcards of partitioning filter {self.filter!r} are different numbers "
+                f"The wildcards of partitioning filter {self.filter!r} must be different numbers "
                 f"from 1 to {stars}."
             )
 
     def destination(self, partitions: int) -> str:
-        """The subject transform that puts the partition before the subject."""
+        """The subject transform that prefixes the subject with the partition."""
         numbers = count(1)
         tokens = [
             f"{{{{Wildcard({next(numbers)})}}}}" if token == "*" else token
@@ -69,14 +70,14 @@ class MemberMapping(msgspec.Struct, frozen=True):
 
 
 class ElasticConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An elastic group: members, or mappings, may change."""
+    """An elastic group, whose members or mappings may change."""
 
     max_members: _Whole
     """The number of partitions."""
     partitioning_filters: list[PartitioningFilter] | None
     """None: all messages, by their whole subject."""
     max_buffered_msg: int = 0
-    """Messages that wait in the group's stream, at most; 0: no limit."""
+    """Most messages that wait in the group's stream; 0: no limit."""
     max_buffered_bytes: int = 0
     members: list[str] | None = None
     member_mappings: list[MemberMapping] | None = None
@@ -94,12 +95,12 @@ class ElasticConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StaticConfig(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A static group: nothing may change."""
+    """A static group, which cannot change."""
 
     max_members: _Whole
     """The number of partitions."""
     filters: list[str] = []
-    """Subjects without partitions; none: all."""
+    """Subjects without partitions; empty: all."""
     members: list[str] | None = None
     member_mappings: list[MemberMapping] | None = None
 
@@ -137,7 +138,7 @@ def checked_config(config: GroupConfig) -> None:
         raise ConfigError("A member has two mappings.")
     numbers = sorted(one for mapping in config.member_mappings for one in mapping.partitions)
     if numbers != list(range(partitions)):
-        raise ConfigError(f"The mappings have each partition from 0 to {partitions - 1} once.")
+        raise ConfigError(f"The mappings must have each partition from 0 to {partitions - 1} once.")
 
 
 def members_of(config: GroupConfig) -> list[str]:
@@ -145,7 +146,7 @@ def members_of(config: GroupConfig) -> list[str]:
 
 
 def check_member(place: Place, config: GroupConfig, member: str) -> None:
-    who = f'"{member}" is no member of consumer group "{place.group}" of stream "{place.stream}"'
+    who = f'"{member}" is not a member of consumer group "{place.group}" of stream "{place.stream}"'
     known = members_of(config)
     if not known:
         raise ConfigError(f"{who}: it has none.")
@@ -158,7 +159,7 @@ def check_member(place: Place, config: GroupConfig, member: str) -> None:
 def partitions_of(config: GroupConfig, member: str) -> list[int]:
     """The numbers of a member's partitions; every client computes the same.
 
-    In alphabetical order, members get as many each, and the first ones the rest.
+    Members, in alphabetical order, get equally many; the first ones also get the rest.
     """
     if not config.members:
         for mapping in config.member_mappings or []:
@@ -223,7 +224,7 @@ class Place(NamedTuple):
 
 
 def is_group_stream(place: Place, stream: StreamConfig) -> bool:
-    """Whether a stream with the name of a group's is the one that a client made for the group."""
+    """Whether the stream with a group's name is the group's own."""
     return stream.retention == "workqueue" and any(
         source.name == place.stream
         and source.subject_transforms

@@ -1,6 +1,6 @@
 """Consumer groups: created, changed, listed; consuming as a member.
 
-A group is cheap, and holds no state of the server's but the configuration that it read last.
+A group is cheap, and holds no state of the server but the configuration that it read last.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ _OURS: Final = frozenset(
 
 
 class ConsumerGroup:
-    """What static and elastic groups have in common.
+    """The base of static and elastic groups.
 
-    Every call raises ConsumerGroupNotFoundError when the group does not exist any more, and as
+    Every call raises ConsumerGroupNotFoundError when the group no longer exists, and the errors of
     every API call (see `JetStream`).
     """
 
@@ -87,7 +87,7 @@ class ConsumerGroup:
 
     @property
     def config(self) -> GroupConfig:
-        """The configuration that this object has read or written last."""
+        """The configuration that this object last read or wrote."""
         return self._config
 
     def partitions(self, member: str) -> list[int]:
@@ -100,7 +100,7 @@ class ConsumerGroup:
         return (await self._read())[0]
 
     async def active_members(self) -> list[str]:
-        """The members that have a consumer with a waiting instance."""
+        """The members with a consumer and a waiting instance."""
         config = await self.refresh()
         names = {self._place.consumer(member): member for member in members_of(config)}
         return sorted(
@@ -112,7 +112,7 @@ class ConsumerGroup:
         )
 
     async def step_down(self, member: str) -> None:
-        """Let another instance of a member have its messages.
+        """Let another instance of a member take over.
 
         Raises ConsumerNotFoundError when the member is not active.
         """
@@ -128,15 +128,15 @@ class ConsumerGroup:
         max_ack_pending: int = 1,
         **options: Unpack[ConsumerSettings],
     ) -> GroupMember:
-        """Consume as an instance of `member`, from entering `async with` to its end.
+        """Consume as an instance of `member`, within an `async with` block.
 
         Iterate the result, or give a callback (plain or async), and acknowledge each message.
         `ack_wait`: seconds until a message is delivered again, and until the next instance takes
         over from a silent one. `max_ack_pending`: unacknowledged messages, at least 1; with more
         than one the order of a partition holds only while nothing fails. `options`: other fields of
         ConsumerConfig, the same for all instances of a member. Raises ConfigError when a static
-        group has no such member; in an elastic group it waits to be added, which is reported. How
-        it goes on and ends: see `jetspark.groups.member`.
+        group has no such member; in an elastic group it waits to be added, and reports that.
+        `jetspark.groups.member` says what it survives and how it ends.
         """
         check_name("member", member)
         check_whole("max_ack_pending", max_ack_pending)
@@ -155,7 +155,7 @@ class ConsumerGroup:
         }
         if chosen["ack_policy"] != "explicit":
             raise ConfigError("The members of a group acknowledge each message.")
-        config_to_wire(ConsumerConfig, None, chosen)  # raises for impossible options
+        config_to_wire(ConsumerConfig, None, chosen)  # raises for invalid options
         return GroupMember(
             self._js, self._bucket, self._place, self._config, member, callback, chosen
         )
@@ -180,7 +180,7 @@ class StaticGroup(ConsumerGroup):
     """A group with fixed members, of a stream whose subjects begin with the partition."""
 
     async def delete(self) -> None:
-        """Delete the group and the consumers of its members, who end."""
+        """Delete the group and the consumers of its members, which end."""
         await self._delete_key()
         for member in members_of(self._config):
             with suppress(ConsumerNotFoundError):
@@ -193,7 +193,7 @@ class ElasticGroup(ConsumerGroup):
     async def add_members(self, members: str | Iterable[str]) -> list[str]:
         """Add members; returns all.
 
-        They share the partitions; those after `max_members`, in alphabetical order, have none.
+        Members share the partitions; those beyond `max_members`, in alphabetical order, have none.
         Raises ConfigError for a group with mappings.
         """
         new = _names(members)
@@ -206,7 +206,7 @@ class ElasticGroup(ConsumerGroup):
     async def drop_members(self, members: str | Iterable[str]) -> list[str]:
         """Remove members; returns the others.
 
-        Raises ConfigError for a name that is no member, and for a group with mappings.
+        Raises ConfigError for a name that is not a member, and for a group with mappings.
         """
         gone = _names(members)
 
@@ -218,7 +218,7 @@ class ElasticGroup(ConsumerGroup):
         return (await self._change(change)).members or []
 
     async def set_mappings(self, mappings: Mapping[str, Iterable[int]]) -> None:
-        """Assign each partition to one member, in place of members that share them."""
+        """Assign each partition to one member, instead of sharing them."""
         if not (wanted := mappings_of(mappings)):
             raise ConfigError("mappings is empty: delete_mappings removes them.")
         await self._change(
@@ -226,13 +226,13 @@ class ElasticGroup(ConsumerGroup):
         )
 
     async def delete_mappings(self) -> None:
-        """Remove the mappings: until there are members, nobody has a partition."""
+        """Remove the mappings; without members, nobody has a partition."""
         await self._change(lambda config: msgspec.structs.replace(config, member_mappings=None))
 
     async def delete(self) -> None:
-        """Delete the group, its stream and what waits there; its members end.
+        """Delete the group, and its stream with the waiting messages; its members end.
 
-        Another stream with the name of the group's stays.
+        Another stream with that name stays.
         """
         await self._delete_key()
         with suppress(StreamNotFoundError):
@@ -249,14 +249,14 @@ class ElasticGroup(ConsumerGroup):
             try:
                 await self._bucket.update(self._place.key, encode_document(changed), revision)
             except WrongLastSequenceError:
-                continue  # somebody else has changed it
+                continue  # somebody else changed it
             self._config = changed
             return changed
 
 
 def _with_members(config: ElasticConfig, members: list[str]) -> ElasticConfig:
     if config.member_mappings:
-        raise ConfigError("The group has mappings: change these, or delete them first.")
+        raise ConfigError("The group has mappings: change or delete them first.")
     return msgspec.structs.replace(config, members=members or None)
 
 
@@ -283,13 +283,12 @@ class GroupCalls(BucketCalls):
         """Create a group whose members may change (server 2.11), or bind to the same one.
 
         `max_members`: the number of partitions. `filters`: which messages, and which of their
-        tokens decide on the partition; None: all, by their whole subject. The group has a stream of
-        its own, `<stream>-<name>`, which may have `max_buffered_msgs` messages and
-        `max_buffered_bytes` bytes (0: no limit). It has no members yet. Raises ConfigError when the
-        group exists with other options, and for a filter that fits none of the stream's subjects;
-        NameInUseError when another stream has the name of the group's; StreamNotFoundError,
-        UnsupportedByServerError, and as every API call (see `JetStream`). A refused group leaves
-        nothing behind.
+        tokens determine the partition; None: all, by their whole subject. The group has its own
+        stream, `<stream>-<name>`, with up to `max_buffered_msgs` messages and `max_buffered_bytes`
+        bytes (0: no limit). It has no members yet. Raises ConfigError when the group exists with
+        other options, and for a filter that matches none of the stream's subjects; NameInUseError
+        when another stream has that name; StreamNotFoundError, UnsupportedByServerError, and the
+        errors of every API call (see `JetStream`). A refused group leaves nothing behind.
         """
         place = Place(stream, name, elastic=True).check()
         check_whole("max_buffered_msgs", max_buffered_msgs, 0)
@@ -336,8 +335,8 @@ class GroupCalls(BucketCalls):
 
         The first token of the stream's subjects is the partition, from 0 to `max_members` - 1, as a
         subject transform of the stream makes it. `members` share the partitions, or `mappings`
-        assigns them. `filters`: which messages, without the partition; None: all. Raises as
-        `create_elastic_group`.
+        assigns them. `filters`: which messages, without the partition; None: all. Raises the errors
+        of `create_elastic_group`.
         """
         place = Place(stream, name, elastic=False).check()
         config = StaticConfig(
@@ -347,7 +346,7 @@ class GroupCalls(BucketCalls):
             mappings_of(mappings or {}) or None,
         )
         if not members_of(config):
-            raise ConfigError("A static group has members, or mappings: nobody is added later.")
+            raise ConfigError("A static group needs members or mappings: nobody is added later.")
         info = await self._begin(place, config)
         bucket = await self._group_bucket(place, info)
         found, _ = await _create_key(bucket, place, config)
@@ -356,13 +355,13 @@ class GroupCalls(BucketCalls):
     async def elastic_group(self, stream: str, name: str) -> ElasticGroup:
         """Bind to an elastic group.
 
-        Raises ConsumerGroupNotFoundError, CodecError for an invalid configuration, and as every API
-        call (see `JetStream`).
+        Raises ConsumerGroupNotFoundError, CodecError for an invalid configuration, and the errors
+        of every API call (see `JetStream`).
         """
         return ElasticGroup(self, *await self._bind(Place(stream, name, elastic=True)))
 
     async def static_group(self, stream: str, name: str) -> StaticGroup:
-        """Bind to a static group. Raises as `elastic_group`."""
+        """Bind to a static group. Raises the errors of `elastic_group`."""
         return StaticGroup(self, *await self._bind(Place(stream, name, elastic=False)))
 
     def elastic_group_names(self, stream: str) -> Listing[str]:
@@ -407,7 +406,7 @@ class GroupCalls(BucketCalls):
 async def _create_key(
     bucket: Bucket, place: Place, config: GroupConfig
 ) -> tuple[GroupConfig, int | None]:
-    """The stored configuration, and its revision if this call has created it.
+    """The stored configuration, and its revision if this call created it.
 
     Raises ConfigError when the existing one has other options.
     """
@@ -424,7 +423,7 @@ async def _create_key(
 
 
 async def _delete_key(bucket: Bucket, place: Place, revision: int, refused: APIError) -> None:
-    """Remove the key of a group whose stream was refused, unless somebody has changed it."""
+    """Remove the key of a group whose stream was refused, unless somebody changed it."""
     try:
         await bucket.delete(place.key, revision)
     except WrongLastSequenceError:
@@ -436,11 +435,11 @@ async def _delete_key(bucket: Bucket, place: Place, revision: int, refused: APIE
 def _check_filters(config: ElasticConfig, info: StreamInfo) -> None:
     stream = info.config
     if stream.mirror or stream.sources or stream.subject_transform:
-        return  # it has other subjects, too
+        return  # it also has other subjects
     subjects = stream.subjects or []
     for one in config.filters:
         if not any(subjects_overlap(one, subject) for subject in subjects):
             raise ConfigError(
-                f'Partitioning filter "{one}" fits none of the subjects of stream '
+                f'Partitioning filter "{one}" matches none of the subjects of stream '
                 f'"{stream.name}": {", ".join(subjects)}.'
             )

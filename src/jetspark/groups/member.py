@@ -1,21 +1,20 @@
 """Consuming as a member of a consumer group.
 
 Contract
-- Each member has one consumer for its partitions, and the server pins one of the member's
-  instances to it. The others stand by, and take over when the pinned one leaves, or is silent for
-  `ack_wait`.
-- By default a member has one unacknowledged message at a time (`max_ack_pending` 1): the order of
-  each partition holds, whatever dies. An instance that stands still for longer than `ack_wait` with
-  a message may handle it while the next instance does, and acknowledge it later; this message only.
-  Nothing is acknowledged automatically.
+- Each member has one consumer for its partitions, and the server pins one of the member's instances
+  to it. The others stand by, and take over when the pinned one leaves, or is silent for `ack_wait`.
+- By default a member has one unacknowledged message at a time (`max_ack_pending` 1), which keeps
+  the order of each partition, whatever dies. An instance suspended for longer than `ack_wait` may
+  handle its one message while the next instance does, and acknowledge it later. Nothing is
+  acknowledged automatically.
 - When the members of an elastic group change, a member with other partitions stops, returns its
-  queued messages, waits until the message in hand is acknowledged (for `ack_wait` at most), and
-  deletes its consumer; then the new owner of the partitions can create one.
+  queued messages, waits for the ack of its current message (at most `ack_wait`), and deletes its
+  consumer; then the new owner of the partitions can create one.
 - It ends with ConsumerGroupNotFoundError when the group is deleted, and with an error when the
-  group was recreated with other options. Transient failures are tried again; failures of the server
-  itself (500) are reported once, too. So is an elastic group that has other members only.
-- Messages that were sent to an instance before it stood still, and may be another's since, are
-  dropped (`Freshness`).
+  group was recreated with other options. Transient failures are retried; a failure of the server
+  itself (500) is also reported once, as is an elastic group that lacks this member.
+- Messages sent to an instance before it was suspended, which may since be another's, are dropped
+  (`Freshness`).
 """
 
 from __future__ import annotations
@@ -70,24 +69,24 @@ if TYPE_CHECKING:
 
 PIN = "Nats-Pin-Id"
 _USABLE = 0.9
-"""The part of ack_wait that is counted on: clocks do not run equally fast."""
+"""The part of ack_wait that an instance relies on, since clocks run at different speeds."""
 _LEAST = 1.0
-"""Seconds of a pull request and of a pin, at least."""
+"""Minimum seconds of a pull request and of a pin."""
 _SERVER_ERROR = 500
 _LOOK = 0.02
-"""Seconds between two looks at the message in hand."""
+"""Seconds between two checks of the current message."""
 _STANDBY = 0.4
 """Seconds that an instance waits for the pinned one to delete the consumer."""
 
 
 class PartitionView(MessageView):
-    """What both clients read of a message of a consumer group."""
+    """The readable part of a consumer group's message, for both clients."""
 
     __slots__ = ()
 
     @property
     def subject(self) -> str:
-        """The subject that the message was published to, without the partition."""
+        """The subject of the publish, without the partition."""
         return super().subject.partition(".")[2]
 
     @property
@@ -97,7 +96,7 @@ class PartitionView(MessageView):
 
 
 class GroupMsg(PartitionView, JsMsg):
-    """One message of a consumer group; acknowledge it as any other."""
+    """One message of a consumer group; acknowledge it like any other."""
 
     __slots__ = ()
 
@@ -105,21 +104,21 @@ class GroupMsg(PartitionView, JsMsg):
 class Freshness:
     """Whether a message that has arrived is still this instance's.
 
-    A process that stood still finds messages in its socket and its buffer that were sent to it long
-    ago. After `ack_wait` the server gave them to another instance, which is handling later ones by
-    now; and it confirms any ack for them. So a message is used only if
+    A process that was suspended finds old messages in its socket and its buffer. After `ack_wait`
+    the server gave them to another instance, which is handling later ones by now; and it confirms
+    any ack for them. So a message is used only if
 
-    - it was sent less than `ack_wait` ago: with at most `max_ack_pending` unacknowledged messages
-      it was sent after the first of as many before it was handed out; or
-    - the server says, in less time than that, that this instance is still the pinned one, and that
-      the message is not acknowledged. It is asked about redeliveries, and after a silence.
+    - it was sent less than `ack_wait` ago: with at most `max_ack_pending` unacknowledged messages,
+      it was sent after the first of that many before it was handed out; or
+    - the server says, within that time, that this instance is still pinned and the message not
+      acknowledged. It is asked about redeliveries, and after a silence.
     """
 
     def __init__(self, consumer: MemberConsumer, max_ack_pending: int) -> None:
         self._consumer = consumer
         self._usable = _USABLE * consumer.redelivered_after
         self._times: deque[float] = deque(maxlen=max_ack_pending)
-        """When the last messages were handed out, or when it began to pull."""
+        """When the last messages were handed out, or pulling began."""
 
     def begin(self) -> None:
         """Call it before the first pull: nothing is sent earlier."""
@@ -135,7 +134,7 @@ class Freshness:
         return fresh and message.metadata.deliveries == 1
 
     async def ours(self, messages: Sequence[GroupMsg]) -> list[GroupMsg]:
-        """Those that are ours for certain; none when the server cannot be asked."""
+        """Those that are certainly ours; none when the server cannot be asked."""
         if all(map(self.is_fresh, messages)):
             return list(messages)
         while True:
@@ -146,7 +145,7 @@ class Freshness:
                 return []
             if state is None or state.pin is None:
                 return []
-            if uptime() - began < self._usable / 2:  # or it stood still meanwhile
+            if uptime() - began < self._usable / 2:  # or it was suspended meanwhile
                 return [
                     message
                     for message in messages
@@ -161,7 +160,7 @@ def pin_of(message: GroupMsg | None) -> str | None:
 
 class ConsumerState(NamedTuple):
     pin: str | None
-    """Of the instance that gets the messages now."""
+    """The pin of the instance that gets the messages now."""
     floor: int
     """The sequence up to which everything is acknowledged."""
 
@@ -179,15 +178,15 @@ class MemberConsumer:
         self.ack_wait: float = options["ack_wait"].total_seconds()
         backoff = [wait.total_seconds() for wait in ConsumerConfig(**options).backoff or ()]
         self.redelivered_after = min([self.ack_wait, *backoff[:1]])
-        """Seconds until the first redelivery of a message, at least."""
+        """Minimum seconds until a message is redelivered."""
         self._found: PullConsumer | None = None
         self._since: float | None = None
-        """When it was first found with another configuration."""
+        """When the consumer was first found with another configuration."""
 
     async def pull(self, filters: list[str]) -> ConsumerMessages | None:
-        """Create or find it, and pull; None: another consumer is in the way, try again.
+        """Create or find it, and pull. None: another consumer is in the way, try again.
 
-        Raises NameInUseError for another consumer in a static group, and as every API call.
+        Raises NameInUseError for another consumer in a static group, and every API error.
         """
         own: dict[str, Any] = {"durable_name": self._name}
         if self._place.elastic:
@@ -210,13 +209,13 @@ class MemberConsumer:
         except APIError as error:
             if error.err_code != WORK_QUEUE_OVERLAP:
                 raise
-            return None  # its former member still has a partition
+            return None  # a former member still has a partition
         self._since = None
-        with self._js.client.hooks.quiet():  # the member calls them
+        with self._js.client.hooks.quiet():  # called by the member
             return self._found.consume(group=PRIORITY_GROUP, expires=max(self.ack_wait / 2, _LEAST))
 
     async def _remove_outdated(self) -> None:
-        """Delete the consumer of former partitions, once its pinned instance had ack_wait to."""
+        """Delete the consumer of former partitions, once its pinned instance had ack_wait."""
         now = self._js.client.loop.time()
         info = await self.info()
         pinned = info is not None and any(state.pinned_client_id for state in info.priority_groups)
@@ -258,7 +257,7 @@ GroupCallback: TypeAlias = Callable[[GroupMsg], Awaitable[None] | None]
 
 
 class GroupMember:
-    """What a group's `consume` returns: enter it, then iterate it, or give it a callback."""
+    """The result of a group's `consume`: enter it, then iterate it, or give it a callback."""
 
     def __init__(
         self,
@@ -285,7 +284,7 @@ class GroupMember:
         self._freshness = Freshness(self._consumer, options["max_ack_pending"])
         self._messages: ConsumerMessages | None = None
         self._next: GroupMsg | None = None
-        """Taken from `_messages`, and not handed out yet."""
+        """Taken from `_messages`, but not handed out yet."""
         self._last: GroupMsg | None = None
         self._idle = True
         self._reported = ""
@@ -303,7 +302,7 @@ class GroupMember:
 
     @property
     def config(self) -> GroupConfig:
-        """The group's configuration that this member follows."""
+        """The group's configuration for this member."""
         return self._config
 
     @property
@@ -313,7 +312,7 @@ class GroupMember:
 
     @property
     def error(self) -> JetsparkError | None:
-        """The error that ended it; None while it goes on, and after `stop`."""
+        """The error that ended it; None before, and after `stop`."""
         return self._error
 
     # -- messages ------------------------------------------------------------------------------
@@ -361,7 +360,7 @@ class GroupMember:
         message = self._next
         assert message is not None  # noqa: S101
         ours = self._freshness.is_fresh(message) or await self._freshness.ours([message])
-        if self._next is not message:  # it was returned
+        if self._next is not message:  # the message was returned
             return None
         self._next = None
         return message if ours else None
@@ -425,7 +424,7 @@ class GroupMember:
                 await self._consumer.unpin()
 
     async def wait_ended(self) -> None:
-        """Return when it has ended. Raises `error`."""
+        """Wait until it ends. Raises `error`."""
         await self._over.wait()
         if self._error is not None:
             raise self._error
@@ -457,13 +456,13 @@ class GroupMember:
                     return
                 try:
                     config = self._place.decode(entry.value)
-                except CodecError as unreadable:  # the last readable one holds
+                except CodecError as unreadable:  # the last readable one stays valid
                     self._js.client.report(unreadable)
                     continue
                 if config.fixed != self._config.fixed:
                     raise ConfigError(
                         f'Consumer group "{self._place.group}" of stream "{self._place.stream}" '
-                        "was made anew with other options: its members have to be started again."
+                        "was recreated with other options: restart its members."
                     )
                 if first and members_of(config):
                     try:
@@ -475,7 +474,7 @@ class GroupMember:
         self._end(ConnectionClosedError())
 
     async def _steer(self) -> None:
-        """Join, and make changes one after the other."""
+        """Join, and apply one change after the other."""
         while not self._over.is_set():
             self._wake.clear()
             try:
@@ -512,7 +511,7 @@ class GroupMember:
             self._news.set()
 
     async def _is_deleted(self) -> bool:
-        """Whether the group is deleted, and not only its stream: then the watch ends this."""
+        """Whether the group is deleted, not only its stream: then the watch ends this."""
         try:
             await self._bucket.get(self._place.key, leader=True)
         except JetsparkError as error:
@@ -527,7 +526,7 @@ class GroupMember:
         pinned = await self._is_pinned()
         returned = await self._stand_back()
         if not pinned:
-            # The pinned instance knows which message is in hand.
+            # The pinned instance knows its current message.
             await asyncio.sleep(_STANDBY)
             return
         async with move_on_after(self._consumer.ack_wait):
@@ -543,7 +542,7 @@ class GroupMember:
             await asyncio.sleep(_LOOK)
 
     async def _stand_back(self) -> int:
-        """Take no more messages and return the queued ones; how many these are."""
+        """Take no more messages and return the queued ones; returns their number."""
         messages, self._messages = self._messages, None
         if messages is None:
             return 0
@@ -552,8 +551,8 @@ class GroupMember:
         frames = messages.take_queued(messages.pending_msgs)
         waiting += [GroupMsg(self._js.client, frame) for frame in frames]
         messages.stop()
-        ours = await self._freshness.ours(waiting)  # others are another instance's by now
-        with suppress(JetsparkError):  # they come again after ack_wait
+        ours = await self._freshness.ours(waiting)  # the others belong to another instance by now
+        with suppress(JetsparkError):  # redelivered after ack_wait
             for message in ours:
                 await message.nak()
         return len(ours)

@@ -1,9 +1,10 @@
 """An authorization callout service: servers ask it whether a user may log in (ADR-26).
 
 Contract
-- Only a server's request that is signed, meant for us, not expired, and encrypted if we have a
-  curve key reaches a handler. Others are refused at once, counted as invalid, and reported.
-- Only a Grant of the handler lets a user in: no refusal, exception, other result or cancellation.
+- A handler gets only requests that a server signed for us, that have not expired and, if we have a
+  curve key, are encrypted. Others are refused at once, counted as invalid, and reported.
+- Only a Grant of the handler lets a user in; a refusal, exception, other result or cancellation
+  does not.
 - Instances share the requests by a queue group. Up to `concurrency` handlers run at once; other
   requests wait, until their server refuses them.
 """
@@ -46,7 +47,7 @@ CALLOUT_SUBJECT: Final = "$SYS.REQ.USER.AUTH"
 XKEY_HEADER: Final = "Nats-Server-Xkey"
 _AUDIENCE: Final = "nats-authorization-request"
 _CLOCKS: Final = 60.0
-"""Seconds by which the clocks of a server and of this machine may differ."""
+"""Seconds by which the clocks of a server and this machine may differ."""
 _LONGEST_REASON: Final = 500
 
 
@@ -54,10 +55,10 @@ _LONGEST_REASON: Final = 500
 class Grant:
     """What a callout's handler returns: this user may log in.
 
-    `account`: the name of the user's account, or with an operator its public key (A…). `may`: what
+    `account`: the name of the user's account; with an operator, its public key (A…). `may`: what
     the user may do, as claims or as the permissions of roles; None: everything. Servers enforce the
     claims `pub`, `sub`, `resp`, `times`, and from 2.12 on `proxy_required`; others raise
-    ConfigError. `name`: of the user, for the server's logs and lists. `expires`: when the server
+    ConfigError. `name`: the user's name in the server's logs and lists. `expires`: when the server
     ends the connection: seconds or a timedelta from now, or a moment. `signer`: with an operator,
     the key of `account` or one of its signing keys; default: the service's key. `scoped`: that
     signing key has a scope.
@@ -77,7 +78,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Exchange:
-    """The keys of a callout service, with which it reads requests and writes answers. Pure."""
+    """The keys of a callout service, for reading requests and writing answers. Pure."""
 
     signer: KeyPair
     account: str | None = None
@@ -98,13 +99,13 @@ class Exchange:
         return self.account or self.signer.public
 
     def read(self, data: bytes, headers: Headers | None) -> AuthRequest:
-        """The request in a message. Raises JWTError, whatever the message is."""
+        """The request in a message. Raises only JWTError."""
         xkey = None if headers is None else headers.get(XKEY_HEADER)
         text = self._opened(data, xkey)
         try:
             claims = read_jwt(text.decode("ascii"))
         except UnicodeDecodeError:
-            raise JWTError("The request is no JWT.") from None
+            raise JWTError("The request is not a JWT.") from None
         if not is_key(claims.iss, KeyKind.SERVER):
             raise JWTError("The request is not signed by a server.")
         if self.servers is not None and claims.iss not in self.servers:
@@ -114,13 +115,13 @@ class Exchange:
         check_times(claims, leeway=_CLOCKS)
         request: AuthRequest = body_of(claims, "authorization_request", AuthRequest)
         if request.server_id.id != claims.iss:
-            raise JWTError("The request names another server than the one that has signed it.")
+            raise JWTError("The request names a server other than its signer.")
         if self.xkey is not None and request.server_id.xkey != xkey:
-            raise JWTError("The request names another xkey than the one that has encrypted it.")
+            raise JWTError("The request names an xkey other than the one that encrypted it.")
         if not is_key(request.user_nkey, KeyKind.USER):
             raise JWTError("The request is not about a user.")
         if not isinstance(request.connect_opts.extra.get("pass", ""), str):
-            raise JWTError("The request has a password that is no text.")
+            raise JWTError("The request has a password that is not text.")
         return request
 
     def _opened(self, data: bytes, xkey: str | None) -> bytes:
@@ -134,7 +135,7 @@ class Exchange:
             raise JWTError(f"The request cannot be decrypted: {error}") from None
 
     def granted(self, request: AuthRequest, grant: Grant) -> bytes:
-        """The answer that lets a user in. Raises ConfigError for a grant that cannot work."""
+        """The answer that lets a user in. Raises ConfigError for an unusable grant."""
         may = permitted(grant.may) if isinstance(grant.may, Permissions) else grant.may
         with_operator = is_key(grant.account, KeyKind.ACCOUNT)
         if not grant.account:
@@ -157,7 +158,7 @@ class Exchange:
         return self._answer(request, jwt=jwt)
 
     def refused(self, request: AuthRequest, reason: str) -> bytes:
-        """The answer that does not; the server logs the reason."""
+        """The answer that refuses a user; the server logs the reason."""
         return self._answer(request, error=reason[:_LONGEST_REASON] or "refused")
 
     def _answer(self, request: AuthRequest, **body: str) -> bytes:
@@ -178,13 +179,13 @@ CONCURRENCY: Final = 20
 
 @dataclass(slots=True)
 class CalloutStats:
-    """What a callout service has done."""
+    """What a callout service did so far."""
 
     granted: int = 0
     refused: int = 0
-    """By the handler."""
+    """Refused by the handler."""
     failed: int = 0
-    """Refused: the handler raised another error, or returned no Grant that can work."""
+    """Refused because the handler raised another error, or returned no usable Grant."""
     invalid: int = 0
     """Refused before the handler: not a valid request to this service."""
 
@@ -200,7 +201,7 @@ class CalloutOptions(TypedDict, total=False):
 
 
 class AuthCallout:
-    """What `Client.auth_callout` returns; it stops when its block is left."""
+    """The result of `Client.auth_callout`; leaving its block stops it."""
 
     def __init__(
         self,
@@ -230,7 +231,7 @@ class AuthCallout:
 
     @property
     def stats(self) -> CalloutStats:
-        """What it has done so far."""
+        """What it did so far."""
         return self._stats
 
     async def begin(self) -> None:
@@ -279,13 +280,15 @@ class AuthCallout:
             if isinstance(grant, Awaitable):
                 grant = await grant
             if not isinstance(grant, Grant):
-                raise ConfigError(f"A handler returns a Grant or raises, not {shown(grant)}.")
+                raise ConfigError(
+                    f"A handler must return a Grant, or raise; not return {shown(grant)}."
+                )
             answer = self._exchange.granted(request, grant)
         except CalloutRefusal as refusal:
             self._stats.refused += 1
             return self._exchange.refused(request, refusal.reason)
         except Exception as error:
-            # Not the error's text, which may hold secrets of the login.
+            # Without the error's text, which may hold secrets of the login.
             self._stats.failed += 1
             self._client.report(user_error("The handler of an authorization callout", error))
             return self._exchange.refused(request, "the login could not be decided")
@@ -295,18 +298,18 @@ class AuthCallout:
     # -- ending ----------------------------------------------------------------------------------
 
     async def wait_stopped(self) -> None:
-        """Return when `stop` has ended it. Raises what else ends it."""
+        """Wait until `stop` has ended it. Raises any other error that ends it."""
         await asyncio.wait([self._serving])
         if self._error is not None:
             raise self._error
 
     async def stop(self, timeout: Seconds = STOP_TIMEOUT) -> None:
-        """Take no more requests, and return when the handlers have finished.
+        """Take no more requests, and wait for the handlers.
 
-        Those that take longer than `timeout` seconds are cancelled; their users are not let in.
+        After `timeout` seconds it cancels them, and their users are refused.
         """
         if self._sub.active:
-            with suppress(ConnectionClosedError):  # nothing comes over a link that is lost
+            with suppress(ConnectionClosedError):  # nothing arrives over a lost link
                 await self._sub.drain(timeout)
         await asyncio.wait([self._serving], timeout=in_seconds(timeout))
         if self._tasks:
@@ -336,12 +339,12 @@ class CalloutCalls(Client):
 
         The client is a user of the callout's account (`auth_users`). `handler` (plain or async)
         gets an AuthRequest and returns a Grant, or raises CalloutRefusal with a reason for the
-        server's log. `signer`: the account's keys, those of `issuer` in the server's configuration.
+        server's log. `signer`: the account's keys, of the `issuer` in the server's configuration.
         `account`: the callout account's public key (A…), when `signer` is one of its signing keys.
-        `xkey`: the curve keys whose public key is `xkey` in the configuration; requests that are
-        not encrypted are then refused. `servers`: public keys (N…) of the servers that may ask;
-        default: any, that is any user of the callout account who may publish. `concurrency`:
-        handlers that run at once, 20 by default.
+        `xkey`: the curve keys of the configuration's `xkey`; then only encrypted requests are
+        accepted. `servers`: public keys (N…) of the servers that may ask; default: any, which means
+        any user of the callout account who may publish. `concurrency`: handlers that run at once,
+        20 by default.
 
         Raises NKeyError, ConfigError, PermissionsError, RequestTimeoutError, ConnectionClosedError.
         """

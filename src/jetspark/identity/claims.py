@@ -1,8 +1,8 @@
-"""The claims of JWTs: what they are about, and what a user may do (ADR-14). Pure.
+"""The claims of JWTs: their subject, and what a user may do (ADR-14). Pure.
 
-Field names are those of the wire; unknown fields are in `extra`. None means "not given". Claims
-that no server could read or enforce are refused when a JWT is issued: a server would lock the user
-out or restrict nothing, and the issuer would not learn of it.
+Field names are those of the wire; unknown fields are in `extra`. None means "not given". Issuing
+refuses claims that no server can read or enforce: the server would lock the user out or restrict
+nothing, unknown to the issuer.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ NO_LIMIT = -1
 LIMITS: Final = ("subs", "data", "payload")
 KIND: Final = "user"
 VERSION: Final = 2
-"""Of the JWTs that we write and read."""
+"""The version of the JWTs that we write and read."""
 _TIME: Final = re.compile(r"([01]\d|2[0-3])(:[0-5]\d){2}")
 
 
 def checked_claims(claims: UserClaims) -> dict[str, Any]:
-    """The claims as fields of a JWT. Raises ConfigError."""
+    """The claims in the form of a JWT. Raises ConfigError."""
     wire = document_to_wire(claims)
     for side in ("pub", "sub"):
         for name in ("allow", "deny"):
@@ -43,11 +43,11 @@ def checked_claims(claims: UserClaims) -> dict[str, Any]:
         raise ConfigError("resp.ttl cannot be negative.")
     for network in wire.get("src") or ():
         if not _is_network(network):
-            raise ConfigError(f'src has networks such as "192.0.2.0/24", not {shown(network)}.')
+            raise ConfigError(f'src needs networks such as "192.0.2.0/24", not {shown(network)}.')
     for hours in wire.get("times") or ():
         for time in (hours["start"], hours["end"]):
             if not _TIME.fullmatch(time):
-                raise ConfigError(f'times are such as "08:00:00", not {shown(time)}.')
+                raise ConfigError(f'times must be such as "08:00:00", not {shown(time)}.')
     for name, ours in (("type", KIND), ("version", VERSION)):
         if wire.get(name, ours) != ours:
             raise ConfigError(f"{name} is {ours!r} in a user's JWT: leave it out.")
@@ -66,7 +66,7 @@ def _check_subject(name: str, subject: str, *, queue: bool) -> None:
 
 def _check_limit(name: str, limit: int | None) -> None:
     if limit is not None and limit < NO_LIMIT:
-        raise ConfigError(f"{name} is at least 0, or {NO_LIMIT} for no limit, not {limit}.")
+        raise ConfigError(f"{name} must be at least 0, or {NO_LIMIT} for no limit, not {limit}.")
 
 
 def _is_network(text: str) -> bool:
@@ -78,7 +78,7 @@ def _is_network(text: str) -> bool:
 
 
 def check_enforced(claims: UserClaims) -> None:
-    """Raises ConfigError for claims that servers ignore in a callout's answer.
+    """Raise ConfigError for claims that servers ignore in a callout's answer.
 
     They enforce permissions, times and expiry.
     """
@@ -102,10 +102,10 @@ class Allowed(Document, frozen=True, kw_only=True):
 
 
 class AllowedResponses(Document, frozen=True, kw_only=True):
-    """Publishes to the reply subjects of received messages, besides `pub`."""
+    """Permission to publish to the reply subjects of received messages, besides `pub`."""
 
     max: int = 1
-    """For one message; -1: no limit."""
+    """Publishes for each message; -1: no limit."""
     ttl: Span | None = None
     """How long after the message."""
 
@@ -118,7 +118,7 @@ class HoursOfDay(Document, frozen=True, kw_only=True):
 
 
 class UserClaims(Document, frozen=True, kw_only=True):
-    """What a user may do. A limit that is not given is -1: none.
+    """What a user may do. A limit defaults to -1: none.
 
     For a user of a scoped signing key give nothing: the server uses the key's template.
     """
@@ -127,13 +127,13 @@ class UserClaims(Document, frozen=True, kw_only=True):
     sub: Allowed | None = None
     resp: AllowedResponses | None = None
     subs: int | None = None
-    """Subscriptions of a connection."""
+    """Subscriptions of each connection."""
     data: int | None = None
-    """Bytes in all; no server up to 2.15 enforces it."""
+    """Total bytes; no server up to 2.15 enforces it."""
     payload: int | None = None
-    """Bytes of a message."""
+    """Most bytes of a message."""
     src: list[str] | None = None
-    """Networks to connect from, such as "192.0.2.0/24"."""
+    """Networks from which to connect, such as "192.0.2.0/24"."""
     times: list[HoursOfDay] | None = None
     times_location: str | None = None
     """The time zone of `times`, such as "Europe/Berlin"; otherwise the server's."""
@@ -142,9 +142,10 @@ class UserClaims(Document, frozen=True, kw_only=True):
     proxy_required: bool | None = None
     """Log in through a trusted proxy only (server 2.12; older ones ignore it)."""
     allowed_connection_types: list[str] | None = None
-    """Of "STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"."""
+    """Some of "STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS".
+    """
     issuer_account: str | None = None
-    """The account, when one of its signing keys has signed."""
+    """The account, when one of its signing keys signed."""
     tags: list[str] | None = None
     type: str | None = None
     version: int | None = None
@@ -164,7 +165,7 @@ def permitted(permissions: Permissions, **more: Any) -> UserClaims:
 
 
 def _side(subjects: tuple[str, ...]) -> Allowed:
-    # An empty list of what is allowed allows everything.
+    # An empty list of allowed subjects allows everything.
     return Allowed(allow=list(subjects)) if subjects else Allowed(deny=[">"])
 
 
@@ -174,7 +175,7 @@ class Claims(Document, frozen=True, kw_only=True):
     iss: str
     """The public key of the signer."""
     sub: str
-    """The public key that it is about."""
+    """The public key of its subject."""
     name: str = ""
     aud: str = ""
     jti: str = ""
@@ -202,16 +203,16 @@ class ServerIdentity(Document, frozen=True, kw_only=True):
     cluster: str = ""
     tags: list[str] = msgspec.field(default_factory=list)
     xkey: str = ""
-    """Its curve key for this request, when that is encrypted."""
+    """The server's curve key for this request, if that is encrypted."""
 
 
 class ClientIdentity(Document, frozen=True, kw_only=True):
-    """What the server knows of the client that logs in. Its repr does not show `user`."""
+    """What the server knows of a client that logs in. Its repr does not show `user`."""
 
     host: str = ""
     id: int = 0
     user: str = ""
-    """The name, the NKey and the like; with servers before 2.11 also a token."""
+    """The user's name, NKey or the like; before server 2.11 it may be a token."""
     name: str = ""
     tags: list[str] = msgspec.field(default_factory=list)
     name_tag: str = ""
@@ -220,7 +221,7 @@ class ClientIdentity(Document, frozen=True, kw_only=True):
     """ "nats", "websocket" or "mqtt"."""
     mqtt_id: str = ""
     nonce: str = ""
-    """What the client has signed, when `ConnectOpts.sig` is given."""
+    """The nonce that the client signed, when `ConnectOpts.sig` is given."""
 
     def __repr__(self) -> str:
         return f"ClientIdentity(host={self.host!r}, id={self.id}, name={self.name!r}, …)"
@@ -241,7 +242,7 @@ class ConnectOpts(Document, frozen=True, kw_only=True):
 
     @property
     def password(self) -> str:
-        """Empty when none was given. (Its name on the wire is a keyword of Python.)"""
+        """The password; empty without one. (Its name on the wire is a keyword of Python.)"""
         return str(self.extra.get("pass", ""))
 
     def __repr__(self) -> str:
@@ -254,9 +255,9 @@ class ClientTLS(Document, frozen=True, kw_only=True):
     version: str = ""
     cipher: str = ""
     certs: list[str] = msgspec.field(default_factory=list)
-    """Those that were not verified."""
+    """Chains that were not verified."""
     verified_chains: list[list[str]] = msgspec.field(default_factory=list)
-    """The client's own certificate is the first of each."""
+    """The chains, each beginning with the client's own certificate."""
 
 
 class AuthRequest(Document, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """JWTs of NATS: written, read, verified (ADR-14). Pure.
 
-Contract: reading verifies the signature with the key that the JWT names as its issuer, before
-anything of it is used. Whatever the text is, the only error is JWTError.
+Contract: reading first verifies the signature with the key that the JWT names as its issuer. For
+any text, the only error is JWTError.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from jetspark.identity.claims import (
 from jetspark.timestamps import in_seconds
 
 MOST_BYTES: Final = 1024 * 1024
-"""Of a JWT, as for servers."""
+"""Most bytes of a JWT, as for servers."""
 _HEADER: Final = {"typ": "JWT", "alg": "ed25519-nkey"}
 
 
@@ -58,8 +58,8 @@ def issue_user(
     `user`: the user's public key (U…). `account`: the account's public key (A…), needed when
     `signer` is a signing key. `claims`: what the user may do; None: everything. `expires`: seconds
     or a timedelta from now, or a moment; None: never. `scoped`: the signing key has a scope, whose
-    template decides: only tags may be claimed. `audience`: the account's name, for servers without
-    operator that ask a callout. Raises NKeyError for a key of another kind, ConfigError.
+    template decides, so only tags may be claimed. `audience`: the account's name, for servers
+    without an operator that ask a callout. Raises NKeyError for a key of another kind, ConfigError.
     """
     if signer.kind is not KeyKind.ACCOUNT:
         raise NKeyError("A user's JWT is signed by an account's key (SA…).")
@@ -70,7 +70,7 @@ def issue_user(
     body = checked_claims(claims or UserClaims())
     if scoped:
         if body.keys() - {"tags"}:
-            raise ConfigError("A scoped signing key decides itself: give no claims but tags.")
+            raise ConfigError("A scoped signing key sets the claims: give only tags.")
     else:
         body = dict.fromkeys(LIMITS, NO_LIMIT) | {"pub": {}, "sub": {}} | body
     if account is not None and account != signer.public:
@@ -97,8 +97,8 @@ def _moment(expires: float | timedelta | datetime | None) -> int:
 def creds_text(jwt: str, seed: str) -> str:
     """The text of a user's `.creds` file, which `creds_file` and other clients read.
 
-    `seed`: of the JWT's user (`KeyPair.seed`). Raises ConfigError, which never shows the seed, for
-    another kind of JWT, no seed, or that of another user.
+    `seed`: the seed of the JWT's user (`KeyPair.seed`). Raises ConfigError, without the seed, for
+    another kind of JWT, no seed, or another user's.
     """
     try:
         claims = read_jwt(jwt)
@@ -128,7 +128,7 @@ def encode_jwt(
     audience: str = "",
     expires: int = 0,
 ) -> str:
-    """A JWT of any kind. `nats`: its claims. `expires`: seconds since 1970, 0: never."""
+    """A JWT of any kind. `nats`: its claims. `expires`: seconds since 1970; 0: never."""
     body: dict[str, Any] = {
         "iat": int(time.time()),
         "iss": signer.public,
@@ -145,7 +145,7 @@ def encode_jwt(
 
 
 def read_jwt(text: str) -> Claims:
-    """The claims of a JWT, whose signature is verified, but not its times or its issuer.
+    """The claims of a JWT with a verified signature; its times and issuer are not checked.
 
     Raises JWTError.
     """
@@ -193,7 +193,7 @@ def body_of(claims: Claims, kind: str, cls: type[Any]) -> Any:
 
 
 def check_times(claims: Claims, *, leeway: float = 0.0) -> None:
-    """Raises JWTError for a JWT that has expired or is not valid yet. `leeway`: seconds."""
+    """Raise JWTError for a JWT that has expired or is not valid yet. `leeway`: seconds."""
     now = time.time()
     if claims.exp and claims.exp + leeway < now:
         raise JWTError("The JWT has expired.")
@@ -205,4 +205,4 @@ def _object(part: str, what: str) -> dict[str, Any]:
     try:
         return object_of_part(part)
     except ValueError:
-        raise JWTError(f"The {what} of the JWT is no JSON object.") from None
+        raise JWTError(f"The {what} of the JWT is not a JSON object.") from None

@@ -167,7 +167,7 @@ class InFlight:
             entry[4](error)
 
     def end(self, error: JetsparkError) -> bool:
-        """Close, and fail all messages. False: it ended before, and the first reason counts."""
+        """Close, and fail all, from any thread. False: it ended before, and that reason counts."""
         with self._lock:
             if self.ended is not None:
                 return False

@@ -510,7 +510,7 @@ class OrderedCalls:
         without one, the consumer is recreated. `inactive_threshold`: how long the server keeps the
         consumer after its reader is gone.
 
-        Sends nothing before the first message is awaited, except with a callback. Raises
+        Sends nothing before the first message is needed, except with a callback. Raises
         ConfigError, BadNameError, BadSubjectError, UnsupportedByServerError; how it ends: see
         `jetspark.jetstream.ordered`.
         """

@@ -133,7 +133,10 @@ class RetryWindow(InFlight):
         return self.retrying.pop(index, None) is not None
 
     def refused(self, index: int, now: float, *, may_be_stored: bool = False) -> bool:
-        """It was not stored and waits to be sent again. False: its time is over, so it fails."""
+        """It was not stored and waits to be sent again. False: its time is over, so it fails.
+
+        `may_be_stored`: by an earlier attempt.
+        """
         if self._refused_since is None or now - self._refused_at > self._retry_for:
             self._refused_since = now
         self._refused_at = now

@@ -5,7 +5,7 @@ The base of the watchers of buckets (ADR-8) and object stores (ADR-20).
 Contract
 - It reads through an ordered consumer, which survives reconnects, restarts and leader changes: no
   entry that the stream still has is missed, none comes twice. It has no task of its own, and starts
-  with the first entry awaited.
+  with the first entry needed.
 - None marks the end of the initial data, once: after an entry with nothing pending behind it, which
   is not older than the leader's last one at the start. The entries so far are then the stream as of
   a moment. If that last one was removed before it came, the leader is asked again: silence never

@@ -215,9 +215,7 @@ class _WithClient:
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         if not (await asyncio.wait({self._task}, timeout=in_seconds(timeout)))[0]:
-            raise RequestTimeoutError(
-                f"{len(self._ready)} entries of {self} were not handled."
-            )
+            raise RequestTimeoutError(f"{len(self._ready)} entries of {self} were not handled.")
 
     def __repr__(self) -> str:
         return self._task.get_name()

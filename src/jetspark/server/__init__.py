@@ -8,7 +8,7 @@ For tests, notebooks and one-machine set-ups::
         print(server.url)            # nats://127.0.0.1:<a free port>
 
 The binary comes from the extra `jetspark[server]`, or from the machine (see `find_server`).
-Importing this package starts nothing and looks for nothing.
+Importing this package starts and searches nothing.
 """
 
 from jetspark.server.binary import find_server, server_version

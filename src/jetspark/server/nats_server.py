@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 # Free ports
 
 
-# Below the ephemeral ports of outgoing connections (from 32768 on Linux, 49152 elsewhere). Any
-# client may take one of those while a server restarts, and a client that keeps connecting to one on
-# the loopback interface can even connect to itself.
+# Below the ephemeral ports of outgoing connections (from 32768 on Linux, 49152 elsewhere). A client
+# may take one of those while a server restarts, and a client that keeps connecting to one on the
+# loopback interface can even connect to itself.
 _RANGE = range(20_000, 32_000)
 _ATTEMPTS = 200
 
@@ -71,7 +71,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def _is_free(host: str, port: int, family: int) -> bool:
-    # Without SO_REUSEADDR: a port that is bound, but not listened on yet, is not free.
+    # Without SO_REUSEADDR, since a port that is bound, but not listened on yet, is not free.
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         try:
             probe.bind((host, port))
@@ -112,9 +112,9 @@ if os.getppid() == int(sys.argv[1]):
 
 
 class _ChildProcess:
-    """A program whose output is appended to the file `output`. Any thread may use it; it runs once.
+    """A program that runs once and appends its output to the file `output`; for any thread.
 
-    `inherited`: a file descriptor that it shares, and keeps.
+    `inherited`: a file descriptor that it inherits.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class _ChildProcess:
         self._exited = threading.Event()
 
     def start(self) -> None:
-        """Return when the program has a process id. Raises OSError if it could not be started."""
+        """Wait until the program has a process id. Raises OSError if it could not be started."""
         keeper = threading.Thread(target=self._keep, name=f"keeper of {self._arguments[0]}")
         keeper.daemon = True
         keeper.start()
@@ -188,11 +188,11 @@ class _ChildProcess:
             self._process.send_signal(number)
 
     def pause(self) -> None:
-        """Suspend the process (SIGSTOP); returns when all its threads are stopped."""
+        """Suspend the process (SIGSTOP), and wait until all its threads are stopped."""
         self.signal(signal.SIGSTOP)
         if hasattr(os, "waitid") and self.running:
             with contextlib.suppress(ChildProcessError):  # it has just ended
-                # WNOWAIT leaves the state to be seen again, so pausing twice does not hang.
+                # WNOWAIT does not consume the state, so pausing twice does not hang.
                 os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
 
     def kill(self) -> None:
@@ -206,7 +206,7 @@ class _ChildProcess:
 # Waiting until a starting nats-server is ready, or finding out why it did not start
 
 
-_LOOK_EVERY = 0.003  # seconds between two looks at the ports file; the child's end ends the wait
+_LOOK_EVERY = 0.003  # seconds between two checks of the ports file; the child's end ends the wait
 _INFO_TIMEOUT = 0.5  # seconds
 _MAX_INFO = 1 << 20  # bytes
 _LOCAL_HOSTS = ("127.0.0.1", "::1", "localhost")
@@ -223,7 +223,7 @@ _COMPLAINT = re.compile(
 def _wait_until_ready(
     child: _ChildProcess, ports_folder: Path, log: Path, *, jetstream: bool, timeout: float
 ) -> str:
-    """The client URL, when the server accepts clients (and JetStream is ready, if wanted).
+    """Wait for the client URL: the server accepts clients, and JetStream is ready if enabled.
 
     The server writes its ports file after it has opened its listeners; its INFO line then shows
     that it answers, and whether JetStream is enabled. Raises EmbeddedServerError if the server
@@ -246,7 +246,7 @@ class _Ports(msgspec.Struct):
 
 
 def client_url(folder: Path) -> str | None:
-    """The loopback URL of the ports file in the folder, else the first one; None without any."""
+    """The loopback URL in the folder's ports file, else the first one; None without a URL."""
     for file in folder.glob("*.ports"):
         with contextlib.suppress(OSError, DocumentError):  # still being written
             urls = decode_json(file.read_bytes(), _Ports, "ports file").nats
@@ -292,7 +292,7 @@ def read_log(log: Path) -> str:
 
 
 def failure_reason(log: Path) -> str:
-    """The server's reason for its end, without time stamps and without a full stop."""
+    """The server's reason for its end, without time stamps and full stop."""
     text = read_log(log)
     lines = [line for line in text.splitlines() if line.strip()]
     if complaint := _COMPLAINT.search(text):
@@ -305,21 +305,17 @@ def failure_reason(log: Path) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# One nats-server for one store
-#
-# A nats-server does not notice that another one uses its store, and both then lose messages that
-# they have acknowledged. Contract: the lock is on a file in the folder, and held by the
-# nats-server process itself, which inherits it. So it is free exactly when that process has ended,
-# however it ended and whatever became of the process that started it. The file stays and says who
-# had it last.
-#
-# Not on Windows, nor on file systems without locks. A server that something else has started is
+# One nats-server for one store  A nats-server does not notice that another one uses its store, and
+# both then lose messages that they have acknowledged. Contract: the lock is on a file in the
+# folder, and held by the nats-server process itself, which inherits it. So it is free exactly when
+# that process has ended, whatever happened to it or its parent. The file stays and names the last
+# owner.  Not on Windows, nor on file systems without locks. Servers started by something else are
 # not noticed.
 
 
 LOCK_FILE: Final = "jetspark-server.lock"
 
-_WAIT: Final = 1.0  # seconds for a server that is just ending
+_WAIT: Final = 1.0  # seconds to wait for a server that is ending
 _LOCK_EVERY: Final = 0.02
 
 
@@ -327,11 +323,11 @@ _LOCK_EVERY: Final = 0.02
 def _store_lock(store: Path | None) -> Iterator[int | None]:
     """The descriptor of a store's lock, for the child to inherit; None without store or locks.
 
-    Raises EmbeddedServerError when a server has it.
+    Raises EmbeddedServerError when a server holds it.
     """
     descriptor = None
     if store is not None and fcntl is not None:
-        with contextlib.suppress(OSError):  # the server says what is wrong with the folder
+        with contextlib.suppress(OSError):  # the server reports what is wrong with the folder
             store.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(store / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o644)
     if store is None or descriptor is None:
@@ -362,9 +358,9 @@ def _take(descriptor: int, store: Path) -> None:
 
 
 def _note(descriptor: int | None, holder: str) -> None:
-    """Write who has the lock."""
+    """Write the owner of the lock into its file."""
     if descriptor is not None:
-        with contextlib.suppress(OSError):  # as on a full disk
+        with contextlib.suppress(OSError):  # such as a full disk
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, holder.encode(), 0)
 
@@ -415,8 +411,8 @@ class NatsServer:
     ) -> None:
         if port is not None and not 0 <= port <= _LAST_PORT:
             raise ConfigError(f"port is from 0 to {_LAST_PORT}, not {port}.")
-        if config is not None and Path(config).is_char_device():  # the server would read for ever
-            raise ConfigError(f"{config} is a device, and no configuration file.")
+        if config is not None and Path(config).is_char_device():  # it would be read for ever
+            raise ConfigError(f"{config} is a device, not a configuration file.")
         without_config = config is None
         self._config = config
         self._host = LOOPBACK if host is None and without_config else host
@@ -483,13 +479,12 @@ class NatsServer:
 
     def _prepare_home(self) -> Path:
         if self._home is None:
-            # The name first: a signal may raise its exception between any two steps.
+            # Set the name first, since a signal may raise its exception between any two steps.
             home = Path(tempfile.gettempdir(), f"jetspark-server-{secrets.token_hex(8)}")
             self._remove_home = weakref.finalize(self, _remove, home, os.getpid())
             home.mkdir(0o700)
             self._home = home
-        # A killed server leaves its ports file, and an earlier log would hide the reason of a
-        # failure.
+        # A killed server leaves its ports file, and an old log would hide the reason of a failure.
         shutil.rmtree(self._home / "ports", ignore_errors=True)
         (self._home / "ports").mkdir()
         self.log_file.unlink(missing_ok=True)
@@ -516,7 +511,7 @@ class NatsServer:
         """Stop the server gracefully, or kill it after `stop_timeout` seconds; keeps its data."""
         if (child := self._child) is not None and child.running:
             if hasattr(signal, "SIGCONT"):
-                child.signal(signal.SIGCONT)  # a suspended server would not handle the next signal
+                child.signal(signal.SIGCONT)  # a suspended server would not handle the signal
             child.signal(signal.SIGTERM)
             if child.wait(self._stop_timeout) is None:
                 child.kill()
@@ -530,7 +525,7 @@ class NatsServer:
         self.stop()
 
     def restart(self) -> Self:
-        """`stop`, then `start`: same port, same store. Raises as `start` does."""
+        """`stop`, then `start`: same port, same store. Raises the errors of `start`."""
         self.stop()
         return self.start()
 
@@ -565,7 +560,7 @@ class NatsServer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
     @property
     def running(self) -> bool:
@@ -574,7 +569,7 @@ class NatsServer:
 
     @property
     def url(self) -> str:
-        """Where clients connect: nats://host:port, or tls://. Without credentials.
+        """The URL for clients, without credentials: nats://host:port, or tls://.
 
         Stays valid while the server is stopped. Raises EmbeddedServerError before the first start.
         """
@@ -584,7 +579,7 @@ class NatsServer:
 
     @property
     def port(self) -> int:
-        """The port for clients. Raises as `url` does."""
+        """The port for clients. Raises the errors of `url`."""
         return urlsplit(self.url).port or 0
 
     @property
@@ -629,5 +624,5 @@ class NatsServer:
 
 
 def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # not when a fork of the process ends
+    if os.getpid() == owner:  # but not when a fork of the process ends
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""What servers answer in the system account. Pure.
+"""The answers of servers in the system account. Pure.
 
-Field names are those of the wire. Fields that are stable from server 2.10 on are typed; the rest is
-in `extra`, and whole parts that change often are parsed JSON.
+Field names are those of the wire. Fields that are stable since server 2.10 are typed; the others
+are in `extra`, and parts that change often are parsed JSON.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Connection(Document, frozen=True, kw_only=True):
     start: Moment | None = None
     last_activity: Moment | None = None
     stop: Moment | None = None
-    """Of one that has ended, with `reason`."""
+    """When the connection ended, with its `reason`."""
     reason: str = ""
     rtt: str = ""
     uptime: str = ""
@@ -126,7 +126,7 @@ class Connection(Document, frozen=True, kw_only=True):
     subscriptions: int = 0
     subscriptions_list: list[str] = msgspec.field(default_factory=list)
     authorized_user: str = ""
-    """With `auth=True`; so is `account`."""
+    """With `auth=True`, as is `account`."""
     account: str = ""
     tls_version: str = ""
 
@@ -140,7 +140,7 @@ class Connz(_OfServer, frozen=True, kw_only=True):
     """The connections of a server, a page of them."""
 
     num_connections: int = 0
-    """In this page."""
+    """Connections in this page."""
     total: int = 0
     offset: int = 0
     limit: int = 0
@@ -193,7 +193,7 @@ class Jsz(Document, frozen=True, kw_only=True):
     accounts: int = 0
     ha_assets: int = 0
     total: int = 0
-    """Of accounts, for paging."""
+    """The number of accounts, for paging."""
     api: dict[str, Any] | None = None
     meta_cluster: dict[str, Any] | None = None
     account_details: list[dict[str, Any]] = msgspec.field(default_factory=list)
@@ -213,7 +213,7 @@ class AccountJsz(Document, frozen=True, kw_only=True):
 
 
 class HealthProblem(Document, frozen=True, kw_only=True):
-    """One thing that is not well."""
+    """A problem of a server."""
 
     type: str
     account: str = ""
@@ -223,10 +223,10 @@ class HealthProblem(Document, frozen=True, kw_only=True):
 
 
 class Healthz(Document, frozen=True, kw_only=True):
-    """Whether a server is well."""
+    """Whether a server is healthy."""
 
     status: str
-    """ "ok", or what it is not."""
+    """"ok", or the kind of problem."""
     status_code: int = 200
     error: str = ""
     errors: list[HealthProblem] = msgspec.field(default_factory=list)
@@ -234,7 +234,7 @@ class Healthz(Document, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether all is well."""
+        """Whether everything is healthy."""
         return self.status == "ok"
 
 

@@ -1,7 +1,7 @@
 """Questions to servers, for users of the system account.
 
-Contract: all servers are asked, or one by its id. Nothing says how many are in reach, so a list of
-answers ends when none comes for a while.
+Contract: a question goes to all servers, or to one by its id. The number of servers in reach is
+unknown, so a list of answers ends when none arrives for a while.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from jetspark.wire.documents import decode_document
 TIMEOUT: Final = 2.0
 STALL: Final = 0.3
 STATES: Final = ("open", "closed", "all")
-"""Of connections, in the order of their numbers on the wire."""
+"""The reasons in the order of their numbers on the wire."""
 DocumentT = TypeVar("DocumentT", bound=Document)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFilter:
-    """Which servers answer: all that fit.
+    """The servers that answer: all that match.
 
-    `name`, `cluster` and `host` are contained in theirs, or with `exact_match` equal to them;
-    servers have all of `tags`; `domain` is that of their JetStream.
+    `name`, `cluster` and `host` match a part of theirs or, with `exact_match`, the whole; servers
+    have all of `tags`; `domain` is their JetStream domain.
     """
 
     name: str | None = None
@@ -74,23 +74,23 @@ class ServerFilter:
 
 
 class Which(TypedDict, total=False):
-    """The servers that are asked; see `System`."""
+    """The servers to ask; see `System`."""
 
     server: str | None
     only: ServerFilter | None
 
 
 class System:
-    """The servers, seen from the system account; made by `Client.system`.
+    """The servers, seen from the system account; returned by `Client.system`.
 
     Each call lists answers, one of each server: `async for` over the result, or `await` its
-    `all()`; each `async for` asks anew. All servers answer, those that `only` fits, or the one with
-    the id `server`. The other options are those of the server's monitoring; what is not given is
-    the server's default. A list ends `stall` seconds after the last answer, or after `timeout`
-    seconds in all (see `Client.system`).
+    `all()`; each `async for` asks anew. All servers answer, or those that match `only`, or the one
+    with the id `server`. The other options are those of the server's monitoring, with its defaults.
+    A list ends `stall` seconds after the last answer, or after `timeout` seconds in all (see
+    `Client.system`).
 
     Iterating raises NoRespondersError for a user of another account, RequestTimeoutError when no
-    server answers, SystemRequestError for an answer that is an error, PermissionsError,
+    server answers, SystemRequestError for an error in the answer, PermissionsError,
     ConnectionClosedError.
     """
 
@@ -107,7 +107,7 @@ class System:
         *,
         max_msgs: int = 0,
     ) -> Listing[Answer[DocumentT]]:
-        """The answers; one that cannot be read is reported and left out."""
+        """The answers; an unreadable one is reported and left out."""
         check_publish_subject(subject)
         body = {**options, **(only.to_wire() if only else {})}
         payload = msgspec.json.encode(body) if body else b""
@@ -129,7 +129,7 @@ class System:
             except RequestTimeoutError as error:
                 if only is None or type(error) is not RequestTimeoutError:
                     raise
-                return  # none of them fits
+                return  # none of them matches
 
         return Listing(answers)
 
@@ -150,7 +150,7 @@ class System:
     # -- servers ---------------------------------------------------------------------------------
 
     def ping(self, **which: Unpack[Which]) -> Listing[Answer[Statsz]]:
-        """Which servers there are, with their numbers."""
+        """The servers, with their numbers."""
         return self._servers(Statsz, "STATSZ", which)
 
     def varz(self, **which: Unpack[Which]) -> Listing[Answer[Varz]]:
@@ -169,11 +169,11 @@ class System:
         details: bool = False,
         **which: Unpack[Which],
     ) -> Listing[Answer[Healthz]]:
-        """Whether servers are well.
+        """Whether servers are healthy.
 
-        `js_enabled_only`: only that JetStream is enabled; `js_server_only`: without streams and
+        `js_enabled_only`: check only that JetStream is enabled; `js_server_only`: not streams and
         consumers; `js_meta_only`: only the cluster's metadata. `account`, `stream`, `consumer`:
-        only these, each with those before it. `details`: each problem on its own.
+        only this one; each needs those before it. `details`: list each problem.
         """
         if (stream is not None and account is None) or (consumer is not None and stream is None):
             raise ConfigError("A stream needs its account, and a consumer its stream.")
@@ -209,7 +209,7 @@ class System:
         limit: int | None = None,
         **which: Unpack[Which],
     ) -> Listing[Answer[Connz]]:
-        """Connections of clients; without `limit` 1,024 of each server at most.
+        """Connections of clients; without `limit`, at most 1,024 of each server.
 
         `state`: "open", "closed" or "all". `auth`: with users and accounts. `subscriptions`: with
         their subjects. `sort`: by "cid", "start", "subs", "pending", "msgs_to", "msgs_from",
@@ -246,7 +246,7 @@ class System:
     ) -> Listing[Answer[Subsz]]:
         """Numbers about subscriptions; with `subscriptions`, a page of them.
 
-        `account`: only of this one. `test`: only those that a message on this subject would reach.
+        `account`: only of this one. `test`: only those that match this subject.
         """
         return self._servers(
             Subsz,
@@ -272,10 +272,10 @@ class System:
         limit: int | None = None,
         **which: Unpack[Which],
     ) -> Listing[Answer[Jsz]]:
-        """JetStream: numbers, and as much of its accounts, streams and consumers as asked for.
+        """JetStream in numbers and, on request, its accounts, streams and consumers.
 
-        `account`: only of this one. `accounts`, `streams`, `consumers`, `config`, `raft`: in
-        `account_details`. `leader_only`: only the leader of the cluster's metadata answers.
+        `account`: only this one. `accounts`, `streams`, `consumers`, `config`, `raft`: include them
+        in `account_details`. `leader_only`: only the leader of the cluster's metadata answers.
         """
         return self._servers(
             Jsz,
@@ -294,7 +294,7 @@ class System:
     def accountz(
         self, *, account: str | None = None, **which: Unpack[Which]
     ) -> Listing[Answer[Accountz]]:
-        """Which accounts servers know. `account`: this one in detail."""
+        """The accounts that servers know. `account`: this one in detail."""
         return self._servers(Accountz, "ACCOUNTZ", which, account=account)
 
     def routez(
@@ -346,7 +346,7 @@ class System:
     def account_subsz(
         self, account: str, *, test: str | None = None, offset: int = 0, limit: int | None = None
     ) -> Listing[Answer[Subsz]]:
-        """The subscriptions of an account, a page of them. The options are those of `subsz`."""
+        """A page of an account's subscriptions. The options are those of `subsz`."""
         return self._account(Subsz, "SUBSZ", account, test=test, **_page(offset, limit))
 
     def account_statz(
@@ -354,7 +354,7 @@ class System:
     ) -> Listing[Answer[AccountStatz]]:
         """Accounts in numbers, all or these, from each server where they have connections.
 
-        `include_unused`: also from the others.
+        `include_unused`: also from the other servers.
         """
         names = texts_of(accounts)
         for name in names:
@@ -381,13 +381,13 @@ def _given(**options: Any) -> dict[str, Any]:
 
 
 def read_answer(cls: type[DocumentT], data: bytes) -> Answer[DocumentT]:
-    """Raises SystemRequestError, DocumentError for anything that is not such an answer."""
+    """Raises SystemRequestError, and DocumentError for anything that is not such an answer."""
     raw = decode_document(data, "answer of a server")
     server = from_wire(ServerSummary, raw.get("server"))
     if (failure := raw.get("error")) is not None:
         error = from_wire(ErrorDocument, failure)
         raise SystemRequestError(server.name, error.code, error.description)
-    # All but the statistics are in `data`.
+    # Every answer but the statistics is in `data`.
     return Answer(server, from_wire(cls, raw.get("data", raw.get("statsz"))))
 
 
@@ -402,9 +402,8 @@ class SystemCalls(Client):
     """A client with its system account."""
 
     def system(self, *, timeout: Seconds = TIMEOUT, stall: Seconds = STALL) -> System:
-        """Look at servers and accounts, as a user of the system account. Nothing is sent.
+        """Inspect servers and accounts, as a user of the system account. Sends nothing.
 
-        `timeout`: seconds that a list waits for answers at most; `stall`: seconds after the last
-        answer until it ends.
+        A list waits at most `timeout` seconds for answers, and `stall` seconds after the last one.
         """
         return System(self, timeout, stall)
