@@ -60,7 +60,7 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
         assert command(*replay, "--keep") == ["2 replayed · 0 without payload"]
         replayed, again = command(*replay)
         assert replayed == "0 replayed · 0 without payload"
-        assert again.startswith("The stream has 2 messages already, from a replay within its")
+        assert again.startswith("The stream already has 2 messages from a replay within its")
         assert js.stream_info(name).state.messages == 4
         assert len(command("ls")) == 1
         js.delete_dead_letters(dead)

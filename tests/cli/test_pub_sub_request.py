@@ -87,7 +87,7 @@ def test_pub_into_a_stream_says_what_was_stored_and_fails_for_what_was_not(
         (["-H", "Nats-Msg-Id:1"], "1 stored from {}.a, 1 byte each.\n"),
         (
             ["-H", "Nats-Msg-Id:1"],
-            "0 stored from {}.a, 1 byte each, 1 not again: the stream has its id.\n",
+            "0 stored from {}.a, 1 byte each, 1 not again: the stream has the id.\n",
         ),
         (["--count", "3"], "3 stored from {}.a, 1 byte each.\n"),
     ):

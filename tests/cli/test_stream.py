@@ -164,7 +164,7 @@ def test_without_a_terminal_force_is_required(
         ("add S --subject a..b", "a..b"),
         ("add S --config /no/file", "/no/file"),
         ("purge S --keep 1 --before 2", "Give either --keep or --before."),
-        ("purge S --keep 0", "--keep must be at least 1: without it all are deleted."),
+        ("purge S --keep 0", "--keep must be at least 1; without it, all are deleted."),
         ("add S --replicas 0", "--replicas must be at least 1."),
         ("restore /no/folder --replicas 0", "--replicas must be at least 1."),
         ("purge S --before 0", "--before is a sequence; they begin at 1."),

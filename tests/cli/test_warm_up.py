@@ -107,6 +107,6 @@ def test_with_a_folder_of_sparks_configuration_it_says_why_there_is_none(
     assert class_archive.class_archive() is None  # none is made in the background either
     assert app.run(["warm-up"]) == app.FAILED
     assert capsys.readouterr().err == (
-        "Java takes no archive where Spark has a folder with its configuration, here "
+        "Java takes no archive where Spark has a configuration folder, here "
         f"{tmp_path}: unset SPARK_CONF_DIR, or rename the folder, and give settings with --conf.\n"
     )

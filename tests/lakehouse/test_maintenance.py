@@ -264,7 +264,7 @@ def test_what_is_not_known_to_be_the_table_s_is_kept_and_named(
     assert column(format_, Path(str(inner.path)), "n") == Counter(range(10))
     assert app.run(["table", "vacuum", str(tmp_path / "table"), "--keep", "1h"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    kept = f"Kept, since nothing proves that it is this table's: {data}inner/, {data}mine.parquet"
+    kept = f"Kept, since it may not be this table's: {data}inner/, {data}mine.parquet"
     assert said == f"0 files removed. {kept}"
 
 

@@ -50,10 +50,10 @@ def connect(
     """Connect to NATS: `nc = connect(...)`, or `with connect(...) as nc`.
 
     `servers`: one URL or several, default nats://127.0.0.1:4222. `options`: the fields of
-    ConnectOptions. `hooks`: are told of messages and events (see `Hooks`). `event_callback` gets
-    changes of the connection, `error_callback` errors that no call can raise; both are called in a
-    thread of their own. Raises ConfigError for an unknown option or a wrong value, and as
-    `Client.connect`.
+    ConnectOptions. `hooks`: objects called for messages and events (see `Hooks`). `event_callback`
+    is called with changes of the connection, `error_callback` with errors that no call can raise,
+    both in a thread of their own. Raises ConfigError for an unknown option or a wrong value, and
+    the errors of `Client.connect`.
     """
     made = make_options(servers, **options)
     client = Client(made, hooks=hooks, event_callback=event_callback, error_callback=error_callback)

@@ -1,9 +1,9 @@
 """The part of the blocking client that runs in the caller's thread.
 
 A publish is checked, encoded and put into a buffer without switching to the event loop's thread.
-There is one `CallerSide` for each client, for any thread; the blocking messages and publishers send
-through it. Its coroutines never suspend, so `drive` can run them without a loop; a request blocks
-the calling thread until the reply is there.
+Each client has one `CallerSide`, for all threads; blocking messages and publishers send through it.
+Its coroutines never suspend, so `drive` can run them without a loop; a request blocks the calling
+thread until its reply.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         value: T = end.value
         return value
-    # So that nothing tries to resume it.
+    # Closed, so that nothing tries to resume it.
     if future is not None:
         future.cancel()
     coroutine.close()
@@ -46,7 +46,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 class CallerSide:
-    """Shared by the parts of a blocking client: the loop's thread, the asyncio client, sending."""
+    """What the parts of a blocking client share: the loop's thread, the asyncio client, sending."""
 
     def __init__(self, thread: LoopThread, inner: AsyncClient, buffer: PublishBuffer) -> None:
         self.thread = thread
@@ -54,7 +54,7 @@ class CallerSide:
         self.buffer = buffer
         self.publishing = inner.publishing.into(buffer)
         self.hooks = inner.hooks
-        """Replaced for hooks: they are called in the callers' threads."""
+        """Replaced if there are hooks, which run in the callers' threads."""
 
     @property
     def server_info(self) -> ServerInfo | None:
@@ -68,7 +68,10 @@ class CallerSide:
     async def publish(
         self, subject: str, payload: Payload = b"", *, headers: HeadersLike | None = None
     ) -> None:
-        """Send one message; blocks while the buffer is full. Raises as `Client.publish`."""
+        """Send one message; blocks while the buffer is full.
+
+        Raises the errors of `Client.publish`.
+        """
         if self.buffer.crowded:
             await self.buffer.wait()
         self.publishing.send(subject, payload, None, headers)
@@ -76,13 +79,13 @@ class CallerSide:
     async def request(
         self, subject: str, payload: Payload = b"", *, timeout: Seconds | None = None
     ) -> Message:
-        """Send a request and block until the reply arrives. Raises as `Client.request`."""
+        """Send a request and wait for the reply. Raises the errors of `Client.request`."""
         return Message(self, self.ask(subject, payload, timeout, None))
 
     def ask(
         self, subject: str, payload: Payload, timeout: Seconds | None, headers: HeadersLike | None
     ) -> MessageFrame:
-        """As `request`, with headers; returns the reply's frame."""
+        """`request` with headers; returns the reply's frame."""
         hooked = self.publishing.hooked
         if hooked is None:
             return self._ask(subject, payload, timeout, headers)
@@ -132,14 +135,14 @@ class _Asked(Wait):
             self.set_exception(error)
 
     def wait_here(self, reply: bytes, subject: str, timeout: float) -> MessageFrame:
-        """Wait for the reply to a request that this thread has sent itself, without `start`."""
+        """Wait for the reply to a request that this thread sent itself, without `start`."""
         thread, ended, left = self._thread, self.ended, timeout
         deadline = time.monotonic() + timeout
         try:
             while not ended.acquire(timeout=min(left, LOOK_EVERY)):
                 left = deadline - time.monotonic()
                 if thread.exiting:
-                    left = LOOK_EVERY  # as in `LoopThread.wait`: nobody is left to be told
+                    left = LOOK_EVERY  # as in `LoopThread.wait`: nobody is left to report to
                 elif left <= 0:
                     raise no_reply(subject, timeout)
         except BaseException:

@@ -23,17 +23,17 @@ _ASYNC_WORDS: Final = (
 
 
 def without_async(text: str) -> str:
-    """A docstring of the asyncio client as the blocking one has it."""
+    """A docstring of the asyncio client in the words of the blocking one."""
     for words, others in _ASYNC_WORDS:
         text = re.sub(words.replace(" ", r"\s+"), others, text)
     return text
 
 
 def twin_of(cls: type) -> Callable[[TwinT], TwinT]:
-    """For the blocking twin of `cls`: it gets the docstrings of the asyncio class.
+    """Give the blocking twin of `cls` the docstrings of the asyncio class.
 
-    They replace none, and their own beginnings: generated classes have the first paragraphs, for
-    editors. Another docstring, written by hand, stays.
+    They replace missing docstrings, and first paragraphs of theirs, which generated classes have
+    for editors. Docstrings written by hand stay.
     """
 
     def decorate(twin: TwinT) -> TwinT:

@@ -102,7 +102,7 @@ class ConsumerGroup(Twin):
         max_ack_pending: int = 1,
         **options: Unpack[ConsumerSettings],
     ) -> GroupMember:
-        """Consume as an instance of `member`, within an `with` block."""
+        """Consume as an instance of `member`, within its `with` block."""
         return GroupMember(
             self._caller,
             lambda forward: self._inner.consume(

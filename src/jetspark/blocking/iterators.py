@@ -1,8 +1,8 @@
-"""Iterators of the blocking client: what the event loop receives, handed to other threads.
+"""Iterators of the blocking client, which bring the event loop's items to other threads.
 
 Contract
-- One thread switch brings up to LOT items, which have left the asyncio queue and are buffered here;
-  those not returned yet count as pending. Several threads may iterate: each item goes to one.
+- One thread switch brings up to LOT items from the asyncio queue into a buffer here, where they
+  still count as pending. Several threads may iterate: each item goes to one.
 - A callback runs in a thread of its own, for one item after the other, so it may block and use the
   blocking client. Its exceptions are reported, and the next item follows. Closing the connection
   lets a running callback finish. `drain` waits for it, unless it is called in the callback itself.
@@ -30,18 +30,18 @@ from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.kernel import MessageFrame, frame_of
 
 LOT = 1000
-"""Most items for each thread switch: enough to make its cost negligible."""
+"""Most items of a thread switch: enough to make its cost negligible."""
 
 ItemT = TypeVar("ItemT")
 MessageT = TypeVar("MessageT")
 EntryT = TypeVar("EntryT")
 
 Begin: TypeAlias = Callable[[Callable[[Any], Awaitable[None]] | None], Any]
-"""Makes the asyncio object, with this callback if the user gave one."""
+"""Creates the asyncio object, with this callback if the user gave one."""
 
 
 class CallbackTwin(Twin, Generic[ItemT]):
-    """An object that can be given a callback. The callback's thread is its own."""
+    """An object with a callback in a thread of its own."""
 
     def __init__(
         self, caller: CallerSide, begin: Begin, callback: Callable[[ItemT], object] | None
@@ -50,7 +50,7 @@ class CallbackTwin(Twin, Generic[ItemT]):
         self._callback = callback
 
         def begin_in_loop() -> None:
-            # In the loop's thread, so that `_inner` is set before the first item arrives.
+            # Runs in the loop's thread, so that `_inner` is set before the first item arrives.
             forward = None if callback is None else self._forward
             super(CallbackTwin, self).__init__(caller, begin(forward))
             self._worker = Worker(f"jetspark {self._source()}", caller.inner)
@@ -61,25 +61,25 @@ class CallbackTwin(Twin, Generic[ItemT]):
         caller.thread.call(begin_in_loop)
 
     def _source(self) -> str:
-        """Where the items come from, for errors and for the callback's thread."""
+        """The source of the items, for errors and the callback's thread."""
         source: str = getattr(self._inner, "source", type(self).__name__)
         return source
 
     async def _forward(self, item: ItemT) -> None:
-        """The asyncio callback; the asyncio object reports what the user's callback raises."""
+        """The asyncio callback; the asyncio object reports exceptions of the user's."""
         callback: Any = self._callback
         await self._worker.run(self._thread, lambda: callback(item))
 
 
 class MessageSource(CallbackTwin[ItemT]):
-    """It delivers until it is drained."""
+    """A source that delivers until it is drained."""
 
     def drain(self, timeout: Seconds | None = None) -> None:
-        """Stop the deliveries, and return when what is on its way has been received and handled.
+        """Stop the deliveries; returns when those on their way were received and handled.
 
-        A callback is waited for, unless this is called in it; a thread that iterates is not.
-        `timeout`: seconds, default that of requests. Raises RequestTimeoutError,
-        ConnectionClosedError, BadTimeoutError; it has ended in any case.
+        Waits for a callback, unless called in it, but not for an iterating thread. `timeout`:
+        seconds, default: that of requests. Raises RequestTimeoutError, ConnectionClosedError,
+        BadTimeoutError; it ends in any case.
         """
         if not self._worker.is_current:
             self._thread.run(self._inner.drain, timeout)
@@ -98,7 +98,7 @@ class SingleIterator(Twin, Generic[ItemT]):
     """Iterates over the asyncio object, with one thread switch for each item."""
 
     def __iter__(self) -> Self:
-        self._inner.__aiter__()  # refuses when there is a callback
+        self._inner.__aiter__()  # raises with a callback
         return self
 
     def __next__(self) -> ItemT:
@@ -118,7 +118,7 @@ class LotIterator(Twin, Generic[ItemT]):
         super().__init__(caller, inner)
         self._turn = threading.Lock()
         self._taken = self._queue()
-        """Not returned to the user yet."""
+        """Items not returned to the user yet."""
 
     def _queue(self) -> deque[Any]:
         return deque()
@@ -129,9 +129,9 @@ class LotIterator(Twin, Generic[ItemT]):
         return item
 
     def _take(self, first: Any) -> None:
-        """Buffer this, and what else is queued in the loop.
+        """Buffer this item, and all that are queued in the loop.
 
-        Buffered, not returned: after an interrupt the next call finds them.
+        It does not return them, so after an interrupt the next call finds them.
         """
         raise NotImplementedError
 
@@ -139,7 +139,7 @@ class LotIterator(Twin, Generic[ItemT]):
         try:
             return self._pop()
         except IndexError:
-            pass  # not filled from here, or an interrupt would show this IndexError too
+            pass  # not in the handler, where an interrupt would show this IndexError too
         with self._turn:  # one thread waits for the loop, the others for that thread
             while True:
                 try:
@@ -155,11 +155,10 @@ class LotIterator(Twin, Generic[ItemT]):
         self._take(await self._inner.__anext__())
 
     def next(self, timeout: Seconds | None = None) -> ItemT:
-        """The next one; waits `timeout` seconds, None: for ever.
+        """The next item; waits `timeout` seconds, None: for ever.
 
-        Raises RequestTimeoutError, BadSubscriptionError after the last one,
-        ConnectionClosedError, ConfigError when there is a callback, BadTimeoutError,
-        and the error that ended it.
+        Raises RequestTimeoutError, BadSubscriptionError after the last one, ConnectionClosedError,
+        ConfigError when there is a callback, BadTimeoutError, and the error that ended it.
         """
         seconds = in_seconds(timeout)
         if self._callback is not None:
@@ -193,7 +192,7 @@ class LotIterator(Twin, Generic[ItemT]):
 class LoopIterator(LotIterator[ItemT], Block):
     """Leaving the last loop over it ends it too, unless it is used in a `with` block.
 
-    Several threads may loop: it goes on for those that still do.
+    Several threads may loop: it lasts until the last loop.
     """
 
     _entered = False
@@ -202,7 +201,7 @@ class LoopIterator(LotIterator[ItemT], Block):
     def __init__(self, caller: CallerSide, inner: Any) -> None:
         super().__init__(caller, inner)
         self._loops: list[None] = []
-        """One for each loop; a list, since a thread changes it in one step."""
+        """An item for each loop; a list, since threads change it in one step."""
 
     def __enter__(self) -> Self:
         self._entered = True
@@ -227,11 +226,11 @@ class LoopIterator(LotIterator[ItemT], Block):
             self._loops.pop()
             if not (self._entered or self._loops or self._thread.is_over):
                 self._was_left = self._inner.active
-                # Not waited for: the garbage collector may be running this.
+                # Without waiting: the garbage collector may call this.
                 self._thread.post(self._inner.stop)
 
     def stop(self) -> None:
-        """End it now, and discard what was not taken. May be called again.
+        """End it now, and discard items not taken. May be called again.
 
         A running callback finishes.
         """
@@ -244,7 +243,7 @@ class LoopIterator(LotIterator[ItemT], Block):
 
 
 class CallbackIterator(CallbackTwin[ItemT], LotIterator[ItemT]):
-    """An iterator that can be given a callback, to which items come in lots, too."""
+    """An iterator that may have a callback, which also gets items in lots."""
 
     async def _forward(self, item: Any) -> None:
         """The asyncio callback: waits until the worker has handled a lot."""
@@ -310,13 +309,13 @@ class EntryIterator(LoopIterator[EntryT | None], Generic[EntryT]):
 
     @property
     def complete(self) -> bool:
-        """Whether the current entries have all come."""
+        """Whether all current entries have come."""
         complete: bool = self._inner.complete
         return complete
 
     @property
     def error(self) -> JetsparkError | None:
-        """The error that ended it; None if none did."""
+        """The error that ended it; None without one."""
         error: JetsparkError | None = self._inner.error
         return error
 
@@ -328,8 +327,8 @@ class EntryIterator(LoopIterator[EntryT | None], Generic[EntryT]):
 class Listing(Twin, Generic[ItemT]):
     """Iterate it, or `listing.all()` for a list.
 
-    The first request is sent when iteration begins; each iteration starts anew. Items are passed to
-    the caller's thread in lots.
+    Requests nothing before the first item; each iteration starts anew. Items reach the caller's
+    thread in lots.
     """
 
     _inner: AsyncListing[ItemT]
@@ -341,18 +340,18 @@ class Listing(Twin, Generic[ItemT]):
             while lot := self._thread.run(take_lot, items, self._lot):
                 yield from lot
         finally:
-            # Not waited for: after an interrupt it may still be running, and ends itself.
+            # Without waiting: after an interrupt it may still be running, and ends itself.
             close = getattr(items, "aclose", None)
             if close is not None and not self._thread.is_over:
                 self._thread.spawn(close)
 
     def all(self) -> list[ItemT]:
-        """All as a list."""
+        """All items as a list."""
         return self._thread.run(self._inner.all)
 
 
 async def take_lot(items: AsyncIterator[ItemT], limit: int) -> list[ItemT]:
-    """The next items; none when the iterator has ended."""
+    """The next items; none at the end."""
     lot: list[ItemT] = []
     async for item in items:
         lot.append(item)

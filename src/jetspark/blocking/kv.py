@@ -200,7 +200,7 @@ class ReadOnlyBucket(Twin):
         on_change: ChangeCallback | None = None,
         resync: Seconds = RESYNC,
     ) -> LiveBucket:
-        """A mapping of the bucket's keys and values that follows every change, in an `with`."""
+        """A mapping of the bucket's keys and values that follows every change, in its `with`."""
         return LiveBucket(
             self._caller,
             lambda forward: self._inner.live(keys, on_change=forward, resync=resync),

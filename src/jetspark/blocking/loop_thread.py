@@ -4,16 +4,16 @@ Contract
 - One daemon thread, "jetspark-loop", started when it is first needed; its event loop is uvloop's
   where that is installed. `run` awaits a coroutine function there and returns its result; `post`
   schedules a plain function and does not wait.
-- `run` in the loop's thread itself would deadlock and raises ConfigError.
-- An interrupted wait (KeyboardInterrupt, or what a signal handler raises) returns at once; the
+- `run` in the loop's own thread, which would deadlock, raises ConfigError.
+- An interrupted wait (KeyboardInterrupt, or a signal handler's exception) returns at once; the
   coroutine is cancelled and cleans up in the loop.
-- What an interrupt leaves (`leave`) waits for its clean-up, at a server that may not answer, for
-  LEAVE_TIMEOUT only.
+- A block left by an interrupt (`leave`) waits at most LEAVE_TIMEOUT for its clean-up, since the
+  server may not answer.
 - A forked child does not have the thread. Objects made before the fork raise ConnectionClosedError
   there, and the next `current()` starts a new thread.
-- At interpreter exit the open clients send what is buffered and are closed, within EXIT_TIMEOUT.
-  Daemon threads that wait at that moment, or call later, sleep for ever: an exception would only
-  make them print a traceback during the exit.
+- At interpreter exit the open clients send their buffers and close, within EXIT_TIMEOUT. Daemon
+  threads that wait at that moment, or call later, sleep for ever, since an exception would only
+  print a traceback during the exit.
 """
 
 from __future__ import annotations
@@ -35,14 +35,17 @@ T = TypeVar("T")
 logger = logging.getLogger("jetspark")
 
 EXIT_TIMEOUT = 3.0
-"""Seconds that open clients have to close at interpreter exit."""
+"""Seconds for open clients to close at interpreter exit."""
 
 LEAVE_TIMEOUT = 0.5
-"""Seconds that an interrupt waits for the clean-up, which goes on in the loop afterwards."""
+"""Seconds that an interrupt waits for the clean-up, which then continues in the loop."""
 
 LOOK_EVERY = 1.0
-"""Seconds between two wake-ups of a waiting thread. A signal that arrives just before the wait does
-not interrupt it, and its handler runs when the thread wakes; without this a Ctrl-C could hang."""
+"""Seconds between two wake-ups of a waiting thread.
+
+A signal just before the wait does not interrupt it, and its handler only runs when the thread
+wakes: without this a Ctrl-C could hang.
+"""
 
 
 class Suspended(ConfigError):
@@ -65,8 +68,8 @@ def forked() -> ConnectionClosedError:
 class Wait:
     """An operation that runs in the loop's thread while the calling thread waits for its end.
 
-    A lock is the cheapest thing to wait for; a concurrent.futures.Future makes a condition, and
-    costs two more loop iterations.
+    A lock is the cheapest way to wait; a concurrent.futures.Future creates a condition, and costs
+    two more loop iterations.
     """
 
     __slots__ = ("_thread", "ended", "error", "value")
@@ -83,7 +86,10 @@ class Wait:
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """The caller was interrupted; called in the loop's thread after `start`. Must not raise."""
+        """The caller was interrupted. Called after `start`, in the loop's thread.
+
+        Must not raise.
+        """
         raise NotImplementedError
 
     def end(self) -> None:
@@ -119,15 +125,15 @@ class _Call(Wait):
             self.error = error
         finally:
             self._thread.calls.discard(self)
-            # Freed here: asyncio forgets a freed task in Python code, and an interrupt that came in
-            # there, in the caller's thread, would be ignored.
+            # Freed here: asyncio runs Python code to forget a freed task, and there, in the
+            # caller's thread, it would swallow an interrupt.
             self._task = None
             self.end()
 
     def cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            if not self._begun:  # then `_run` never will
+            if not self._begun:  # otherwise `_run` never will
                 self._thread.calls.discard(self)
 
 
@@ -139,7 +145,7 @@ async def _clean_up(function: Callable[[], Awaitable[object]]) -> None:
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed: it needs half the time to pass a call between threads."""
+    """uvloop's where installed: it passes calls between threads in half the time."""
     try:
         from uvloop import new_event_loop
     except ImportError:
@@ -175,8 +181,8 @@ class LoopThread:
 
     def post(self, function: Callable[[], object]) -> None:
         """Schedule a call in the loop's thread, in order, from any thread. It must not raise."""
-        # No flag to save wake-ups: an interrupt between setting the flag and waking the loop would
-        # make every later call wait for ever.
+        # No flag to save wake-ups: an interrupt between setting it and waking the loop would make
+        # all later calls wait for ever.
         try:
             self.loop.call_soon_threadsafe(function)
         except RuntimeError:  # closed
@@ -184,9 +190,10 @@ class LoopThread:
                 raise
 
     def run(self, function: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Await `function(*args, **kwargs)` in the loop's thread; returns or raises what it does.
+        """Await `function(*args, **kwargs)` in the loop's thread, and return its result.
 
-        The coroutine is created there too, so none is left un-awaited if the call never starts.
+        The coroutine is created there too, so that none is left un-awaited if the call never
+        starts.
         """
         value: T = self.wait(_Call(self, partial(function, *args, **kwargs)))
         return value
@@ -205,7 +212,7 @@ class LoopThread:
             try:
                 raise wait.error
             finally:
-                del wait  # else a cycle: the traceback refers to this frame
+                del wait  # to avoid a cycle, since the traceback refers to this frame
         return wait.value
 
     def leave(
@@ -215,10 +222,10 @@ class LoopThread:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
-        """As `run`, for the clean-up of what is left by `error`.
+        """`run` for the clean-up of a block that `error` left.
 
-        After an interrupt (no Exception) it takes LEAVE_TIMEOUT at most, and its failures are in
-        the log only, so that the interrupt comes out.
+        After an interrupt (not an Exception) it takes at most LEAVE_TIMEOUT, and its failures are
+        only logged, so that the interrupt is raised.
         """
         if error is None or isinstance(error, Exception):
             self.run(function, *args, **kwargs)
@@ -229,7 +236,7 @@ class LoopThread:
         cleaning.ended.acquire(timeout=LEAVE_TIMEOUT)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run`, for a plain function."""
+        """`run` for a plain function."""
 
         async def plain() -> T:
             return function(*args, **kwargs)
@@ -237,16 +244,16 @@ class LoopThread:
         return self.run(plain)
 
     def spawn(self, function: Callable[[], Awaitable[None]]) -> None:
-        """As `run`, without waiting; the function has to report its errors itself."""
+        """`run` without waiting; the function must report its errors itself."""
         self.post(_Call(self, function).start)
 
     @property
     def is_over(self) -> bool:
-        """Whether calls cannot run any more: after a fork, or at interpreter exit."""
+        """Whether calls can no longer run: after a fork, or at interpreter exit."""
         return self.forked or self.exiting
 
     def check_may_wait(self) -> None:
-        """Raises Suspended in the loop's thread, ConnectionClosedError when `is_over`."""
+        """Raise Suspended in the loop's thread, ConnectionClosedError when `is_over`."""
         if self.forked:
             raise forked()
         if self.exiting:
@@ -286,7 +293,7 @@ class LoopThread:
 
 _starting = threading.Lock()
 _current: LoopThread | None = None
-# Kept: collecting a parent's loop in a child would close file descriptors that both share.
+# Kept alive, since collecting a parent's loop in a child would close shared file descriptors.
 _inherited: list[LoopThread] = []
 
 
@@ -301,7 +308,7 @@ def current() -> LoopThread:
 
 def _after_fork_in_child() -> None:
     global _current, _starting
-    _starting = threading.Lock()  # another thread of the parent may have held it
+    _starting = threading.Lock()  # another thread of the parent may have held the lock
     if _current is not None:
         _current.forked = True
         _inherited.append(_current)

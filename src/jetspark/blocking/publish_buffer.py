@@ -2,8 +2,8 @@
 
 Contract: a thread-safe `FrameOutbox`. Frames keep the order of `put` and are not joined. One
 wake-up of the loop hands the whole buffer to the connection's outbox. `crowded` and `wait` are the
-back-pressure; `put` raises what the outbox would raise in the link's state at that moment. While
-the link is down and the outbox full, accepted frames stay here.
+back-pressure; `put` raises what the outbox would raise in the present state of the link. While the
+link is down and the outbox full, accepted frames stay here.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from jetspark.connection.supervisor import Supervisor
 
 CROWDED = 512 * 1024
-"""Bytes above which publishers wait; enough to keep the loop writing meanwhile."""
+"""Bytes above which publishers wait; enough to keep the loop writing."""
 
 _CONNECTED = ConnectionStatus.CONNECTED  # looking up an enum member is slow
 _LINKED = (ConnectionStatus.CONNECTED, ConnectionStatus.DRAINING)
 
 
 class PublishBuffer:
-    """One for each client. `limit`: its `pending_size`, bytes."""
+    """The buffer of one client. `limit`: its `pending_size`, bytes."""
 
     def __init__(self, thread: LoopThread, link: Supervisor, limit: int) -> None:
         self._thread = thread
@@ -46,7 +46,7 @@ class PublishBuffer:
         self._armed = False
         self._waiting: asyncio.Task[None] | None = None
         self.crowded = False
-        """Whether publishers have to `wait` before they put more."""
+        """Whether publishers must `wait` before they put more."""
         self.published = 0
         """Messages accepted so far."""
 
@@ -55,7 +55,7 @@ class PublishBuffer:
     def put(self, frame: bytes) -> None:
         """Add a publish, or raise OutboundBufferError or ConnectionClosedError and add nothing."""
         if self._thread.forked:
-            raise forked()  # before the lock, which may have been held during the fork
+            raise forked()  # before taking the lock, which may have been held during the fork
         with self._lock:
             size = self._size + len(frame)
             if size > CROWDED or self._link.status is not _CONNECTED:
@@ -69,7 +69,7 @@ class PublishBuffer:
                 self._armed = True
 
     def put_here(self, frame: bytes) -> bool:
-        """Write a publish in this thread, when nothing waits before it; whether it was."""
+        """Write a publish in this thread, if nothing waits before it; returns whether it did."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -81,7 +81,7 @@ class PublishBuffer:
             self._lock.release()
 
     def _look(self, size: int, added: int) -> None:
-        """The rare cases: much is buffered, or there is no link."""
+        """Handle the rare cases: much is buffered, or there is no link."""
         self._thread.sleep_in_daemons()
         self._link.require_open()
         if self._link.status not in _LINKED:
@@ -96,7 +96,7 @@ class PublishBuffer:
             )
 
     async def wait(self) -> None:
-        """Return when there is room again, or no link.
+        """Wait for room, or the end of the link.
 
         Blocks the thread that `drive`s it; in the loop's thread it suspends.
         """
@@ -108,7 +108,7 @@ class PublishBuffer:
                 self._room.wait(LOOK_EVERY)
 
     def block(self) -> None:
-        """As `wait`, as a plain function. Raises Suspended in the loop's thread."""
+        """`wait` as a plain function. Raises Suspended in the loop's thread."""
         if self._thread.forked:
             raise forked()
         if self._thread.is_current:
@@ -144,7 +144,8 @@ class PublishBuffer:
                     frames, size, dropped = self._sendable(frames, size)
                     self._outbox.put_all(frames, size)
                 except OutboundBufferError:
-                    # Until link_changed; armed, since a wake-up of the loop is no use before.
+                    # Until link_changed; stays armed, since waking the loop earlier would be
+                    # useless.
                     self._frames, self._size, self._armed = frames, size, True
                 except ConnectionClosedError:
                     unsent = size
@@ -157,9 +158,9 @@ class PublishBuffer:
     def _sendable(
         self, frames: list[bytes], size: int
     ) -> tuple[list[bytes], int, Sequence[Dropped]]:
-        """Frames that the present server accepts: it may not be the one they were checked for."""
+        """The frames that the present server accepts, which another server's check may not know."""
         link, info = self._link, self._link.info
-        # Without a link, the outbox does this when there is one.
+        # Without a link, the outbox checks them when there is one.
         if link.present is None or info is None:
             return frames, size, ()
         if size <= info.max_payload and info.headers:
@@ -168,5 +169,5 @@ class PublishBuffer:
         return frames, sum(map(len, frames)), dropped
 
     def link_changed(self) -> None:
-        """The link was made or lost: hand over and wake waiting publishers."""
+        """The link came or went: hand over the buffer and wake waiting publishers."""
         self.give()

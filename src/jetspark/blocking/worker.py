@@ -22,8 +22,8 @@ logger = logging.getLogger("jetspark")
 
 
 def check_callback(callback: Callable[..., object] | None) -> None:
-    """Raises ConfigError for an async function: nothing would await it."""
-    called = None if callback is None else type(callback).__call__  # of a callable object
+    """Raise ConfigError for an async function, which nothing would await."""
+    called = None if callback is None else type(callback).__call__  # a callable object's
     if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(called):
         raise ConfigError("The blocking client calls plain functions, not async ones.")
 
@@ -37,7 +37,7 @@ def in_callback_of(client: object) -> bool:
 
 
 class Worker:
-    """`post` and `stop` are for the event loop's thread. `client`: the one that calls back."""
+    """`post` and `stop` are for the event loop's thread. `client`: the asyncio client."""
 
     def __init__(self, name: str, client: object = None) -> None:
         self._name = name
@@ -51,7 +51,7 @@ class Worker:
         return threading.current_thread() is self._thread
 
     def post(self, call: Callable[[], object]) -> None:
-        """Call it after the functions posted before."""
+        """Call it after the functions posted earlier."""
         if self._thread is None:
             thread = threading.Thread(target=self._main, name=self._name, daemon=True)
             try:
@@ -65,7 +65,7 @@ class Worker:
         self._calls.put(call)
 
     async def run(self, thread: LoopThread, call: Callable[[], object]) -> None:
-        """As `post`, awaited in `thread`'s loop until the call has ended; raises what it raises."""
+        """`post` in `thread`'s loop, and wait until the call ended; raises its exception."""
         done: asyncio.Future[Exception | None] = thread.loop.create_future()
 
         def call_and_tell() -> None:
@@ -74,14 +74,14 @@ class Worker:
                 call()
             except Exception as error:
                 raised = error
-            except BaseException as error:  # raised in a task, it would stop the event loop
+            except BaseException as error:  # in a task it would stop the event loop
                 raised = RuntimeError(f"{type(error).__name__} {error}".rstrip())
                 raised.__cause__ = error
             finally:
                 thread.post(partial(_set, done, raised))
 
         self.post(call_and_tell)
-        # Not set as the future's exception, which cannot be a StopIteration.
+        # A future's exception cannot be a StopIteration.
         if (error := await done) is not None:
             raise error
 
@@ -97,7 +97,7 @@ class Worker:
             except BaseException:
                 logger.exception("A callback raised")
             finally:
-                del call  # keep nothing alive while waiting
+                del call  # keeps nothing alive while waiting
 
 
 class WorkerPool:
@@ -110,7 +110,7 @@ class WorkerPool:
         self._idle: list[Worker] = []
 
     async def run(self, thread: LoopThread, call: Callable[[], object]) -> None:
-        """As `Worker.run`."""
+        """See `Worker.run`."""
         if not self._idle:
             self._idle.append(Worker(self._name, self._client))
             self._all.append(self._idle[-1])
@@ -120,7 +120,7 @@ class WorkerPool:
         except Exception:
             self._idle.append(worker)
             raise
-        # One that was cancelled is not used again: its call may still run.
+        # A cancelled worker is not used again, since its call may still run.
         self._idle.append(worker)
 
     def stop(self) -> None:

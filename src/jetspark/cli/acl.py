@@ -26,7 +26,7 @@ _OPTIONS = {
     "prefix": "event-prefix",
     "letters": "dead-letters",
 }
-# What the names in ROLE=NAMES are; a role has one of these options.
+# The options that the names in ROLE=NAMES stand for; a role has one of them.
 _ABOUT = ("stream", "bucket", "service")
 _COMMON = frozenset({"roles", "inbox_prefix", "domain", "api_prefix", "json"})
 
@@ -155,7 +155,7 @@ def _parameters(method: Callable[..., Permissions]) -> Mapping[str, inspect.Para
 
 
 def _subject_of(role: str, names: Mapping[str, str]) -> str:
-    """The option that names a role's streams or buckets."""
+    """The option for a role's streams or buckets."""
     for option in _ABOUT:
         if option in names.values():
             return option

@@ -41,7 +41,7 @@ _EXTRAS = {
 def make_app(called: str = "") -> App:
     """The application with all its commands, none of them imported yet.
 
-    `called`: the command on the command line; its docstring is its full help.
+    `called`: the command on the command line, whose docstring becomes its full help.
     """
     app = App(
         name="jetspark",
@@ -65,7 +65,7 @@ def make_app(called: str = "") -> App:
 
 
 def _converted(kind: Any, tokens: Sequence[Token]) -> Any:
-    """As cyclopts does, except that it would round a fraction to a whole number."""
+    """cyclopts's conversion, which alone would round a fraction to a whole number."""
     if kind in (int, int | None):
         for token in tokens:
             if "." in token.value:
@@ -101,7 +101,7 @@ def run(arguments: Sequence[str]) -> int:
         console.fail(f"This needs {missing.name}: pip install 'jetspark[{extra}]'.")
         return FAILED
     except StopRequested as stop:
-        if notes := getattr(stop, "__notes__", ()):  # what it could not clean up
+        if notes := getattr(stop, "__notes__", ()):  # clean-up that failed
             console.fail("\n".join(notes))
         return stop.exit_code
     except KeyboardInterrupt:
@@ -110,7 +110,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _usage(error: CycloptsError) -> CycloptsError | str:
-    """The error of a wrong command line."""
+    """The error for a wrong command line."""
     first = next(iter(error.unused_tokens or ()), "")
     if isinstance(error, UnknownCommandError) and first.startswith("-"):
         return (
@@ -137,7 +137,7 @@ def _version() -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# All commands, in the order of their help: summary and examples. A group has its examples itself.
+# All commands in the order of the help: summary and examples. A group has its own examples.
 
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -231,7 +231,7 @@ def group(name: str, *lines: str) -> App:
 
 
 def command(of: App, *lines: str) -> Callable[[F], F]:
-    """Add a command to a group, with examples; the help has the order of the source."""
+    """Add a command to a group, with examples; the help has the order of the code."""
     return of.command(sort_key=next(_places), help_epilogue=_examples(lines))
 
 

@@ -1,4 +1,4 @@
-"""`jetspark backup`: shows what a backup of a stream holds, and extracts messages; no server.
+"""`jetspark backup`: shows the content of a backup, and extracts messages, without a server.
 
 `jetspark stream backup` makes one.
 """
@@ -150,7 +150,7 @@ def extract(
     schema, wanted = schema_of(COLUMNS), _subjects(subjects)
     rows = 0
     try:
-        # A folder, since the next command can see whether its process still lives.
+        # A temporary folder, since the next command can see whether its process still lives.
         with temporary_folder(f".{beginning(target.name)}.", target.parent) as hidden:
             part = hidden / "part"
             with part.open("xb") as file, pq.ParquetWriter(file, schema) as writer:
@@ -177,7 +177,7 @@ def _new_file(to: str) -> Path:
             f"--to is a file on this machine, not {shown_folder(to)}: copy it there afterwards."
         )
     path = path_of("--to", to)
-    if os.path.lexists(path):  # a symlink to nowhere, too
+    if os.path.lexists(path):  # also a broken symlink
         raise ConfigError(f"{path} exists already: name a new file.")
     return path
 
@@ -200,7 +200,7 @@ def _read(
     start: int | None = None,
     end: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The batches; meanwhile a bar on the terminal counts the messages."""
+    """The batches; a bar on the terminal counts the messages."""
     opened.check_subjects("--subjects", subjects)
     batches = opened.read(start, end, subjects=subjects, columns=columns, fail_on_data_loss=False)
     text = "{task.completed:,.0f} of {task.total:,.0f} messages, {task.fields[read]}"

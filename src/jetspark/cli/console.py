@@ -1,7 +1,7 @@
 """Where commands print: results on standard output, everything else on standard error.
 
 All text passes through here, whoever wrote it. A terminal would execute control characters, so they
-are printed as escapes, in JSON as JSON's own. A test finds code that prints in another way.
+are printed as escapes (in JSON, as JSON's). A test finds code that prints in another way.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class OutputError(JetsparkError):
 
 
 class _StandardOutput:
-    """The current `sys.stdout`; a failure is an OutputError, or SystemExit when nobody reads."""
+    """The current `sys.stdout`; a failure raises OutputError, or SystemExit when nobody reads."""
 
     def write(self, text: str) -> int:
         if text:
@@ -75,7 +75,7 @@ def _output_errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        out.on_broken_pipe()  # as rich does where it writes
+        out.on_broken_pipe()  # like rich
     except OSError as error:
         why = error.strerror or error
         raise OutputError(f"Cannot write to standard output: {why}.") from error
@@ -83,14 +83,14 @@ def _output_errors() -> Iterator[None]:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Nobody reads any more: exit silently, with the code of a tool that SIGPIPE ended."""
+        """Nobody reads any more: exit silently, with the code of a tool that SIGPIPE killed."""
         give_up_output()
         raise SystemExit(_BROKEN_PIPE)
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """As rich does, with `harmless` text; rich's own control codes are separate segments."""
+        """rich's rendering with `harmless` text; rich's own control codes are separate segments."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=harmless(segment.text))
 
@@ -106,14 +106,14 @@ def _escaped(text: str, escape: Callable[[str], str]) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else escape(c) for c in text)
 
 
-# No highlighting: rich would colour digits at random. Lines are not wrapped at the terminal's width
-# (soft_wrap below), since people copy URLs and paths from them.
+# No highlighting, since rich would colour digits at random. Lines are not wrapped at the terminal's
+# width (soft_wrap below), since people copy URLs and paths from them.
 def _console(*, stderr: bool) -> Console:
     """Colours on a terminal; always with FORCE_COLOR, never with NO_COLOR or TERM=dumb."""
     style: dict[str, Any] = {}
     forced = bool(os.environ.get("FORCE_COLOR"))
     if os.environ.get("NO_COLOR") or (_is_dumb() and not forced):
-        style = {"color_system": None}  # without any style: rich's `no_color` keeps bold and dim
+        style = {"color_system": None}  # no style at all: rich's `no_color` keeps bold and dim
     elif forced:
         style = {"force_terminal": True, "color_system": "standard"}
     file: Any = None if stderr else _StandardOutput()
@@ -129,12 +129,12 @@ err = _console(stderr=True)
 
 
 def finish() -> None:
-    """Write what is still buffered. Raises OutputError; SystemExit when nobody reads it."""
+    """Write the buffered text. Raises OutputError; SystemExit when nobody reads it."""
     out.file.flush()
 
 
 def give_up_output() -> None:
-    """After a failure, drop what is still buffered, so that the exit does not try it again."""
+    """After a failure, drop the buffered text, so that the exit does not try it again."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, _stdout().fileno())
@@ -215,7 +215,7 @@ def show_list(
     as_json: bool,
     document: Callable[[Any], object] = to_wire,
 ) -> None:
-    """A table with a row for each, or one JSON array of their documents."""
+    """Print a table with a row for each item, or one JSON array of their documents."""
     if as_json:
         say_json([document(item) for item in items], indent=True)
     else:
@@ -232,7 +232,7 @@ def show_infos(
     as_json: bool,
     document: Callable[[Any], object] = to_wire,
 ) -> None:
-    """Facts of each and a table of its parts, or one JSON array of their documents."""
+    """Print facts of each item and a table of its parts, or one JSON array of the documents."""
     if as_json:
         say_json([document(item) for item in items], indent=True)
         return
@@ -246,7 +246,7 @@ def show_infos(
 
 
 def show_info(document: object, facts: dict[str, object], *, as_json: bool) -> None:
-    """Facts for people, or a JSON document."""
+    """Print facts for people, or a JSON document."""
     if as_json:
         say_json(document, indent=True)
     else:
@@ -254,7 +254,7 @@ def show_info(document: object, facts: dict[str, object], *, as_json: bool) -> N
 
 
 def show_result(sentence: str, document: object, *, as_json: bool) -> None:
-    """A sentence for people, or a JSON document."""
+    """Print a sentence for people, or a JSON document."""
     if as_json:
         say_json(document, indent=True)
     else:
@@ -263,7 +263,7 @@ def show_result(sentence: str, document: object, *, as_json: bool) -> None:
 
 @contextlib.contextmanager
 def progress_bar(what: str, *columns: ProgressColumn, **task: Any) -> Iterator[Callable[..., None]]:
-    """A bar on the terminal; call what it yields with the fields of rich's task that change."""
+    """A bar on the terminal; call the yielded function with the changed fields of rich's task."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     with Progress(
@@ -279,7 +279,7 @@ def progress_bar(what: str, *columns: ProgressColumn, **task: Any) -> Iterator[C
 
 
 def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
-    """Columns as wide as their longest cell, all but the first right-justified."""
+    """Print columns as wide as their longest cell, all but the first right-justified."""
     cells = [headings, *(tuple(harmless(str(cell)) for cell in row) for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(_padded(row, widths)) for row in cells]
@@ -293,7 +293,7 @@ def _padded(row: Iterable[str], widths: list[int]) -> Iterator[str]:
 
 
 def show_facts(facts: dict[str, object], *, title: Text | None = None) -> None:
-    """Names and values in lines, without empty values; below a title, if any."""
+    """Print names and values in lines, without empty values; below a title, if any."""
     texts = {name: str(value) for name, value in facts.items() if value not in (None, "")}
     width = max(map(len, texts))
     lines = [Text.assemble((f"{name:<{width}}  ", "dim"), text) for name, text in texts.items()]
@@ -301,7 +301,7 @@ def show_facts(facts: dict[str, object], *, title: Text | None = None) -> None:
 
 
 def show_message(message: Message, *, as_json: bool, raw: bool = False) -> None:
-    """One message on standard output: for people, as a line of JSON, or only its payload."""
+    """Print one message: for people, as a line of JSON, or only its payload."""
     if raw:
         write_bytes(message.data)
     elif as_json:
@@ -316,7 +316,7 @@ def show_message(message: Message, *, as_json: bool, raw: bool = False) -> None:
 
 
 def _document_of(message: Message) -> dict[str, object]:
-    """subject, reply, headers and data; data_base64 instead if the payload is not UTF-8."""
+    """subject, reply, headers and data, or data_base64 for a payload that is not UTF-8."""
     document: dict[str, object] = {"subject": message.subject}
     if message.reply is not None:
         document["reply"] = message.reply
@@ -363,21 +363,20 @@ def span(duration: timedelta | None) -> str:
 
 
 # -- the log ---------------------------------------------------------------------------------------
-#
-# Printed as Python prints it when logging is not configured. A refusal by the server waits for the
-# end, since most commands end with it as their error.
+# Printed as Python does without logging configuration. A refusal by the server waits for the end,
+# since it becomes the error of most commands.
 
 
 _logger = logging.getLogger("jetspark")
 _INBOX = re.compile(r'[\w-]{22}(\.[\d*]+)?(?=")')
-"""The end of an inbox's subject in a refusal; each attempt has another one."""
+"""The end of an inbox's subject in a refusal, which differs for each attempt."""
 
 
 class _Log(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.refusals: list[str] | None = []
-        """Those that wait; None when they are printed at once."""
+        """Waiting refusals; None when they are printed at once."""
 
     def emit(self, record: logging.LogRecord) -> None:
         text = self.format(record)
@@ -393,7 +392,7 @@ _log = _Log()
 
 @contextlib.contextmanager
 def log_shown() -> Iterator[None]:
-    """In the block, print the log, unless the program handles it."""
+    """In the block, print the log, unless the program configured logging."""
     if _logger.hasHandlers():
         yield
         return
@@ -406,7 +405,7 @@ def log_shown() -> Iterator[None]:
 
 
 def show_refusals(*, except_in: str = "", at_once: bool = False) -> None:
-    """Print each waiting refusal once, except those in the sentence `except_in`.
+    """Print each waiting refusal once, except those within the sentence `except_in`.
 
     `at_once`: print further ones as they come.
     """

@@ -57,7 +57,7 @@ _COLUMNS: dict[str, Callable[[DeadLetter], object]] = {
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which of the letters."""
+    """Which letters."""
 
     stream: str | None = None
     """Only of this stream."""
@@ -82,10 +82,10 @@ def create(
     replicas: int = 1,
     connection: Connection = DEFAULT,
 ) -> None:
-    """Store what consumers give up from now on; run it again to change what is watched.
+    """Store messages that consumers give up from now on; run it again to watch others.
 
     Args:
-        name: Name of the stream for the letters; NAME_ADVISORIES holds what is to be moved.
+        name: Name of the stream for the letters; NAME_ADVISORIES holds those for a worker.
         stream: Stream whose consumers are watched; may be given again. Others no longer are.
         consumer: Only this consumer; may be given again.
         replicas: Replicas of both streams.
@@ -101,7 +101,7 @@ def create(
 
     before, made = connection.jetstream(make, stream=stream)
     console.say(
-        f"Stores what is given up in {', '.join(stream)} as {made.advisories}; "
+        f"Stores messages given up in {', '.join(stream)} as {made.advisories}; "
         f"`jetspark dead-letters run {made.name}` moves it to {made.name}."
     )
     if dropped := sorted(before.difference(stream)):
@@ -119,12 +119,12 @@ async def _watched(js: JetStream, name: str) -> set[str]:
 
 
 async def _existing(js: JetStream, name: str) -> DeadLetters:
-    """Raises ConfigError for an unknown name, with the known ones."""
+    """Raise ConfigError for an unknown name, with the known ones."""
     try:
         return await js.dead_letters(name)
     except StreamNotFoundError:
         streams: list[str] = []
-        with suppress(JetsparkError):  # this user may not list them
+        with suppress(JetsparkError):  # no permission to list them
             streams = await js.stream_names(letters_subject("*")).all()
         there = f"; there are {', '.join(streams)}" if streams else ""
         raise ConfigError(f'There are no dead letters "{name}"{there}.') from None
@@ -147,7 +147,7 @@ def run(
 
     Args:
         name: Name of the dead letters.
-        once: Move what waits now, and end.
+        once: Move the messages that wait now, and end.
         remove_originals: Delete each message from its stream when its letter is stored.
     """
     if once:
@@ -160,8 +160,8 @@ def run(
         console.say(f"{moved:,} moved")
         if left:
             console.say(
-                f"{left:,} more wait: another worker has them (of one that was killed they are "
-                "free after 30 s), or they failed and are tried again later."
+                f"{left:,} more wait: another worker has them (a killed worker's are "
+                "free after 30 s), or they failed and will be retried."
             )
         return
 
@@ -232,8 +232,8 @@ def replay(
     console.say(f"{replayed:,} replayed · {skipped:,} without payload")
     if duplicates:
         console.say(
-            f"The stream has {counted(duplicates, 'message')} already, from a replay "
-            "within its duplicate window: it stored none again."
+            f"The stream already has {counted(duplicates, 'message')} from a replay "
+            "within its duplicate window, and stored none again."
         )
     if unproven:
         raise NotStoredError(f"{counted(unproven, 'letter')} stay; see above.")

@@ -58,7 +58,7 @@ def demo(*, to: str | None = None, format: str = "delta", master: str = "local[*
     if kept is not None and kept.exists():
         raise ConfigError(f"--to: {kept} exists already; name a new folder.")
     flags = SparkFlags(master=master)
-    flags.settings()  # refuses an unknown master at once
+    flags.settings()  # refuse an unknown master at once
     source = _find_flights()
     try:
         with stop_on_signals() as stop, temporary_folder("jetspark-demo-") as folder:
@@ -88,7 +88,7 @@ def _run(
     )
     job.check()
     job.look_ahead()
-    find_java()  # before the long part
+    find_java()  # checked before the long part
     console.say("1. Read the flights out of New York in 2013")
     flights = _read_flights(source)
     published = len(flights)
@@ -143,7 +143,7 @@ def _read_flights(source: Path) -> DataFrame:
 
 
 def _publish(url: str, flights: DataFrame, stop: Stop) -> int:
-    """Publish each flight as JSON to flights.<origin>.<carrier>; how many the stream has then."""
+    """Publish each flight as JSON to flights.<origin>.<carrier>; returns the stream's messages."""
     # A signal's exception in pandas' encoder would crash the process.
     with stop.holding(), connect(url, name="jetspark demo") as nc:
         rows = flights.to_json(orient="records", lines=True).encode().splitlines()
@@ -167,7 +167,7 @@ class Figures:
     """What Spark finds in the table."""
 
     carriers: dict[str, tuple[int, float]]
-    """Rows and mean delay of each carrier."""
+    """Rows and mean delay by carrier."""
     by_origin: list[str]
     rows: int
     distinct: int
@@ -185,7 +185,11 @@ def _from_spark(spark: SparkSession, table: Path, format_: str) -> Figures:
         FROM flights GROUP BY GROUPING SETS ((carrier), (origin), ()) ORDER BY carrier, origin
         """  # noqa: S608 - a constant
     ).collect()
-    by_carrier, by_origin, whole = 0b01, 0b10, 0b11  # a bit for each column that is not grouped
+    by_carrier, by_origin, whole = (
+        0b01,
+        0b10,
+        0b11,
+    )  # grouping_id's bits: columns not grouped
     ((rows, distinct),) = [(row.rows, row.flights) for row in found if row.of == whole]
     return Figures(
         {row.carrier: (row.rows, row.delay) for row in found if row.of == by_carrier},
@@ -205,7 +209,7 @@ def _compare(from_spark: dict[str, tuple[int, float]], flights: DataFrame) -> bo
     largest_first = from_pandas.sort_values("size", ascending=False)
     for carrier, size, mean in largest_first.itertuples():
         rows, delay = from_spark.get(carrier, (0, math.nan))
-        # The two add in different orders.
+        # The two sums have different orders.
         same = rows == size and math.isclose(delay, mean, rel_tol=1e-9, abs_tol=1e-9)
         right = right and same
         figures = f"{rows:,}", f"{size:,}", f"{delay:.3f}", f"{mean:.3f}"

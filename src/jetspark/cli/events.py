@@ -16,7 +16,7 @@ from jetspark.documents.events import ApiAuditEvent, Caller, Event
 from jetspark.documents.streams import StreamState
 
 _FIRST = frozenset({"type", "id", "timestamp", "stream", "consumer"})
-_TOO_LONG = frozenset({"request", "response"})  # whole pages in an API audit
+_TOO_LONG = frozenset({"request", "response"})  # whole pages of an API audit
 
 
 def events(
@@ -55,7 +55,7 @@ def events(
 
 
 def _line(event: Event) -> Text:
-    """Local time, kind, stream and consumer, and the rest as name=value."""
+    """Local time, kind, stream and consumer, then the other fields as name=value."""
     time = event.timestamp.astimezone().strftime("%H:%M:%S.%f")[:-3] if event.timestamp else ""
     named = [getattr(event, what, None) for what in ("stream", "consumer")]
     return Text.assemble(

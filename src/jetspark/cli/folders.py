@@ -1,4 +1,4 @@
-"""Temporary folders that a signal does not leave behind, and a kill only until the next command."""
+"""Temporary folders that a signal removes, or after a kill the next command."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from jetspark.files import Hold, remove_left
 def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
     """A new folder in `parent`, by default the system's temporary folder; removed at the end.
 
-    Also removes those that killed processes left. The name is chosen before the folder is created:
-    with `mkdtemp` a signal could raise its exception between the creation and the storing of the
-    name.
+    Also removes those that killed processes left. It chooses the name before it creates the folder:
+    with `mkdtemp` a signal could raise its exception in between, and the name would be lost.
     """
     parent = parent or Path(tempfile.gettempdir())
     with suppress(OSError):

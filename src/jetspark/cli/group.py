@@ -76,7 +76,7 @@ def _facts(document: dict[str, Any]) -> dict[str, object]:
 
 
 async def _groups(js: JetStream, stream: str) -> list[StaticGroup | ElasticGroup]:
-    await js.stream_info(stream)  # an error for a stream that does not exist
+    await js.stream_info(stream)  # raises for a missing stream
     found: list[StaticGroup | ElasticGroup] = [
         await js.elastic_group(stream, name) async for name in js.elastic_group_names(stream)
     ]

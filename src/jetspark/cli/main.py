@@ -27,8 +27,8 @@ def main() -> None:
 
 
 def _handle_signals() -> None:
-    """End the command in order at SIGTERM, which by default does not end the first process of a
-    container, and at SIGHUP of a closed terminal. Under nohup that stays ignored."""
+    """End the command in order at SIGTERM, which a container's first process ignores by default,
+    and at SIGHUP of a closed terminal, unless nohup ignores that."""
     import signal
 
     for name in ("SIGTERM", "SIGHUP"):
@@ -38,7 +38,7 @@ def _handle_signals() -> None:
 
 
 def _ignore_interrupts() -> None:
-    """A Ctrl-C would now only interrupt Python's own shutdown, and print tracebacks."""
+    """From now on a Ctrl-C would only interrupt Python's shutdown, and print tracebacks."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -47,7 +47,7 @@ def _ignore_interrupts() -> None:
 def _read_arguments_as_utf8() -> None:
     """Start again in Python's UTF-8 mode if the locale did not decode the arguments as UTF-8.
 
-    Names on the server are UTF-8; in that mode names of files are, too.
+    Names on the server are UTF-8; in that mode, file names are too.
     """
     import os
     import re
@@ -57,16 +57,16 @@ def _read_arguments_as_utf8() -> None:
         for text in texts:
             os.fsencode(text).decode()
     except UnicodeDecodeError:
-        return  # other bytes stay as they are
+        return  # other bytes stay unchanged
     if texts and not sys.flags.utf8_mode:
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606
 
 
 def _escape_what_the_encoding_lacks() -> None:
-    """Write characters that the output's encoding lacks as JSON escapes (\\u20ac).
+    r"""Write characters that the output's encoding lacks as JSON escapes (\u20ac).
 
-    Otherwise such a character in a message would end the command; and JSON stays JSON.
+    Otherwise such a character would end the command; and JSON stays JSON.
     """
     import codecs
     import io

@@ -1,4 +1,4 @@
-"""Flags that several commands share, and how their texts are read."""
+"""Flags that several commands share, and the parsers of their texts."""
 
 from __future__ import annotations
 
@@ -62,13 +62,15 @@ class Connection:
     """The flags --server and --context."""
 
     server: str | None = None
-    """URL of the server, several with commas; it may contain user and password. Default: that of
-    --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222."""
+    """URL of the server, several with commas; it may contain user and password.
+
+    Default: from --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
+    """
     context: str | None = None
     """A context of the nats command, in place of --server."""
 
     def options(self) -> dict[str, Any]:
-        """Options of a client; empty for those of the environment. Raises ConfigError."""
+        """Options of a client; empty to use the environment. Raises ConfigError."""
         if self.server is not None and self.context is not None:
             raise ConfigError("Give either --server or --context.")
         if self.context is not None:
@@ -114,7 +116,7 @@ class Connection:
         try:
             run_until_signal(main)
         except StopRequested:
-            if not done:  # else the signal came while the connection was closing
+            if not done:  # otherwise the signal came while the connection was closing
                 raise
         return done[0]
 
@@ -125,7 +127,7 @@ class Connection:
         stream: str | list[str] = "",
         consumer: str = "",
     ) -> T:
-        """As `run`; a name that is not found gets a hint. `stream`, `consumer`: what was typed."""
+        """`run` with a hint for a name that is not found. `stream`, `consumer`: as typed."""
         streams = [stream] if isinstance(stream, str) else stream
 
         async def ask(nc: Client) -> T:
@@ -151,8 +153,8 @@ class Connection:
     ) -> None:
         """Connect, and do the work until a signal.
 
-        The work says what it does through its second argument, once it does it: if it is `endless`,
-        a signal is its normal end from then on; otherwise it raises StopRequested.
+        The work calls its second argument with what it does, once it has begun: from then on a
+        signal is the normal end of `endless` work; otherwise it raises StopRequested.
         """
         options = self.options()
         begun = False
@@ -178,7 +180,7 @@ class Connection:
     ) -> None:
         """Show what arrives, until Ctrl-C or until `count` items have come.
 
-        `to`: what the command listens to.
+        `to`: what it listens to.
         """
         if count is not None and count < 1:
             raise ConfigError("--count must be at least 1; without it the command ends at Ctrl-C.")
@@ -201,7 +203,7 @@ DEFAULT = Connection()
 
 
 async def _all(names: Paged[str]) -> list[str]:
-    """For a hint only: empty when this user may not list them."""
+    """All names, for a hint; empty without permission to list them."""
     try:
         return await names.all()
     except JetsparkError:
@@ -214,7 +216,7 @@ def _not_found(error: APIError, what: str, nc: Client, name: str, known: Iterabl
 
 
 def not_found(what: str, nc: CoreClient, name: str, known: Iterable[str]) -> str:
-    """The sentence for a name that does not exist, with the nearest of the known ones."""
+    """The sentence for a missing name, with the nearest known one."""
     near = nearest_name(name, known)
     hint = f' (did you mean "{near}"?)' if near else ""
     return f"{what} not found on {nc.current_server}{hint}."
@@ -226,7 +228,7 @@ def not_found(what: str, nc: CoreClient, name: str, known: Iterable[str]) -> str
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """The flags --header and --stdin, beside the payload as an argument."""
+    """The flags --header and --stdin; the payload may also be an argument."""
 
     header: Annotated[list[str] | None, Parameter(name=("--header", "-H"), negative="")] = None
     """Header as name:value; may be given again, also with the same name."""
@@ -234,7 +236,7 @@ class Content:
     """Read the payload from standard input."""
 
     def headers(self) -> Headers | None:
-        """Raises ConfigError, BadHeaderError."""
+        """The headers. Raises ConfigError, BadHeaderError."""
         headers = Headers()
         for text in self.header or ():
             name, colon, value = text.partition(":")
@@ -246,10 +248,10 @@ class Content:
     def payload(self, text: str) -> bytes:
         """The argument, or standard input to its end.
 
-        Raises ConfigError for both, for a closed standard input, and for more than 64 MiB.
+        Raises ConfigError for both, for a closed standard input, and beyond 64 MiB.
         """
         if not self.stdin:
-            return text.encode("utf-8", "surrogateescape")  # the argument's bytes, UTF-8 or not
+            return text.encode("utf-8", "surrogateescape")  # its bytes, UTF-8 or not
         if text:
             raise ConfigError("Give the payload either as an argument or with --stdin.")
         if not sys.stdin:  # None, if the parent process closed it
@@ -266,7 +268,7 @@ NO_CONTENT = Content()
 def stdin_waits() -> bool:
     """Whether standard input is a file or a pipe, neither empty nor at its end.
 
-    Of a socket, which ssh and other programs leave open, only what it holds now counts.
+    For a socket, which ssh and others leave open, only present bytes count.
     """
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
@@ -306,14 +308,14 @@ def starting(text: str) -> dict[str, str]:
 def _from(ns: int) -> dict[str, str]:
     start = {"startingTimestamp": format_isotime(ns)}
     if ns <= time.time_ns():
-        # If no message is that new, all later ones are: begin at the end. Before a future time
-        # others may come.
+        # If no message is that new, only later ones are: begin at the end. Messages may still come
+        # before a future time.
         start["startingOffsetsByTimestampStrategy"] = "latest"
     return start
 
 
 def _moment(text: str) -> int:
-    """Nanoseconds since the epoch of a time with a zone, or of a local one. Raises ValueError."""
+    """Nanoseconds since the epoch of a time with a zone, or a local one. Raises ValueError."""
     try:
         return parse_isotime(text)
     except ValueError:
@@ -321,7 +323,7 @@ def _moment(text: str) -> int:
 
 
 def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    """A dict of strings name=value. Raises ConfigError."""
+    """Strings name=value as a dict. Raises ConfigError."""
     found = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
@@ -332,13 +334,13 @@ def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
 
 
 def check_replicas(replicas: int | None) -> None:
-    """Raises ConfigError below 1; servers take 0 for 1."""
+    """Raise ConfigError below 1, since servers take 0 for 1."""
     if replicas is not None:
         check_whole("--replicas", replicas)
 
 
 def check_form(*, as_json: bool, raw: bool) -> None:
-    """Raises ConfigError for both --json and --raw."""
+    """Raise ConfigError for both --json and --raw."""
     if as_json and raw:
         raise ConfigError("Give --json or --raw, not both.")
 
@@ -346,7 +348,7 @@ def check_form(*, as_json: bool, raw: bool) -> None:
 # -- options of Spark's format, by their names and as flags ----------------------------------------
 
 
-_CAMEL = r"[a-z]+[A-Z]\w*"  # values do not look like this
+_CAMEL = r"[a-z]+[A-Z]\w*"  # the form of option names, not of values
 _SET = re.compile(
     r"\b(?P<s>[Ss])et (?:(?:the )?option '(?P<name>\w+)' to true|"
     rf"(?P<camel>{_CAMEL}) to (?P<to>\w+))"
@@ -355,15 +357,15 @@ _NAMED = re.compile(rf"\b(?:[Tt]he )?[Oo]ption '(?P<name>\w+)'|'(?P<camel>{_CAME
 
 
 def named_options(option: str, texts: list[str] | None, flags: Mapping[str, str]) -> dict[str, str]:
-    """The name=value of the flag `option`.
+    """The options in the flag `option`, name=value.
 
-    Raises ConfigError for options that have one of the `flags`. Spark ignores case.
+    Raises ConfigError for options with a flag of their own (`flags`); Spark ignores case.
     """
     found = pairs(option, texts)
     folded = {name.casefold(): flag for name, flag in flags.items()}
     for name in found:
         if flag := folded.get(name.casefold()):
-            raise ConfigError(f"Give {flag} in place of {option} {name}.")
+            raise ConfigError(f"Use {flag} in place of {option} {name}.")
     return found
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jetspark.full_client import Client
 
 _LAST_FLUSH = 2.0  # seconds, after Ctrl-C
-_RETRY_FOR = 5.0  # seconds for a stream to get a leader
+_RETRY_FOR = 5.0  # seconds until a stream must have a leader
 
 
 def pub(
@@ -65,7 +65,7 @@ def pub(
             try:
                 await nc.flush(_LAST_FLUSH)
             except JetsparkError:
-                most = "at most "  # the server may not have all of them
+                most = "at most "  # the server may not have received all
             stopped.add_note(f"Stopped: {most}{sent:,} of {count:,} published to {subject}.")
             raise
         # The server reports a refused subject before it answers the flush.
@@ -83,7 +83,7 @@ def pub(
             stopped.add_note(f"Stopped: {publisher.acked:,} of {count:,} are in the stream.")
             raise
         known = publisher.duplicates
-        again = f", {known:,} not again: the stream has its id" if known else ""
+        again = f", {known:,} not again: the stream has the id" if known else ""
         return f"{publisher.acked - known:,} stored from {subject}, {size} each{again}."
 
     console.say(connection.run(store if jetstream else publish))

@@ -50,7 +50,7 @@ def replay(
 ) -> int | None:
     """Turn a table into messages of a stream.
 
-    A table of `jetspark ingest` becomes the messages that it was made from. With --guarantee
+    A table of `jetspark ingest` becomes the messages that it came from. With --guarantee
     exactly-once and a --transaction-id the same command may be run again after a failure.
 
     Args:

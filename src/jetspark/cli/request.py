@@ -39,9 +39,9 @@ def request(
         subject: Subject to publish to.
         payload: The payload; empty by default.
         timeout: Seconds to wait.
-        count: Number of replies to gather; it is an error if fewer arrive in time. 0: all that do.
+        count: Number of replies; fewer within --timeout are an error. 0: all that arrive.
         json: One line of JSON for each reply.
-        raw: The payload of each reply alone, as it came.
+        raw: Only the payload of each reply, unchanged.
     """
     check_whole("--count", count, 0)
     check_form(as_json=json, raw=raw)

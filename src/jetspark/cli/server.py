@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # at run time: cyclopts reads the annotations
+from pathlib import Path  # needed at run time, since cyclopts reads the annotations
 from typing import NoReturn
 
 from rich.text import Text
@@ -61,7 +61,7 @@ def server(
 
 
 def _run(nats: NatsServer, facts: dict[str, object], *, show_log: bool) -> NoReturn:
-    """Wait until the server ends, which is an error; a signal raises StopRequested."""
+    """Wait for the server to end, which is an error; a signal raises StopRequested."""
     shown = 0
 
     def show_new_lines() -> None:

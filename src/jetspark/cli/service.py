@@ -1,4 +1,4 @@
-"""`jetspark service`: find services (ADR-32), look at them, and call them."""
+"""`jetspark service`: finds, shows and calls services (ADR-32)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 WaitOption: TypeAlias = Annotated[
     float,
-    Parameter(help="Seconds to wait for answers at most; it ends when no more come."),
+    Parameter(help="Seconds to wait for answers at most; it ends earlier when no more arrive."),
 ]
 _COLUMNS: dict[str, Callable[[ServiceInfo], object]] = {
     "service": lambda info: info.name,
@@ -177,7 +177,7 @@ def _rows(found: ServiceStats) -> Iterator[tuple[object, ...]]:
 
 
 def _duration(span: timedelta | None) -> str:
-    """To three digits, in the unit that suits it."""
+    """A duration with three digits, in a suitable unit."""
     seconds = 0.0 if span is None else span.total_seconds()
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 1 or unit == "µs":
@@ -197,14 +197,14 @@ def request(
     json: JsonOption = False,
     raw: RawOption = False,
 ) -> None:
-    """Send a request to an endpoint and show the answer; the command fails with an error answer.
+    """Send a request to an endpoint and show the answer; an error answer fails the command.
 
     Args:
         subject: Subject of the endpoint.
         payload: The payload; empty by default.
         timeout: Seconds to wait.
         json: One line of JSON for the answer.
-        raw: The payload alone, as it came.
+        raw: Only the payload, unchanged.
     """
     check_form(as_json=json, raw=raw)
     headers, data = content.headers(), content.payload(payload)
@@ -216,7 +216,7 @@ def request(
 
 
 async def _missing(nc: Client, name: str, id: str | None) -> NoReturn:
-    """Raises JetsparkError: there is no such service, or no such instance of it."""
+    """Raise JetsparkError for a missing service or instance."""
     known = [one async for one in nc.services().ping()]
     if id is not None and (ids := [one.id for one in known if one.name == name]):
         raise JetsparkError(not_found(f'Instance "{id}" of service "{name}"', nc, id, ids))

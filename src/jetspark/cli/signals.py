@@ -19,7 +19,10 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows lacks the last one
 
 
 class StopRequested(BaseException):
-    """A signal asks this process to end. Not an Exception, so that `except Exception` passes it."""
+    """A signal asks this process to end.
+
+    Not an Exception, so `except Exception` does not catch it.
+    """
 
     def __init__(self, number: int = signal.SIGINT) -> None:
         super().__init__(number)
@@ -45,8 +48,10 @@ class Stop:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """In the block, only record a signal, for `check`: after an exception in a call to the
-        JVM, the next call would read that call's answer."""
+        """In the block, only record a signal, for `check`.
+
+        After an exception in a call to the JVM, the next call would read that call's answer.
+        """
         self.held = True
         try:
             yield
@@ -64,11 +69,11 @@ def run_until_signal(
 ) -> T | None:
     """`asyncio.run`, except that a signal cancels the work and raises StopRequested.
 
-    The work cleans up first; further signals do not interrupt that. A signal after the end of the
-    work changes nothing. StopRequested takes over the notes of the work's CancelledError, which say
-    what could not be cleaned up. While the work is `endless`, a signal is its normal end.
+    The work cleans up first; further signals do not interrupt that. A signal after the work's end
+    has no effect. StopRequested takes over the notes of the work's CancelledError about failed
+    clean-up. A signal is the normal end of `endless` work.
     """
-    import asyncio  # not for commands that do without it
+    import asyncio  # slow to import, and not needed by every command
 
     stop = Stop()
     cancel: Callable[[], object] | None = None
@@ -90,7 +95,7 @@ def run_until_signal(
             raise request from None
 
     def request_stop(number: int, _frame: object) -> None:
-        # An exception raised here could be lost inside the event loop, or while that is closed.
+        # An exception raised here could get lost in the event loop, or while that closes.
         if stop.requested is None:
             stop.requested = number
             if cancel is not None:
@@ -106,15 +111,15 @@ def run_until_signal(
                 raise
             return None
         finally:
-            coroutine.close()  # not started, if a signal's exception came first
+            coroutine.close()  # unless a signal's exception came first
 
 
 @contextmanager
 def signals_held() -> Iterator[None]:
     """Hold signals back in the block and deliver them at its end.
 
-    For imports of native modules (pandas, PyArrow): an exception during their initialisation can
-    crash the process. Does nothing outside the main thread, which gets all signals.
+    For imports of native modules (pandas, PyArrow), since an exception during their initialisation
+    can crash the process. Does nothing outside the main thread, which gets all signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -135,7 +140,7 @@ def _handlers() -> dict[int, Any]:
 
 @contextmanager
 def _handled_by(handler: Callable[[int, Any], object]) -> Iterator[None]:
-    """In the block, all signals that are not ignored go to the handler, unless it sets another."""
+    """In the block, the handler gets all signals that are not ignored, unless it sets another."""
     before = _handlers()
     for number in before:
         signal.signal(number, handler)
@@ -157,7 +162,7 @@ def stop_on_signals() -> Iterator[Stop]:
     workers.
 
     Further signals are ignored until the process ends, so that they do not interrupt the cleanup.
-    Signals that were ignored before, as under nohup, stay ignored. For the main thread only.
+    Signals ignored before, as under nohup, stay ignored. For the main thread only.
     """
     stop = Stop()
     process = os.getpid()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jetspark.spark.lag import RowsUnderWay
 
 # -------------------------------------------------------------------------------------------------
-# Flags. --master and --conf are checked before Spark starts, which takes long to refuse them.
+# Flags. --master and --conf are checked before Spark starts, which would take long to refuse them.
 
 
 _MASTER = re.compile(r"local(-cluster)?(\[.+\])?|yarn|(?!sc:)\w+://.+")
@@ -88,7 +88,7 @@ def _check_master(master: str) -> None:
 
 
 def _knock(master: str, addresses: list[tuple[str, int]]) -> None:
-    """Raises SparkUnavailableError for an unreachable master; Spark itself takes a minute."""
+    """Raise SparkUnavailableError for an unreachable master; Spark itself takes a minute."""
     for address in addresses:
         try:
             return socket.create_connection(address, _KNOCK_SECONDS).close()
@@ -98,13 +98,13 @@ def _knock(master: str, addresses: list[tuple[str, int]]) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Reports what a query leaves out with failOnDataLoss=false, as Spark's processes find it.
+# Reports losses of a query with failOnDataLoss=false, as Spark's processes find them.
 
 
 logger = logging.getLogger("jetspark.cli")
 
 _GATHER_SECONDS = 5.0
-"""The partitions of a batch report their losses within this time, as one line."""
+"""Seconds within which the partitions of a batch report their losses, for one line."""
 
 
 class Losses:
@@ -119,7 +119,7 @@ class Losses:
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Gather the losses of Spark's processes in the block; report all at its end."""
+        """Gather the losses of Spark's processes in the block; report the others at its end."""
         with temporary_folder("jetspark-losses-") as folder:
             self._file = folder / "losses"
             os.environ[VARIABLE] = str(self._file)
@@ -131,11 +131,11 @@ class Losses:
 
     @property
     def sentences(self) -> list[str]:
-        """All losses so far; the sequences of a stream in one sentence."""
+        """All losses so far, with one sentence for the sequences of a stream."""
         return _sentences(self._found)
 
     def report(self, *, now: bool = False) -> None:
-        """Warn of the losses found some seconds ago; `now`: of all."""
+        """Warn of losses found some seconds ago; `now`: of all."""
         if self._look() and self._due is None:
             self._due = time.monotonic() + _GATHER_SECONDS
         if self._due is not None and (now or time.monotonic() >= self._due):
@@ -145,12 +145,12 @@ class Losses:
             self._reported, self._due = self.sentences, None
 
     def _look(self) -> bool:
-        """Read the losses added to the file; whether there are any."""
+        """Read the losses added to the file; returns whether there are any."""
         lines = b""
         if self._file is not None:
             with suppress(FileNotFoundError), self._file.open("rb") as file:
                 file.seek(self._read)
-                lines, newline, _ = file.read().rpartition(b"\n")  # the last may be incomplete
+                lines, newline, _ = file.read().rpartition(b"\n")  # the last line may be incomplete
                 self._read += len(lines + newline)
         self._found += [decode_json(line, Loss, "loss") for line in lines.splitlines()]
         return bool(lines)
@@ -176,7 +176,7 @@ def _of_sequences(stream: str, how: str, parts: list[tuple[int, int]]) -> str:
         end = max(end, last)
     start = min(parts)[0]
     which = f"sequence {start}" if start == end else f"sequences {start} to {end}"
-    # "Up to": some may have been deleted or replaced before, which is no loss.
+    # "Up to": some may have been deleted or replaced before, which is not a loss.
     return (
         f"Stream {stream!r}: up to {console.counted(count, 'message')} ({which}) "
         f"{'was' if count == 1 else 'were'} {how}."
@@ -191,7 +191,7 @@ _LOOK_SECONDS = 0.2
 _LINE_SECONDS = 60.0
 _MEANWHILE_SECONDS = 60.0
 _MEANWHILE_SHARE = 20
-"""`meanwhile` takes at most this part (one in 20) of the time."""
+"""`meanwhile` may take one part in so many of the time."""
 _SHORT_JOB_MESSAGES = 2_000_000
 
 
@@ -205,11 +205,10 @@ def quiet_spark(
     look_only: bool = False,
     place_of: Callable[[str], str] = "--conf {}".format,
 ) -> Iterator[SparkSession]:
-    """A session that logs to a file. The file is kept only when Spark fails, not for a user's
-    mistake.
+    """A session that logs to a file, which stays only when Spark fails, not after a user's mistake.
 
-    `messages`: how many the job reads at most; None if unknown or endless. `look_only`: the command
-    leaves nothing behind, not even a class archive. `place_of`: how errors name a setting.
+    `messages`: the most that the job reads; None if unknown or endless. `look_only`: leave nothing
+    behind, not even a class archive. `place_of`: how errors name a setting.
     """
     with signals_held():
         from py4j.protocol import Py4JError, Py4JNetworkError
@@ -284,7 +283,7 @@ def _make_class_archive(*, quiet: bool) -> None:
 def log_failures(server: Any) -> None:
     """Log the errors of PySpark's accumulator server, which would print tracebacks.
 
-    For this server the end of a connection is an error, also after a query was stopped.
+    To that server the end of a connection is an error, even after a query was stopped.
     """
 
     def handle_error(_request: object, address: object) -> None:
@@ -295,13 +294,13 @@ def log_failures(server: Any) -> None:
 
 @contextmanager
 def _logs_in(file: Path) -> Iterator[None]:
-    """Also send this process's logs of PySpark and Py4J to the file: they have the Java stack
-    traces of errors that commands print as one sentence."""
+    """Also write PySpark's and Py4J's logs in this process to the file: they have the Java
+    stack traces of errors that commands print as one sentence."""
     from pyspark.logger import PySparkLogger
 
     handler = logging.FileHandler(file, delay=True)
     loggers = [logging.getLogger(name) for name in ("py4j", "py.warnings")]
-    # These write to the terminal as soon as they are created.
+    # These handlers write to the terminal as soon as they are created.
     loggers += [
         PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in ("SQL", "DataFrame")
     ]
@@ -309,7 +308,7 @@ def _logs_in(file: Path) -> Iterator[None]:
     for logger in loggers:
         logger.handlers, logger.propagate = [handler], False
     logging.captureWarnings(True)
-    logging.root.addHandler(handler)  # Py4J also logs there when its JVM ends
+    logging.root.addHandler(handler)  # Py4J also logs when its JVM ends
     try:
         yield
     finally:
@@ -348,13 +347,13 @@ class Watch:
 
     @property
     def lag(self) -> int | None:
-        """The sum of the lags that the queries have reported; None without any."""
+        """The sum of the lags that queries reported; None without any."""
         lags = [one.lag for one in self.done.values() if one.lag is not None]
         return sum(lags) if lags else None
 
     @contextmanager
     def until_stopped(self) -> Iterator[Stop]:
-        """Around Spark: gathers losses; a signal ends the block and is in `stopped`."""
+        """Around Spark: gather losses; a signal ends the block and is in `stopped`."""
         try:
             with stop_on_signals() as stop, self.losses.gathered(), self._rows_told():
                 yield stop
@@ -393,8 +392,8 @@ class Watch:
         """Wait for the end of all queries.
 
         A failure or a signal stops all of them; the next run continues where they ended.
-        `meanwhile` is called when every query has finished its first trigger, and then about once a
-        minute. Raises PipelineError with the reason, StopRequested, and what `meanwhile` raises.
+        `meanwhile` is called when every query has finished its first trigger, then about once a
+        minute. Raises PipelineError with the reason, StopRequested, and the errors of `meanwhile`.
         """
         with stop.holding():
             self._run(queries, stop, meanwhile)

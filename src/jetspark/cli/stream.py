@@ -1,7 +1,7 @@
 """`jetspark stream`: shows, creates, purges and removes streams, backs them up and restores them.
 
-The commands that change streams do what a first stream, an experiment and a test need; the
-administrator's tool `nats` has the rest.
+The commands that change streams are for a first stream, experiments and tests; the administrator's
+tool `nats` has more.
 """
 
 from __future__ import annotations
@@ -190,14 +190,14 @@ def purge(
     Args:
         name: Name of the stream.
         subject: Only messages under this subject; * matches one token, > one or more at the end.
-        keep: All but this many of the last messages.
+        keep: Keep this many of the last messages.
         before: Only messages before this sequence.
         json: Print a JSON document with the number of messages that were deleted.
     """
     if keep is not None and before is not None:
         raise ConfigError("Give either --keep or --before.")
     if keep is not None and keep < 1:
-        raise ConfigError("--keep must be at least 1: without it all are deleted.")
+        raise ConfigError("--keep must be at least 1; without it, all are deleted.")
     if before is not None and before < 1:
         raise ConfigError("--before is a sequence; they begin at 1.")
     state = _info(connection, name).state
@@ -230,10 +230,10 @@ def rm(name: str, /, *, connection: Connection = DEFAULT, force: ForceOption = F
 
 
 def _confirm(question: str, force: bool) -> None:
-    """Raises ConfigError unless the user confirms."""
+    """Raise ConfigError unless the user confirms."""
     if force:
         return
-    if not (sys.stdin and sys.stdin.isatty()):  # None, if whoever started us closed it
+    if not (sys.stdin and sys.stdin.isatty()):  # None, if the parent process closed it
         raise ConfigError(f"{question} There is no terminal to ask on: confirm with --force.")
     console.err.print(f"{question} [y/N] ", end="", markup=False, soft_wrap=True)
     if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
@@ -325,8 +325,8 @@ def restore(
 def verify(folder: str, /, *, json: JsonOption = False) -> None:
     """Check that a backup is complete and unchanged, without a server.
 
-    Counts its messages. Messages that were removed from the stream during the backup are shown, and
-    are no error.
+    Counts its messages, and shows how many were removed from the stream during the backup, which is
+    not an error.
 
     Args:
         folder: A backup of this command or of `nats stream backup`.
@@ -339,10 +339,10 @@ def _show_backup(made: StreamBackup, what: str, as_json: bool) -> None:
     state = made.state
     figures = f"{counted(made.messages, 'message')} ({size(state.bytes)})"
     if made.removed:
-        what += ", without what was removed meanwhile"
+        what += ", without messages removed meanwhile"
         figures = (
             f"{made.messages:,} of {counted(state.messages, 'message')} "
-            f"({made.removed:,} were removed from the stream while it was backed up)"
+            f"({made.removed:,} were removed from the stream during the backup)"
         )
     sentence = (
         f"{what}: stream {made.stream}, {figures}, "

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from jetspark.lakehouse.table import Table
 
 _SHOWN = 10
-"""Names of kept files."""
+"""Most names of kept files to print."""
 _OF_RETRY = {
     **dict.fromkeys(("path", "catalog", "table"), "--to"),
     "quarantineTable": "QUARANTINE",
@@ -59,7 +59,7 @@ class TableOptions:
 
     @contextmanager
     def opened(self, place: str) -> Iterator[Table]:
-        """Raises ConfigError, and TableError for what the library cannot read."""
+        """Open the table. Raises ConfigError, and TableError for an unreadable one."""
         from jetspark.lakehouse.formats import in_a_sentence, open_table, table_at
 
         found, name = table_at(place, self.format, pairs("--table-option", self.table_option))
@@ -102,7 +102,7 @@ def compact(
     options: TableOptions = _DEFAULT,
     json: JsonOption = False,
 ) -> None:
-    """Merge small files into large ones, also while a query writes and others read.
+    """Merge small files into large ones, even while queries write and read.
 
     The small files stay for readers of older versions until `vacuum` removes them.
 
@@ -134,8 +134,8 @@ def vacuum(
 ) -> None:
     """Remove the files of old versions and of failed tasks.
 
-    Versions older than --keep can no longer be read afterwards. A file that is not proven to be
-    this table's is kept, and its name is printed.
+    Afterwards, versions older than --keep cannot be read. A file that is not proven to be this
+    table's stays, and is named.
 
     Args:
         place: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog.
@@ -154,7 +154,7 @@ def vacuum(
     if done.kept:
         more = len(done.kept) - _SHOWN
         lines.append(
-            f"Kept, since nothing proves that it is this table's: {', '.join(done.kept[:_SHOWN])}"
+            f"Kept, since it may not be this table's: {', '.join(done.kept[:_SHOWN])}"
             f"{f' and {more:,} more (all with --json)' if more > 0 else ''}"
         )
     document = {"files": list(done.removed), "kept": list(done.kept), "removed": not dry_run}

@@ -27,15 +27,15 @@ def trace(
 ) -> int:
     """Show the path of a message: servers, streams, clients, and where it stopped.
 
-    The message is not delivered, unless --deliver is given. The exit code is 1 when a server that
-    got the message did not report in time.
+    Without --deliver the message is not delivered. The exit code is 1 when a server that got the
+    message did not report in time.
 
     Args:
         subject: Subject to publish to.
         payload: The payload; empty by default.
-        deliver: Deliver the message, too, and store it in streams.
+        deliver: Also deliver the message, and store it in streams.
         timeout: Seconds to wait for the servers' reports.
-        json: One JSON document: the servers' reports as they came, and which are missing.
+        json: One JSON document: the servers' reports, and which ones are missing.
     """
     headers, data = content.headers(), content.payload(payload)
 

@@ -12,8 +12,8 @@ def warm_up(*, remove: Switch = False) -> None:
     """Make Spark start faster on this machine, or in an image.
 
     Stores Spark's classes in a file of about 200 MB that Java maps at its start, in the folder
-    ~/.cache/jetspark or JETSPARK_CLASS_ARCHIVES. demo, ingest, replay and run create it themselves,
-    in the background, when it is missing; with this command an image has it from the start. With
+    ~/.cache/jetspark or JETSPARK_CLASS_ARCHIVES. demo, ingest, replay and run create it in the
+    background when it is missing; this command creates it at once, for example in an image. With
     JETSPARK_CLASS_ARCHIVES=off no command creates it.
 
     Args:
@@ -36,7 +36,7 @@ def warm_up(*, remove: Switch = False) -> None:
         raise ConfigError(f"It is switched off: {VARIABLE}=off.")
     if archive is None and (conf := configuration_folder()) is not None:
         raise ConfigError(
-            f"Java takes no archive where Spark has a folder with its configuration, here {conf}: "
+            f"Java takes no archive where Spark has a configuration folder, here {conf}: "
             "unset SPARK_CONF_DIR, or rename the folder, and give settings with --conf."
         )
     if archive is None:

@@ -128,7 +128,7 @@ class ConsumerGroup:
         max_ack_pending: int = 1,
         **options: Unpack[ConsumerSettings],
     ) -> GroupMember:
-        """Consume as an instance of `member`, within an `async with` block.
+        """Consume as an instance of `member`, within its `async with` block.
 
         Iterate the result, or give a callback (plain or async), and acknowledge each message.
         `ack_wait`: seconds until a message is delivered again, and until the next instance takes

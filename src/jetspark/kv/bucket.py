@@ -196,7 +196,7 @@ class ReadOnlyBucket:
         on_change: ChangeCallback | None = None,
         resync: Seconds = RESYNC,
     ) -> LiveBucket:
-        """A mapping of the bucket's keys and values that follows every change, in an `async with`.
+        """A mapping of the bucket's keys and values that follows every change, in its `async with`.
 
         `on_change` is called with each entry, also with the current ones. `resync`: seconds between
         two checks for entries that the bucket itself removed. `jetspark.kv.watch` says what it

@@ -1,12 +1,12 @@
 """Core NATS without async: publish, subscribe, request, from any thread.
 
 Contract
-- The same names, arguments, results and errors as the asyncio client's, without `await`. All
-  clients of a process share one event-loop thread (`loop_thread`). Clients are thread-safe.
-- A publish is checked in the calling thread and put into a buffer, which is handed to the loop as a
-  whole; it blocks while the buffer is full. Calls that need a reply block until it arrives.
+- Names, arguments, results and errors are those of the asyncio client, without `await`. All clients
+  of a process share one event-loop thread (`loop_thread`). Clients are thread-safe.
+- A publish is checked in the calling thread and put into a buffer, which goes to the loop as a
+  whole; a full buffer blocks it. Calls that need a reply block until it arrives.
 - Callbacks run in threads of their own and may use the client.
-- A forked child has to connect anew: there all calls but `close` raise ConnectionClosedError.
+- A forked child must connect again: all calls but `close` raise ConnectionClosedError there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from jetspark.wire.headers import HeadersLike
 from jetspark.wire.kernel import frame_of
 
 EXIT_FLUSH_TIMEOUT = 1.0
-"""Seconds to wait at interpreter exit for the server to confirm what was published."""
+"""Seconds at interpreter exit for the server to confirm the publishes."""
 
 
 # -------------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ MessageCallback: TypeAlias = Callable[[Message], None]
 
 
 class BaseSubscription(MessageIterator[Message], Block):
-    """As `jetspark.client.subscription`. `drain` does not wait for a thread that iterates."""
+    """See `jetspark.client.subscription`. `drain` does not wait for an iterating thread."""
 
     _inner: AsyncSubscription
     _message = Message
@@ -80,14 +80,14 @@ class BaseSubscription(MessageIterator[Message], Block):
         return self._inner.delivered - len(self._taken)
 
     def __iter__(self) -> Self:
-        self._inner.__aiter__()  # refuses a subscription that has a callback
+        self._inner.__aiter__()  # raises for a subscription with a callback
         return self
 
     def __next__(self) -> Message:
         try:
             return Message(self._caller, self._taken.popleft())
         except IndexError:
-            pass  # not called from here, or an interrupt would show this IndexError too
+            pass  # not in the handler, where an interrupt would show this IndexError too
         return super().__next__()
 
     def unsubscribe(self, max_msgs: int = 0) -> None:
@@ -107,9 +107,9 @@ class BaseSubscription(MessageIterator[Message], Block):
 
 @twin_of(AsyncReplies)
 class Replies(Twin, Block):
-    """What `Client.request_many` returns: iterate it, once; `list(...)` waits for all.
+    """The result of `Client.request_many`: iterate it, once; `list(...)` waits for all.
 
-    `with` ends the request when the block is left; so does `close`.
+    The end of a `with` block, and `close`, end the request.
     """
 
     _inner: AsyncReplies
@@ -131,8 +131,8 @@ class Replies(Twin, Block):
         self._thread.run(self._inner.aclose)
 
     def _finish(self) -> None:
-        # Not waited for: the garbage collector may run this, and after an interrupt it may still be
-        # running.
+        # Without waiting: the garbage collector may call this, and after an interrupt the iteration
+        # may still be running.
         if not self._thread.is_over:
             self._thread.spawn(self._inner.aclose)
 
@@ -140,7 +140,7 @@ class Replies(Twin, Block):
 def judging(
     caller: CallerSide, sentinel: bool | Callable[[Message], bool]
 ) -> bool | Callable[[AsyncMessage], bool]:
-    """The asyncio call's sentinel: it passes blocking messages to the user's function."""
+    """The sentinel for the asyncio call: it passes blocking messages to the user's function."""
     if not callable(sentinel):
         return sentinel
     return lambda reply: sentinel(Message(caller, frame_of(reply)))
@@ -166,7 +166,7 @@ class EventStream(SingleIterator[ConnectionEvent]):
 
 
 class BaseClient(Block):
-    """What runs in the caller's thread, and the client's life."""
+    """The client's life, and the calls that run in the caller's thread."""
 
     _inner: CoreClient
 
@@ -191,7 +191,7 @@ class BaseClient(Block):
             self._hook(hooks)
 
     def _hook(self, hooks: Hooks) -> None:
-        """Call them where messages are sent, and in the callers' threads that get messages."""
+        """Call the hooks where messages are sent, and in the threads that receive messages."""
 
         def runner(*, quiet: bool) -> HookRunner:
             return HookRunner(hooks, self._caller.report, self.options.api_prefix, quiet=quiet)
@@ -228,7 +228,7 @@ class BaseClient(Block):
     def __repr__(self) -> str:
         return repr(self._inner)
 
-    # -- what it is ----------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------
 
     @property
     def status(self) -> ConnectionStatus:
@@ -273,7 +273,7 @@ class BaseClient(Block):
         reply: str | None = None,
         headers: HeadersLike | None = None,
     ) -> None:
-        """As `publish`, without waiting while the buffer is full."""
+        """`publish` without waiting while the buffer is full."""
         self._publishing.send(subject, payload, reply, headers)
 
     def publish_msg(self, message: Sendable) -> None:
@@ -341,11 +341,10 @@ class BaseClient(Block):
     def close(self) -> None:
         """Send what is buffered and end the connection. May be called again.
 
-        Pending requests and iterators end at once; a callback that runs is left to finish, and gets
-        no more messages. It does not wait for a link: what is buffered without one is never sent,
-        which is reported.
+        Pending requests and iterators end at once; a running callback finishes, and gets no more
+        messages. It does not wait for a link: the buffer is then lost, which is reported.
         """
-        if not self._thread.is_over:  # else it is closed, or another process's
+        if not self._thread.is_over:  # otherwise it is closed, or another process's
             self._thread.run(self._close)
 
     async def _close(self) -> None:
@@ -356,10 +355,10 @@ class BaseClient(Block):
             self._thread.open.discard(self._end)
 
     async def _end(self) -> None:
-        """At interpreter exit."""
+        """Close at interpreter exit."""
         try:
             # Closing a socket with unread input resets the connection, and the server would lose
-            # what it had not read by then.
+            # what it has not read.
             await self._flush(EXIT_FLUSH_TIMEOUT)
         except JetsparkError:
             pass

@@ -1,12 +1,12 @@
 """Consumers without async: their messages, and iterating over them.
 
 Contract
-- Acknowledgements are sent as publishes are, without a thread switch; only `ack_sync` waits. Use a
+- Acknowledgements are sent like publishes, without a thread switch; only `ack_sync` waits. Use a
   message in one thread at a time: if two threads acknowledge it at once, both may succeed.
-- A fetch's messages are passed to the caller's thread at once. Each thread switch of an iterator
-  brings at most the messages of one pull request, which are buffered here: the buffer's limit is
-  exceeded by at most half. A push consumer's flow control request is answered when the messages
-  before it have been passed to this side.
+- A fetch's messages come to the caller's thread together. Each thread switch of an iterator brings
+  at most the messages of one pull request, which are buffered here: that exceeds the buffer's limit
+  by at most half. A push consumer's flow control request is answered when the messages before it
+  have reached this side.
 """
 
 from __future__ import annotations
@@ -70,21 +70,21 @@ class FetchResult(Fetched[JsMsg]):
 
 
 def received(caller: CallerSide, message: AsyncJsMsg) -> JsMsg:
-    """The same message, blocking."""
+    """A received message, for the blocking client."""
     own = JsMsg(caller, frame_of(message))
     caller.hooks.handed_out((own,))
     return own
 
 
 def fetched(caller: CallerSide, result: AsyncFetchResult) -> FetchResult:
-    """The same fetch, with blocking messages."""
+    """A fetch, with blocking messages."""
     messages = deliver(JsMsg, caller, list(map(frame_of, result)))
     caller.hooks.handed_out(messages)
     return FetchResult(messages, result.error)
 
 
 class BaseConsumerMessages(MessageIterator[JsMsg], LoopIterator[JsMsg]):
-    """As `jetspark.jetstream.consume`."""
+    """See `jetspark.jetstream.consume`."""
 
     _message = JsMsg
 
@@ -92,11 +92,11 @@ class BaseConsumerMessages(MessageIterator[JsMsg], LoopIterator[JsMsg]):
         try:
             return JsMsg(self._caller, self._taken.popleft())
         except IndexError:
-            pass  # not called from here, or an interrupt would show this IndexError too
+            pass  # not in the handler, where an interrupt would show this IndexError too
         return super().__next__()
 
 
 class BasePushMessages(MessageIterator[JsMsg], LoopIterator[JsMsg]):
-    """As `jetspark.jetstream.consumers`."""
+    """See `jetspark.jetstream.consumers`."""
 
     _message = JsMsg

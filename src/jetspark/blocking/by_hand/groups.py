@@ -1,6 +1,6 @@
 """Members of partitioned consumer groups, without async.
 
-As `jetspark.groups.member`. A callback runs in its own thread and may use the blocking client;
+See `jetspark.groups.member`. A callback runs in its own thread and may use the blocking client;
 `stop` does not wait in the callback itself.
 """
 
@@ -24,7 +24,7 @@ from jetspark.wire.kernel import frame_of
 
 @twin_of(AsyncGroupMsg)
 class GroupMsg(PartitionView, JsMsg):
-    """One message of a consumer group; acknowledge it as any other."""
+    """One message of a consumer group; acknowledge it like any other."""
 
     __slots__ = ()
 

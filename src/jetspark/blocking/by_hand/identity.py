@@ -17,7 +17,7 @@ CalloutHandler: TypeAlias = Callable[[AuthRequest], Grant]
 
 
 class BaseAuthCallout(Twin, Block):
-    """It stops when its block is left."""
+    """Leaving its block stops it."""
 
     _inner: AsyncAuthCallout
 
@@ -34,7 +34,7 @@ class BaseAuthCallout(Twin, Block):
         super().__init__(caller, caller.thread.run(begin, self._in_a_thread))
 
     async def _in_a_thread(self, request: AuthRequest) -> Grant:
-        """The asyncio handler: as many threads as the service has handlers at once."""
+        """The asyncio handler, with as many threads as the service has handlers at once."""
         answer: list[Grant] = []
         await self._workers.run(self._thread, lambda: answer.append(self._handler(request)))
         return answer[0]
@@ -42,8 +42,8 @@ class BaseAuthCallout(Twin, Block):
     def stop(self, timeout: Seconds = STOP_TIMEOUT) -> None:
         """Answer no more requests, and end.
 
-        Handlers that run after `timeout` seconds are left to finish; their users are let in
-        nowhere. The rest is as in `jetspark.identity.AuthCallout.stop`.
+        Handlers still running after `timeout` seconds finish, but their users are refused. See
+        `jetspark.identity.AuthCallout.stop`.
         """
         if not self._thread.is_over:
             self._thread.run(self._inner.stop, timeout)

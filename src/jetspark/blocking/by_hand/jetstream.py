@@ -1,6 +1,6 @@
 """JetStream without async: publishing in the caller's thread, events, lists, backups.
 
-As `jetspark.jetstream`. A callback runs in its own thread and may use the blocking client.
+See `jetspark.jetstream`. A callback runs in its own thread and may use the blocking client.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class BaseJetStream(Twin):
         tries = PublishTries(
             subject, self._inner.timeout if timeout is None else in_seconds(timeout)
         )
-        payload = payload_bytes(payload)  # once: every attempt sends the same bytes
+        payload = payload_bytes(payload)  # encoded once, since every attempt sends the same bytes
         while True:
             try:
                 with tries:
@@ -182,7 +182,7 @@ EventCallback: TypeAlias = Callable[[Event], None]
 
 
 class BaseEvents(MessageSource[Event], SingleIterator[Event], Block):
-    """As `jetspark.jetstream.events`."""
+    """See `jetspark.jetstream.events`."""
 
     def close(self) -> None:
         if not self._thread.is_over:
@@ -201,12 +201,12 @@ class Paged(Listing[ItemT]):
 
     @property
     def missing(self) -> list[str]:
-        """Names of streams or consumers that did not answer, as of the last iteration."""
+        """Streams or consumers that did not answer in the last iteration."""
         return self._inner.missing
 
     @property
     def offline(self) -> dict[str, str]:
-        """Names of streams or consumers that the server cannot run, with its reason (2.12)."""
+        """Streams or consumers that the server cannot run, with its reason (2.12)."""
         return self._inner.offline
 
 
@@ -219,8 +219,7 @@ class StoredMsgs(Listing[StoredMsg]):
 
 # -------------------------------------------------------------------------------------------------
 # Backing up and restoring: `progress` is called in the caller's thread, and the transfer waits for
-# it. When it raises, or Ctrl-C interrupts the call, the transfer is ended and cleaned up before the
-# exception is raised.
+# it. When it raises, or Ctrl-C interrupts the call, the transfer first ends and cleans up.
 
 ProgressCallback: TypeAlias = Callable[[BackupProgress], None]
 _OnStep: TypeAlias = Callable[[BackupProgress], Coroutine[Any, Any, None]]
@@ -249,7 +248,7 @@ def transfer(
 class _Transfer(Generic[T]):
     """A transfer in the event loop that pauses after each step until the caller calls `next`.
 
-    Otherwise it could be complete by the time the caller's `progress` raises.
+    Otherwise it could be complete when the caller's `progress` raises.
     """
 
     def __init__(self, call: Callable[[_OnStep], Coroutine[Any, Any, T]]) -> None:
@@ -266,7 +265,7 @@ class _Transfer(Generic[T]):
         await self._taken.wait()
 
     async def next(self) -> BackupProgress | None:
-        """The next progress; None when the transfer has ended."""
+        """The next progress; None at the end of the transfer."""
         self._taken.set()
         await self._news.wait()
         if self._task.done():

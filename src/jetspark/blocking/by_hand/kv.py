@@ -1,6 +1,6 @@
 """Key-Value buckets without async: watches, live mappings, locks and elections.
 
-As `jetspark.kv`. A callback runs in its own thread and may use the blocking client; a live mapping
+See `jetspark.kv`. A callback runs in its own thread and may use the blocking client; a live mapping
 waits for it. Any thread may release a lock.
 """
 
@@ -32,7 +32,7 @@ StateCallback: TypeAlias = Callable[[ElectionState], None]
 
 @twin_of(AsyncWatcher)
 class Watcher(CallbackIterator[Entry | None], EntryIterator[Entry]):
-    """What `Bucket.watch` returns: iterate it, or give it a callback."""
+    """The result of `Bucket.watch`: iterate it, or give it a callback."""
 
 
 class CallbackBlock(CallbackTwin[Any], AsyncBlock):
@@ -83,7 +83,7 @@ class BaseLiveBucket(CallbackBlock, Mapping[str, bytes]):
 
 
 class BaseElection(CallbackBlock, SingleIterator[ElectionState]):
-    """Its states are iterated one by one."""
+    """Its states come one by one."""
 
 
 class BaseLock(AsyncBlock):
@@ -95,6 +95,6 @@ class BaseLock(AsyncBlock):
         try:
             return super().__enter__()
         except BaseException:
-            # Interrupted just when it was acquired: nobody would release it.
+            # Interrupted right after acquiring: nobody would release it.
             self._thread.spawn(partial(self._inner.__aexit__, None, None, None))
             raise

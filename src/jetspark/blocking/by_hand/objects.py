@@ -1,6 +1,6 @@
-"""Object stores without async: sources are read, and files are written, in the caller's thread.
+"""Object stores without async: sources are read, and files written, in the caller's thread.
 
-As `jetspark.objects`. Each thread switch of a reader brings the chunks that have arrived, up to
+See `jetspark.objects`. Each thread switch of a reader brings the chunks that have arrived, up to
 about 1 MB.
 """
 
@@ -38,9 +38,9 @@ ObjectData: TypeAlias = Bytes | os.PathLike[str] | Readable | Iterable[Bytes]
 
 @twin_of(AsyncObjectReader)
 class ObjectReader(Twin):
-    """What `ObjectStore.get` returns: `for chunk in reader`, or `reader.all()`, once.
+    """The result of `ObjectStore.get`: `for chunk in reader`, or `reader.all()`, once.
 
-    Reading raises ObjectDamagedError and DigestMismatchError instead of returning the last chunk,
+    Reading raises ObjectDamagedError and DigestMismatchError in place of the last chunk,
     ObjectStoreNotFoundError, and ConnectionClosedError.
     """
 
@@ -61,7 +61,7 @@ class ObjectReader(Twin):
             while lot := self.next_lot():
                 yield from lot
         finally:
-            # Not waited for: the garbage collector may be running this.
+            # Without waiting: the garbage collector may call this.
             if not self._thread.is_over:
                 self._thread.post(self._inner.stop)
 
@@ -72,18 +72,18 @@ class ObjectReader(Twin):
 
 @twin_of(AsyncObjectWatcher)
 class ObjectWatcher(EntryIterator[ObjectInfo]):
-    """What `ObjectStore.watch` returns: iterate it."""
+    """The result of `ObjectStore.watch`: iterate it."""
 
 
 class BaseObjectStore(Twin):
-    """Reads and writes what the user has in the caller's thread."""
+    """Reads the user's sources, and writes their files, in the caller's thread."""
 
     _inner: AsyncObjectStore
 
     def put(self, name: str, data: ObjectData, **options: Unpack[PutOptions]) -> ObjectInfo:
         """Store an object from bytes, a path, a readable file or an iterable of bytes.
 
-        As `jetspark.objects.ObjectStore.put`; it is read piece by piece in this thread.
+        See `jetspark.objects.ObjectStore.put`; reads piece by piece in this thread.
         """
         run = self._thread.run
         writer = self._thread.call(partial(self._inner.writer, name, **options))
@@ -100,7 +100,7 @@ class BaseObjectStore(Twin):
     def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
         """Write the content of an object into a file, in this thread.
 
-        As `jetspark.objects.ObjectStore.get_into`.
+        See `jetspark.objects.ObjectStore.get_into`.
         """
         if isinstance(target, str | os.PathLike):
             return self._whole(name, partial(_save, target))

@@ -1,10 +1,10 @@
 """Publishing many messages without async: with a window, as an atomic batch, by fast ingest.
 
-As `jetspark.jetstream.in_flight`; any number of threads may send. They take places in the window
+See `jetspark.jetstream.in_flight`; any number of threads may send. They take places in the window
 one at a time, and put messages into the publish buffer without a thread switch; the event loop's
-read loop counts the acks. A thread that waits, for space or for results, waits on a condition,
-which is notified whenever the loop's thread has changed the window. Of an atomic batch only the
-calls that wait for the server switch threads: the second `add`, `flush` and `commit`.
+read loop counts the acks. Threads wait, for space or for results, on a condition, which the loop's
+thread notifies of changes. In an atomic batch only calls that wait for the server switch threads:
+the second `add`, `flush` and `commit`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from jetspark.wire.headers import HeadersLike
 
 
 class BasePublisher(Generic[SenderT]):
-    """As the asyncio one, for any number of threads."""
+    """The asyncio publisher's twin, for any number of threads."""
 
     def __init__(self, caller: CallerSide, sender: SenderT) -> None:
         self._thread = caller.thread
@@ -67,7 +67,7 @@ class BasePublisher(Generic[SenderT]):
             self._change.notify_all()
 
     def _complete(self, *, failed: bool) -> None:
-        """Wait for all results. `failed`: the block has raised an exception."""
+        """Wait for all results. `failed`: the block raised an exception."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -106,7 +106,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         ttl: TimeToLive | None = None,
     ) -> int:
         if type(payload) is not bytes:
-            payload = payload_bytes(payload)  # a copy: it may wait, and be sent again
+            payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
         kept = None
         if headers is not None or msg_id is not None or ttl is not None:
             kept = self._sender.headers(headers, msg_id, ttl)
@@ -126,7 +126,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         ttl: TimeToLive | None = None,
     ) -> Future[PubAck]:
         if type(payload) is not bytes:
-            payload = payload_bytes(payload)  # a copy: it may wait, and be sent again
+            payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
         kept = self._sender.headers(headers, msg_id, ttl)
         future: Future[PubAck] = Future()
         with self._turn:
@@ -215,14 +215,14 @@ class AtomicBatch(BasePublisher[AtomicSender]):
         expect_last_subject_seq: int | None = None,
         expect_last_subject_seq_of: str | None = None,
     ) -> int:
-        payload = payload_bytes(payload)  # a copy: it is sent with a later call
+        payload = payload_bytes(payload)  # a copy, since a later call sends it
         sender = self._sender
         expect = (expect_last_seq, expect_last_subject_seq, expect_last_subject_seq_of)
         kept = sender.headers(headers, msg_id, ttl, expect)
         with self._turn:
             message = sender.message(subject, payload, kept, is_first=expect_last_seq is not None)
             if sender.window.sent and not sender.window.kept:
-                self._ask(sender.stage)  # the first is answered before there is a second
+                self._ask(sender.stage)  # the first is answered before a second is sent
             elif self._buffer.crowded:
                 self._buffer.block()
             return sender.add(message)

@@ -1,10 +1,10 @@
 """Services (ADR-32) without async: their handlers run in threads.
 
 Contract: a handler may block and use the blocking client. There are as many threads as the endpoint
-handles requests at once, started when they are first needed. A thread takes one request after the
-other until none is queued, so many requests cost one thread switch. What a handler raises becomes
-an answer, as in asyncio. A handler that runs when the service gives up is left to finish: its
-requester has been told by then.
+handles requests at once, started on demand. A thread takes one request after the other until none
+is queued, so many requests cost one thread switch. A handler's exception becomes an answer, as in
+asyncio. A handler that still runs when the service gives up finishes, but its requester already has
+an error.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from jetspark.wire.kernel import MessageFrame, frame_of
 class Request(RequestView):
     """One request to an endpoint of a service.
 
-    Every answer raises ConfigError when the requester asks for none, ConnectionClosedError,
-    OutboundBufferError during an outage, MaxPayloadError, BadPayloadError, BadHeaderError.
+    Answering raises ConfigError without a reply subject, ConnectionClosedError, OutboundBufferError
+    during an outage, MaxPayloadError, BadPayloadError, BadHeaderError.
     """
 
     __slots__ = ()
@@ -66,7 +66,7 @@ class Request(RequestView):
             self._client.send(self._frame.reply, payload, headers)
 
     def respond_nowait(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
-        """Answer without waiting while the link accepts no more. Raises as every answer."""
+        """`respond` without waiting while the link is blocked. Raises the errors of answering."""
         self._client.send(self._frame.reply, payload, headers)
 
     def respond_json(self, value: Any, headers: HeadersLike | None = None) -> None:
@@ -92,7 +92,7 @@ _here = threading.local()
 
 
 class HandlingInThreads:
-    """Handles requests of an endpoint in threads of its own."""
+    """Handles an endpoint's requests in threads of its own."""
 
     def __init__(self, caller: CallerSide, handler: Handler, endpoint: Endpoint) -> None:
         self.answering = Answering(caller.publishing, caller.report, SharedTally())
@@ -102,12 +102,12 @@ class HandlingInThreads:
         self._workers = WorkerPool(f"jetspark-{endpoint.options.name}", caller.inner)
 
     async def work_off(self) -> None:
-        """As `Handling.work_off`."""
+        """See `Handling.work_off`."""
         endpoint = self._endpoint
         if not endpoint.frames:
             return
         if len(endpoint.frames) > 1:
-            endpoint.workers.call()  # for the others
+            endpoint.workers.call()  # for the other threads
         handled: list[MessageFrame] = []
         try:
             await self._workers.run(self._caller.thread, partial(self._work_off, handled))
@@ -117,7 +117,7 @@ class HandlingInThreads:
             raise
 
     def _work_off(self, handled: list[MessageFrame]) -> None:
-        """In the worker's thread. `handled`: the request that is being handled."""
+        """Runs in the worker's thread. `handled`: the current request."""
         endpoint, answering, handler = self._endpoint, self.answering, self._handler
         frames, tally = endpoint.frames, answering.tally
         _here.endpoint = endpoint
@@ -139,7 +139,7 @@ class HandlingInThreads:
                 tally.handled(perf_counter_ns() - start)
 
     def close(self) -> None:
-        """No more will come: the threads end."""
+        """No more requests will come: end the threads."""
         self._workers.stop()
 
 
@@ -155,10 +155,10 @@ class BaseEndpointCalls(Twin):
     def add_endpoint(
         self, name: str, handler: Handler, **options: Unpack[EndpointSettings]
     ) -> None:
-        """Answer requests with a handler in a thread; returns when the server knows of it.
+        """Answer requests with a handler in a thread; returns when the server knows it.
 
-        `concurrency`: requests that are handled at once, each in a thread; by default one after the
-        other. The rest is as in `jetspark.services.Service.add_endpoint`.
+        `concurrency`: requests handled at once, each in a thread; by default one. See
+        `jetspark.services.Service.add_endpoint`.
         """
         checked = self._inner.endpoint_options(name, **options)
         self._thread.run(self._inner.owner.add, checked, self._handling(handler))
@@ -172,23 +172,22 @@ class BaseEndpointCalls(Twin):
         return self._inner.decorator(add, name, **options)
 
     def _handling(self, handler: Handler) -> Callable[[Endpoint], Handling]:
-        """Raises ConfigError for an async function."""
+        """Raise ConfigError for an async function."""
         check_callback(handler)
         return partial(HandlingInThreads, self._caller, handler)
 
 
 class BaseService(BaseEndpointCalls, Block):
-    """`with` stops it when the block is left."""
+    """The end of its `with` block stops it."""
 
     _inner: AsyncService
 
     def stop(self, timeout: Seconds = STOP_TIMEOUT) -> None:
-        """Accept no more requests, handle those that have come, and end.
+        """Accept no more requests, handle the others, and end.
 
-        `timeout` in seconds: requests that are not handled by then are answered with an error, and
-        RequestTimeoutError is raised. Called in a handler of the service, for which it would have
-        to wait, it returns at once and continues in the background; its errors are reported. The
-        rest is as in `jetspark.services.Service.stop`.
+        After `timeout` seconds it answers unhandled requests with an error, and raises
+        RequestTimeoutError. In a handler, which would wait for itself, it returns at once and
+        continues in the background; its errors are reported. See `jetspark.services.Service.stop`.
         """
         if getattr(_here, "endpoint", None) in self._inner.running.endpoints:
             self._thread.spawn(lambda: self._stop_alone(timeout))
@@ -206,7 +205,7 @@ class BaseService(BaseEndpointCalls, Block):
 
 
 class BaseServices(Twin):
-    """Requests are sent by the caller's thread."""
+    """The caller's thread sends the requests."""
 
     _inner: AsyncServices
 
