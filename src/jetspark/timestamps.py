@@ -104,9 +104,7 @@ def duration_to_ns(value: Seconds) -> int:
     """The duration in nanoseconds."""
     if isinstance(value, timedelta):
         return value // timedelta(microseconds=1) * 1000
-    return round(
-        float(value) * NANOSECONDS
-    )  # float() refuses a text, which * would repeat to gigabytes
+    return round(float(value) * NANOSECONDS)  # float() refuses a text, which * would repeat
 
 
 def ns_from_now(name: str, value: Seconds) -> int:

@@ -368,9 +368,7 @@ class _Members:
                 raise BackupError("The archive is damaged: a file in it has no valid size.")
             if member.type not in (tarfile.XHDTYPE, tarfile.XGLTYPE):
                 return member
-            self._position += (
-                member.size + -member.size % _UNIT
-            )  # a time with a fraction of a second
+            self._position += member.size + -member.size % _UNIT  # a time with its fraction
         return None
 
     def _bytes(self, count: int) -> bytes:

@@ -185,11 +185,7 @@ def _from_spark(spark: SparkSession, table: Path, format_: str) -> Figures:
         FROM flights GROUP BY GROUPING SETS ((carrier), (origin), ()) ORDER BY carrier, origin
         """  # noqa: S608 - a constant
     ).collect()
-    by_carrier, by_origin, whole = (
-        0b01,
-        0b10,
-        0b11,
-    )  # grouping_id's bits: columns not grouped
+    by_carrier, by_origin, whole = 0b01, 0b10, 0b11  # a bit for each column not grouped
     ((rows, distinct),) = [(row.rows, row.flights) for row in found if row.of == whole]
     return Figures(
         {row.carrier: (row.rows, row.delay) for row in found if row.of == by_carrier},

@@ -135,9 +135,8 @@ async def _connected(options: ConnectOptions, host: str, port: int) -> socket.so
         return await _dialled(options, host, port)
     loop = asyncio.get_running_loop()
     try:
-        found = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST
-        )  # an address needs no look-up, so no thread
+        # An address needs no look-up, so no thread.
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
         found = await loop.run_in_executor(None, look_up)

@@ -1,9 +1,9 @@
 """Commits a batch of new files to a table exactly once, however often it is attempted.
 
-The commit that adds the files of a batch also sets the writer's number to that of the batch. An
-attempt with a batch that the number has reached changes nothing: of the same driver after a lost
-answer, of its successor after a crash, or of a driver that was taken for dead. Of two concurrent
-attempts one gets a conflict, and checks the number again.
+The commit that adds a batch's files also sets the writer's number to the batch's. An attempt with a
+batch that the number has reached changes nothing, whoever makes it: the same driver after a lost
+answer, its successor after a crash, or a driver taken for dead. Of two concurrent attempts one gets
+a conflict, and checks the number again.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from jetspark.lakehouse.new_files import NewFile
 from jetspark.lakehouse.table import Numbers, Table, TableName
 
 CONFLICT_SECONDS = 120.0
-"""How long a commit is retried after conflicts with others."""
+"""How long a commit is retried after conflicts with other writers."""
 _PAUSE = 0.02
 _ADOPT = "set the option 'adoptTable' to true (jetspark ingest, jetspark run: --adopt) for one run"
 
 
 Change = Callable[[Table, Sequence[NewFile], Numbers], None]
-"""What files do to a table, in one commit that sets these numbers. Raises CommitConflict."""
+"""Changes a table by files, in one commit that sets these numbers. Raises CommitConflict."""
 
 
 def added(table: Table, files: Sequence[NewFile], numbers: Numbers) -> None:
-    """Their rows are added."""
+    """Adds their rows."""
     table.append(files, numbers)
 
 
 def replaced(table: Table, files: Sequence[NewFile], numbers: Numbers) -> None:
-    """Their rows are all that the table has."""
+    """Replaces all rows of the table by theirs."""
     table.replace(files, numbers)
 
 
 def gone(name: TableName, batch: int) -> TableError:
-    """The error for a table that is not there any more at this batch."""
+    """The error for a table that no longer exists at this batch."""
     lost = "" if not batch else f" with {_batches_before(batch)}"
     return TableError(
         f"{name} has gone{lost}: it was removed. Bring it back; or, to begin anew, remove the "
@@ -197,7 +197,7 @@ def _batch(writer: str) -> str:
 
 
 def _version(writer: str) -> str:
-    """Of the version that the writer's last batch made."""
+    """The version made by the writer's last batch."""
     return f"jetspark.version.{writer}"
 
 
@@ -206,5 +206,5 @@ def _query(name: str) -> str:
 
 
 def _fingerprint(writer: str) -> int:
-    """As an integer, since both formats store only integers."""
+    """A fingerprint as an integer, since both formats store only integers."""
     return int.from_bytes(hashlib.sha256(writer.encode()).digest()[:7])

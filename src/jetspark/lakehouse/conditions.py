@@ -1,4 +1,4 @@
-"""Conditions by which files are left out, as a tree, which `prune` parses."""
+"""The tree of a condition that skips files, as `prune` parses it."""
 
 from __future__ import annotations
 

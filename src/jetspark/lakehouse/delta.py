@@ -46,7 +46,7 @@ from jetspark.lakehouse.schemas import nullable, plain
 from jetspark.lakehouse.table import Changes, Numbers, Piece, Table, TableName, pieces_of
 
 if TYPE_CHECKING:
-    import pyarrow.dataset  # imports pandas, which writers do not need
+    import pyarrow.dataset  # it imports pandas, which writers do not need
 
 # -------------------------------------------------------------------------------------------------
 # Statistics of a Parquet file as Delta's log keeps them, so that readers can skip the file.
@@ -73,7 +73,7 @@ def statistics(
     found = {
         name: one
         for name, one in _flat_columns(metadata).items()
-        if name in indexed  # nested columns have none
+        if name in indexed  # nested columns have no statistics
     }
     nulls, least, greatest = {}, {}, {}
     for name, index in found.items():
@@ -139,7 +139,7 @@ def _high(value: Any) -> Any:
         case datetime():
             try:  # to milliseconds, rounded up so that it remains a bound
                 return _instant(value + timedelta(microseconds=-value.microsecond % 1000))
-            except OverflowError:  # readers add the millisecond that the protocol lets be cut off
+            except OverflowError:  # readers add the millisecond that writers may cut off
                 return _instant(value)
         case str() if len(value) > _TEXT:
             return value[:_TEXT] + _LAST  # greater than every string with this prefix
@@ -164,7 +164,7 @@ def _instant(value: datetime) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON; None for types that have no bounds."""
+    """The value as JSON; None for types without bounds."""
     match value:
         case float():
             return value if math.isfinite(value) else None
@@ -177,12 +177,10 @@ def _plain(value: Any) -> Any:
 
 
 # -------------------------------------------------------------------------------------------------
-# One rewriter of a Delta table at a time.
-#
-# deltalake (1.6) lets two compactions of the same files both commit, and an overwrite beside a
-# compaction: each row is then there twice. Writing numbers, it does see conflicts, so a number
-# says until when a rewriter has the table; it is renewed while the work goes on, and runs out
-# after a kill.
+# One rewriter of a Delta table at a time.  deltalake (1.6) lets two compactions of the same files
+# both commit, and an overwrite beside a compaction, which duplicates each row. It does detect
+# conflicts between numbers, so a number says until when a rewriter has the table; it is renewed
+# during the work, and expires after a kill.
 
 
 CLAIM = "jetspark.rewriting"
@@ -192,7 +190,7 @@ _RENEWED = 60.0
 
 @contextmanager
 def claim(table: Table, other: Table, name: str) -> Iterator[None]:
-    """Nobody else rewrites the table meanwhile; `other`: the same table, to renew the claim with.
+    """Keep other rewriters from the table. `other`: the same table, for renewing the claim.
 
     Raises CommitConflict when somebody has it, TableError when the claim was lost on the way.
     """
@@ -223,7 +221,7 @@ def claim(table: Table, other: Table, name: str) -> Iterator[None]:
 
 
 class _Held(threading.Thread):
-    """Renews a claim."""
+    """Renews the claim."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(daemon=True)
@@ -244,7 +242,7 @@ class _Held(threading.Thread):
             self.until = until
 
     def end(self) -> None:
-        """When this returns nothing is renewed any more."""
+        """Stop; afterwards nothing is renewed."""
         self._over.set()
         self.join()
 
@@ -276,9 +274,9 @@ _KEPT = timedelta(hours=36)
 """How long new tables keep their log: a reader that follows once a day finds its place. Each commit
 lists the whole log on a local disk, so Delta's 30 days cost seconds where commits are frequent."""
 _TRIMMED_EVERY = 1000
-"""Commits from one look at all files of the log to the next."""
+"""Commits between two searches through all files of the log."""
 _LOG_STAYS = PostCommitHookProperties(cleanup_expired_logs=False)
-"""deltalake would look at all of them after each commit."""
+"""deltalake would do that after each commit."""
 
 
 @dataclass(frozen=True)
@@ -317,8 +315,8 @@ class DeltaPiece(Piece):
 class OpenDelta(Table):
     """A Delta table at one version.
 
-    A layout is refused for features that deltalake enforces only in files that it has written
-    itself, a compaction for features that it does not keep when it writes files anew.
+    `layout` refuses features that deltalake enforces only in files of its own, `compact` refuses
+    those that it does not keep when it rewrites files.
     """
 
     def __init__(self, name: TableName, table: DeltaTable) -> None:
@@ -345,7 +343,7 @@ class OpenDelta(Table):
         CommitConflict if another writer created it first."""
         try:
             columns = Schema.from_arrow(pa.schema([nullable(one) for one in schema]))
-        except Exception as error:  # the library's native errors have several types
+        except Exception as error:  # the library's errors have several types
             raise ConfigError(f"Delta does not support a column: {error}") from error
         try:
             made = DeltaTable.create(
@@ -480,7 +478,7 @@ class OpenDelta(Table):
         )
 
     def _had(self, restored: Mapping[str, Any], name: str, number: int) -> bool:
-        """Whether the version that was restored had this number; not if that version is gone."""
+        """Whether the restored version had this number; False if that version is gone."""
         there = DeltaTable(_path(self.name), storage_options=dict(self.name.properties))
         try:
             if "version" in restored:
@@ -605,7 +603,7 @@ class OpenDelta(Table):
         return found
 
     def _listed(self, retention: timedelta, *, full: bool, enforced: bool = False) -> list[str]:
-        """Files that no version within the retention has; `full`: not only those of the log."""
+        """Files that no version within the retention has; `full`: even those not in the log."""
         return self._table.vacuum(
             retention_hours=math.ceil(retention / timedelta(hours=1)),
             dry_run=True,
@@ -698,15 +696,15 @@ class OpenDelta(Table):
         return any(path.endswith(name) for path in paths)
 
     def _trim_now_and_then(self) -> None:
-        """After a commit on top of this version."""
+        """Trim the log after a commit on top of this version, now and then."""
         if self.version % _TRIMMED_EVERY == 0:
             self._trim_log()
 
     def _trim_log(self) -> None:
-        """Remove the files of the log that are older than the table's retention."""
+        """Remove files of the log that are older than the table's retention."""
         configuration = self._table.metadata().configuration
         if configuration.get("delta.enableExpiredLogCleanup", "true") == "true":
-            with suppress(Exception):  # of another writer that does the same; what is left is later
+            with suppress(Exception):  # another writer does the same; the rest follows later
                 self._table.cleanup_metadata()
 
     def _resolved(self, numbers: Numbers) -> dict[str, int]:
@@ -752,7 +750,7 @@ def _path(name: TableName) -> str:
 
 
 def to_sql(condition: Condition) -> str:
-    """In the SQL of deltalake, which takes times without zone for UTC."""
+    """The condition in the SQL of deltalake, which takes times without a zone for UTC."""
     match condition:
         case Comparison():
             value = _literal(condition.value)

@@ -39,7 +39,7 @@ _CENTURY = 100 * 365 * 24
 
 
 def absolute(path: str) -> str:
-    """Absolute, since the driver and its workers may have different working directories."""
+    """The absolute path, since the driver and its workers may have different directories."""
     path = path.rstrip("/") or "/"
     if path.startswith("file:"):
         return "/" + path.removeprefix("file:").lstrip("/")
@@ -62,7 +62,7 @@ def in_catalog(place: str) -> tuple[str, str] | None:
 def table_at(
     place: str, format_: str | None, options: Mapping[str, str]
 ) -> tuple[Format, TableName]:
-    """The format and the table of a place. Raises ConfigError if the format is not known."""
+    """The format and the table of a place. Raises ConfigError for an unknown format."""
     for name in options:
         if not name.startswith(STORAGE):
             raise ConfigError(f"Unknown option {name!r}; known: {STORAGE}… for the storage.")
@@ -90,7 +90,7 @@ def table_at(
 
 
 def checked_format(said: str, name: str) -> Format:
-    """Raises ConfigError; `said`: the name of the option or flag, for the message."""
+    """The format. Raises ConfigError with `said`, the name of the option or flag."""
     try:
         return Format(name.casefold())
     except ValueError:
@@ -98,7 +98,10 @@ def checked_format(said: str, name: str) -> Format:
 
 
 def file_size(said: str, value: str) -> int:
-    """Bytes of "128m". Raises ConfigError; `said`: the name of the option or flag."""
+    """Bytes of a text such as "128m".
+
+    Raises ConfigError with `said`, the name of the option or flag.
+    """
     match = _SIZE.fullmatch(value.strip().casefold())
     found = int(match[1]) * _UNITS[match[2]] if match else 0
     if found < _LEAST_SIZE:
@@ -107,7 +110,10 @@ def file_size(said: str, value: str) -> int:
 
 
 def span(said: str, value: str) -> timedelta:
-    """The time of "7d". Raises ConfigError; `said`: the name of the option or flag."""
+    """The time in a text such as "7d".
+
+    Raises ConfigError with `said`, the option's or flag's name.
+    """
     match = _SPAN.fullmatch(value.strip().casefold())
     if match is None:
         raise ConfigError(
@@ -123,9 +129,9 @@ _MARKS = {
     "iceberg": "metadata/*.metadata.json*",
     "parquet": "_spark_metadata",
 }
-"""What tells the format of a folder."""
+"""What shows the format of a folder."""
 _BEGINNINGS = {
-    # The last one looks at each file of the log, on the way to the first checkpoint.
+    # The last pattern searches the log's files up to the first checkpoint.
     "delta": (
         f"_delta_log/{0:020}.json",
         "_delta_log/_last_checkpoint",
@@ -155,7 +161,7 @@ def format_of(folder: Path) -> Format | None:
 
 
 def is_gone(format_: Format, name: TableName) -> bool:
-    """Whether a table that was there is not any more; cheap, and only known of a local folder.
+    """Whether an existing table was removed; cheap, and only known for a local folder.
 
     A library that writes into a folder while it is removed leaves a log without a beginning.
     """
@@ -273,12 +279,12 @@ def _check_other_formats(format_: Format, name: TableName) -> None:
 
 
 def _folder(name: TableName) -> Path | None:
-    """None for a table that is not in a folder of this machine."""
+    """The table's folder; None unless it is on this machine."""
     return None if name.path is None or "://" in name.path else Path(name.path)
 
 
 def _sentence(error: Exception) -> str:
-    """What the innermost part of a library says, in a line."""
+    """The innermost message of a library's error, in one line."""
     lines = [one.strip(" ↳╰▶─\t") for one in _ANSI.sub("", str(error)).splitlines()]
     said = next((one for one in reversed(lines) if one), type(error).__name__)
     said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 1]}…"

@@ -86,7 +86,7 @@ from jetspark.lakehouse.schemas import nullable, plain, small
 from jetspark.lakehouse.table import PLACE, Changes, Numbers, Piece, Table, TableName, pieces_of
 
 # -------------------------------------------------------------------------------------------------
-# Conditions by which files are left out, in PyIceberg's form.
+# Conditions that skip files, in PyIceberg's form.
 
 
 _COMPARISONS: dict[str, Any] = {
@@ -96,7 +96,7 @@ _COMPARISONS: dict[str, Any] = {
 
 
 def to_iceberg(condition: Condition) -> BooleanExpression:
-    """For a scan of PyIceberg."""
+    """The condition for a scan of PyIceberg."""
     match condition:
         case Comparison():
             found: BooleanExpression = _COMPARISONS[condition.operator](
@@ -111,7 +111,7 @@ def to_iceberg(condition: Condition) -> BooleanExpression:
             return NotNull(term=column) if condition.negated else Null(term=column)
         case All() | Some():
             first, *more = map(to_iceberg, condition.parts)
-            # Of all parts at once a tree is built that is not deep; its readers are recursive.
+            # Built from all parts at once, the tree is not deep; its readers are recursive.
             return (And if isinstance(condition, All) else Or)(first, *more) if more else first
 
 
@@ -121,11 +121,11 @@ _NUMBER = "jetspark.number."
 """Prefix of the table properties that hold numbers; properties of snapshots would expire."""
 _SNAPSHOT_AGE = "history.expire.max-snapshot-age-ms"
 _OF_NEW_TABLES = {
-    # A streaming query commits often, and old versions of the metadata are of no use.
+    # A streaming query commits often, and old metadata versions are useless.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "commit.manifest-merge.enabled": "true",
-    # Each commit reads and writes all snapshots; Iceberg's five days take seconds.
+    # Each commit reads and writes all snapshots; with Iceberg's five days that takes seconds.
     _SNAPSHOT_AGE: "3600000",
 }
 _NEWEST_WRITTEN = 2
@@ -221,7 +221,7 @@ class OpenIceberg(Table):
         except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
             raise ConfigError(f"Iceberg does not support a column: {error}") from error
         except Exception as error:
-            if cls.find(name) is not None:  # of another writer, or of this one after all
+            if cls.find(name) is not None:  # made by another writer, or by this one after all
                 raise CommitConflict(f"{name} was created by another writer.") from error
             raise
         return cls(name, catalog.load_table(identifier))
@@ -308,7 +308,7 @@ class OpenIceberg(Table):
         return None if found is None else int(found)
 
     def check_numbers_stay(self) -> None:
-        """Properties of the table stay."""
+        """Table properties stay."""
 
     def was_set_back(self, version: int, name: str, number: int) -> bool:
         made = self._table.metadata.snapshot_by_id(version)
@@ -409,7 +409,7 @@ class OpenIceberg(Table):
         scan = self._table.scan()
         tasks = list(scan.plan_files())
         files = [one.file for one in tasks]
-        deleted = any(one.delete_files for one in tasks)  # then only the rows themselves tell
+        deleted = any(one.delete_files for one in tasks)  # only the rows themselves show it
         return TableFacts(
             format="iceberg",
             location=self.location,
@@ -444,8 +444,10 @@ class OpenIceberg(Table):
         return Compaction(removed, added)
 
     def _small_files(self, target_bytes: int) -> Iterator[list[FileScanTask]]:
-        """Those of each partition in groups. Files with rows that were deleted by another program
-        are left as they are."""
+        """The small files of each partition, in groups.
+
+        Skips files with rows deleted by another program.
+        """
         by_partition: dict[Any, list[FileScanTask]] = defaultdict(list)
         spec = self._table.metadata.default_spec_id
         for task in self._table.scan().plan_files():
@@ -493,7 +495,7 @@ class OpenIceberg(Table):
         old = old_snapshots(table, datetime.now(UTC) - retention)
         found = vacuumed(table, set(old), retention)
         if not dry_run:
-            # The metadata first, so that no snapshot refers to a removed file.
+            # Update the metadata first, so that no snapshot refers to a removed file.
             if old:
                 self._expire(old)
             remove_all(self.storage, found.removed)
@@ -514,7 +516,7 @@ class OpenIceberg(Table):
             or set(metadata.refs) != {"main"}
         ):
             return
-        with suppress(Exception):  # of another writer that does the same; what is left is later
+        with suppress(Exception):  # another writer does the same; the rest follows later
             self.refresh()
             old = old_snapshots(self._table, datetime.now(UTC) - timedelta(milliseconds=int(age)))
             old = old[: max(len(self._table.metadata.snapshots) - _EXPIRED_EVERY, 0)]
@@ -532,8 +534,8 @@ class OpenIceberg(Table):
     def _transaction(self, *, whole: bool = False) -> Transaction:
         """A transaction whose commit fails if another commit came first.
 
-        By default the library retries on top of the other commit, whichever numbers that has set.
-        `whole`: with all snapshots, which the library copies some twenty times.
+        By default the library retries on top of the other commit, even if that set the same
+        numbers. `whole`: with all snapshots, which the library copies some twenty times.
         """
         metadata = self._table.metadata
         changed: dict[str, Any] = {"properties": {**metadata.properties, **_NO_RETRIES}}
@@ -631,7 +633,7 @@ def _has_bounds(metadata: pq.FileMetaData, path: str) -> bool:
 def _stage(making: Transaction, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
     """Replace files by others, in one snapshot."""
     snapshot = making.update_snapshot()
-    # Also without files: a commit that only sets properties would not notice another one.
+    # Even without files, since a commit that only sets properties would not notice another one.
     with snapshot.overwrite() if old else snapshot.merge_append() as changing:
         for one in old:
             changing.delete_data_file(one)
@@ -643,17 +645,17 @@ class _Expiring(ExpireSnapshots):
     """Removes snapshots from the metadata."""
 
     def by_ids(self, snapshot_ids: list[int]) -> ExpireSnapshots:
-        """These ones. The library's own copies all snapshots, twice for each of these."""
+        """Remove these snapshots. The library's own method copies all snapshots twice for each."""
         self._snapshot_ids_to_expire.update(snapshot_ids)
         return self
 
 
 class _Asking(NoopCatalog):
-    """A catalog that is asked for the outcome of a commit that it has not confirmed.
+    """A catalog that looks up the outcome of a commit that it did not confirm.
 
-    A refusal is no answer either: somewhere on the way to the catalog a request may have been sent
-    again, and then its first sending is what the second one is in conflict with. The library
-    removes the manifests of what is refused.
+    Even a refusal leaves the outcome open: the request may have been sent twice on its way to the
+    catalog, and the second one then conflicts with the first. The library removes the manifests of
+    refused commits.
     """
 
     def __init__(self, name: TableName, catalog: Catalog) -> None:
@@ -686,7 +688,7 @@ class _Asking(NoopCatalog):
 
 
 def _is_there(update: TableUpdate, metadata: TableMetadata) -> bool:
-    """Whether the table has an update; of one that follows from others this is not asked."""
+    """Whether the table has an update. Not called for one that follows from others."""
     match update:
         case AddSnapshotUpdate():
             return metadata.snapshot_by_id(update.snapshot.snapshot_id) is not None
@@ -706,7 +708,7 @@ def _unconfirmed(name: TableName, error: Exception) -> TableError:
 
 
 def _planned(scan: DataScan, wanted: BooleanExpression) -> list[FileScanTask]:
-    """The files in which a row may meet the condition, with all of their rows."""
+    """The files that may have a row for the condition, with all of their rows."""
     try:
         tasks = list(scan.filter(wanted).plan_files())
     except TypeError:  # PyIceberg 0.12 compares a null partition value by < and >
@@ -715,7 +717,7 @@ def _planned(scan: DataScan, wanted: BooleanExpression) -> list[FileScanTask]:
 
 
 def _between(changes: Changes) -> BooleanExpression:
-    """What holds for a row with a key of these."""
+    """A condition that holds for every row with one of these keys."""
     found = []
     for key in changes.keys:
         column = changes.rows[key]

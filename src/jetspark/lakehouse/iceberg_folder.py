@@ -31,7 +31,7 @@ from jetspark.lakehouse.table import TableName
 _VERSION = re.compile(r"v(\d+)\.metadata\.json")
 _HINT = "version-hint.text"
 IDENTIFIER = ("folder", "table")
-"""The name of the only table, for the library."""
+"""The name of the only table."""
 
 
 def local_folder(uri: str) -> Path:
@@ -78,7 +78,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         )
 
     def _check_others(self) -> None:
-        """Raises ConfigError for the metadata of a table that is no table of a folder."""
+        """Raise ConfigError for metadata that is not that of a table in a folder."""
         if (found := next(self._metadata.glob("*.metadata.json*"), None)) is None:
             return
         said = f"{self._folder} has an Iceberg table whose metadata is {found.name}: "
@@ -93,7 +93,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         )
 
     def _check_place(self, said: str) -> None:
-        """Raises ConfigError for a folder that was moved: metadata has the files' whole paths."""
+        """Raise ConfigError for a moved folder, since metadata has the files' whole paths."""
         parts = urlsplit(said)
         there = Path(unquote(parts.path) if "%" in said and parts.scheme else parts.path)
         if parts.scheme in ("", "file") and there.resolve() != self._folder.resolve():
@@ -109,7 +109,7 @@ class FolderCatalog(MetastoreCatalog, NoopCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> CommitTableResponse:
-        """The next version. Raises CommitFailedException if another commit came first."""
+        """Write the next version. Raises CommitFailedException if another commit came first."""
         before: Table | None
         try:
             before = self.load_table(IDENTIFIER)

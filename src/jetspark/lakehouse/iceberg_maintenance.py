@@ -1,4 +1,4 @@
-"""Which snapshots, files and manifests of an Iceberg table nobody needs any more."""
+"""Finds snapshots, files and manifests of an Iceberg table that nobody needs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def old_snapshots(table: Table, before: datetime) -> list[int]:
         kept.update(one.snapshot_id for one in islice(ancestors_of(head, metadata), count))
     ended = {one.snapshot_id: one.timestamp_ms for one in metadata.snapshots}
     ends = [(one.parent_snapshot_id, one.timestamp_ms) for one in metadata.snapshots]
-    # With rollbacks, after which an earlier snapshot is the present one again.
+    # With rollbacks, which make an earlier snapshot the present one again.
     ends += [(one.snapshot_id, then.timestamp_ms) for one, then in pairwise(metadata.snapshot_log)]
     for snapshot, end in ends:
         if snapshot in ended:
@@ -53,7 +53,7 @@ def vacuumed(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
     for snapshot in metadata.snapshots:
         named = once if snapshot.snapshot_id in old else needed
         named.update(_named(snapshot, table))
-    # Also those of old snapshots: PyIceberg's expiry leaves the names of some in the metadata.
+    # Also those of old snapshots, some of which PyIceberg's expiry leaves in the metadata.
     for statistics in (*metadata.statistics, *metadata.partition_statistics):
         needed.add(_path(statistics.statistics_path))
     root = _path(table.location()) + "/"
@@ -114,7 +114,7 @@ def _check_alone(table: Table, files: Iterable[str]) -> None:
         if not path.endswith(".metadata.json") or path.count("/") > 1 or _path(uri) in known:
             continue
         other = FromInputFile.table_metadata(table.io.new_input(uri))
-        # A creation that failed leaves a table without a file.
+        # A failed creation leaves a table without files.
         if other.table_uuid != table.metadata.table_uuid and other.snapshots:
             raise ConfigError(
                 f"{table.location()} has the metadata of another table, too ({path}), and which "
@@ -124,7 +124,7 @@ def _check_alone(table: Table, files: Iterable[str]) -> None:
 
 
 def _files(table: Table) -> Iterator[tuple[str, datetime]]:
-    """Path below the table's location, and when it was written."""
+    """The path below the table's location, and when the file was written."""
     io = table.io
     if not isinstance(io, PyArrowFileIO):
         raise TableError(
@@ -141,5 +141,5 @@ def _files(table: Table) -> Iterator[tuple[str, datetime]]:
 
 
 def _path(uri: str) -> str:
-    """Without the scheme, which differs between writers of one table (s3, s3a; file:, file://)."""
+    """The path without the scheme, which differs between writers (s3, s3a; file:, file://)."""
     return posixpath.normpath(_SCHEME.sub("", uri))

@@ -1,12 +1,12 @@
 """Compaction of small files into large ones, and removal of files that no version needs.
 
-Only files are removed that are proven to be the table's: an older version of it referred to them,
-or a writer of ours gave them their name and no version has them. Other programs write files of
-other kinds (deletion vectors, statistics), and other tables may lie in the folder: those are told.
+It only removes files that are proven to be the table's: an older version of it referred to them, or
+a writer of ours gave them their name and no version has them. Other programs write files of other
+kinds (deletion vectors, statistics), and other tables may lie in the folder: those are reported.
 
-Both may run while a query writes: a compaction replaces files with files of the same rows in one
-commit, which does not conflict with commits that only add; and files younger than the retention are
-kept, since a batch may be about to commit them.
+Both may run while a query writes: a compaction replaces files by files of the same rows, in one
+commit, which does not conflict with commits that only add; and files younger than the retention
+stay, since a batch may be about to commit them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_A_TABLE = re.compile(
 )
 """A file by which a folder below another is known as a table's."""
 LEAST_RETENTION = timedelta(hours=1)
-"""A batch may be about to commit younger files."""
+"""Minimum age of removed files, since a batch may be about to commit younger ones."""
 
 
 class TableFacts(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class TableFacts(msgspec.Struct, frozen=True):
     version: int
     """Delta: its version; Iceberg: how many snapshots are kept."""
     rows: int | None
-    """None if only reading the table would tell."""
+    """None if only reading the table would show it."""
     files: int
     bytes: int
     columns: list[tuple[str, str]]
@@ -50,10 +50,10 @@ class TableFacts(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Compaction:
-    """What a compaction did."""
+    """The result of a compaction."""
 
     removed: int
-    """Small files that were replaced; older versions refer to them until they are vacuumed."""
+    """Small files that were replaced; older versions refer to them until a vacuum."""
     added: int
 
 
@@ -63,7 +63,7 @@ class Vacuum:
 
     removed: Sequence[str]
     kept: Sequence[str]
-    """What is not proven to be this table's; a folder with another table ends with a slash."""
+    """Files that may not be this table's; a folder with another table ends with a slash."""
 
 
 def provable(unnamed: Sequence[str], once: Container[str], around: Iterable[str]) -> Vacuum:
@@ -86,7 +86,7 @@ def provable(unnamed: Sequence[str], once: Container[str], around: Iterable[str]
 
 
 def remove_all(storage: Storage, paths: Sequence[str]) -> None:
-    """Remove files, several at a time, since an object store takes its time for each."""
+    """Remove files, several at a time, since an object store takes long for each."""
 
     def remove(path: str) -> None:
         with suppress(FileNotFoundError):  # another vacuum was faster
@@ -97,7 +97,7 @@ def remove_all(storage: Storage, paths: Sequence[str]) -> None:
 
 
 def check_retention(retention: timedelta) -> None:
-    """Raises ConfigError for less than LEAST_RETENTION."""
+    """Raise ConfigError for less than LEAST_RETENTION."""
     if retention < LEAST_RETENTION:
         raise ConfigError(
             "Files younger than an hour may belong to a batch that is about to be committed: keep "

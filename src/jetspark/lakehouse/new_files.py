@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from jetspark.errors import ConfigError, shown
 
 # -------------------------------------------------------------------------------------------------
-# Text columns whose bytes are UTF-8, as Parquet demands: other readers refuse a file otherwise.
+# Text columns in UTF-8, as Parquet demands: other readers would refuse the file.
 
 
 def valid_text(column: pa.Array) -> pa.Array:
@@ -74,7 +74,7 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def partition_value(value: Any) -> str | None:
-    """A value as it is written to Delta's log (Delta protocol, "Partition Value Serialization")."""
+    """A value in the form of Delta's log (Delta protocol, "Partition Value Serialization")."""
     match value:
         case None | "":
             return None
@@ -149,7 +149,7 @@ def _quoted(found: re.Match[str]) -> str:
 
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
-"""Arrow memory of a row group at most, in bytes."""
+"""Most bytes of Arrow memory for a row group."""
 ROW_GROUP_ROWS = 1024 * 1024
 BUFFERED_BYTES = 256 * 1024 * 1024
 """Arrow memory of all partitions in one task, in bytes."""
@@ -158,7 +158,7 @@ _SAMPLE = 1000
 _REPEATED = 0.99
 """Different values in a sample of one: at most so many where a dictionary helps."""
 OPEN_FILES = 64
-"""Files that one task has open at a time, however many partitions its rows have."""
+"""Most files that one task has open at a time, however many partitions its rows have."""
 
 
 _OURS = re.compile(r"(?:.*/)?(?:part-\d+|merged|compacted)-[0-9a-f]{16}-\d+\.parquet")
@@ -170,7 +170,7 @@ def written_here(path: str) -> bool:
 
 
 class Storage(Protocol):
-    """Where a table's files are; sent to executors, so it must be picklable."""
+    """Where a table's files are; it is sent to executors, so it must be picklable."""
 
     def create(self, path: str) -> Any:
         """A new file below the table's location, as a binary stream."""
@@ -221,7 +221,7 @@ def _sorted(rows: pa.Table, sort_by: Sequence[SortKey]) -> pa.Table:
 
 @dataclass(frozen=True)
 class Layout:
-    """Layout of a table's data files; sent to executors."""
+    """The layout of a table's data files; it is sent to executors."""
 
     schema: pa.Schema
     """The table's columns, with the metadata that the format adds."""
@@ -241,34 +241,37 @@ class Layout:
 
 @dataclass(frozen=True)
 class NewFile:
-    """A file that was written and will be committed."""
+    """A written file that will be committed."""
 
     path: str
-    """Relative to the table's location."""
+    """The path relative to the table's location."""
     size: int
-    """Bytes."""
+    """The size in bytes."""
     rows: int
     partition: tuple[Any, ...]
     """Values of the layout's partitions."""
     numbers: tuple[int, int]
     """The layout's."""
     with_nan: frozenset[str]
-    """Columns with NaN in them, which Parquet's statistics leave out."""
+    """Columns with NaN, which Parquet's statistics leave out."""
     footer: bytes = field(repr=False)
     """Parquet's metadata, with the statistics."""
     table: str = ""
-    """The table, where a writer has several."""
+    """The table's name, if a writer has several tables."""
 
     @property
     def metadata(self) -> pq.FileMetaData:
-        """The footer, read."""
+        """The file's footer."""
         return pq.read_metadata(pa.BufferReader(self.footer))
 
 
 def write_files(
     layout: Layout, storage: Storage, name: str, batches: Iterable[pa.RecordBatch]
 ) -> list[NewFile]:
-    """Write the batches into new files; an error leaves none. Raises as `FileWriter.write`."""
+    """Write the batches into new files; an error leaves none.
+
+    Raises the errors of `FileWriter.write`.
+    """
     writer = FileWriter(layout, storage, name)
     try:
         for batch in batches:
@@ -287,7 +290,7 @@ class FileWriter:
     """
 
     def __init__(self, layout: Layout | None, storage: Storage | None, name: str) -> None:
-        """`layout`, `storage`: of the only table; None where there are several (`add_table`)."""
+        """`layout`, `storage`: the only table's; None if there are several (`add_table`)."""
         self._name = f"{name}-{secrets.token_hex(8)}"
         self._tables: dict[str, _Place] = {}
         if layout is not None and storage is not None:
@@ -300,7 +303,7 @@ class FileWriter:
         """Bytes of the batches whose memory the buffered rows may share."""
 
     def add_table(self, table: str, layout: Layout, storage: Storage) -> None:
-        """Another table, for `write`."""
+        """Add another table for `write`."""
         self._tables[table] = _Place(layout, storage)
 
     def write(self, batch: pa.RecordBatch, table: str = "") -> None:
@@ -334,7 +337,7 @@ class FileWriter:
         return self._done
 
     def discard(self) -> None:
-        """Remove the files that were written, as far as possible."""
+        """Remove the written files, as far as possible."""
         for one in self._files.values():
             with suppress(Exception):
                 one.abandon()
@@ -360,7 +363,7 @@ class FileWriter:
 
 
 class _Place:
-    """A table that files are written for."""
+    """A table for which files are written."""
 
     def __init__(self, layout: Layout, storage: Storage) -> None:
         self.layout, self.storage = layout, storage
@@ -434,7 +437,7 @@ class _OpenFile:
         return self._rows >= ROW_GROUP_ROWS or self.buffered >= ROW_GROUP_BYTES
 
     def add(self, rows: pa.RecordBatch) -> int:
-        """Buffer rows; their bytes."""
+        """Buffer rows; returns their bytes."""
         self._batches.append(rows)
         self._rows += rows.num_rows
         self.buffered += rows.nbytes
@@ -485,7 +488,7 @@ class _OpenFile:
         )
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the unfinished file."""
         self._batches = []
         if self.is_open:
             with suppress(Exception):

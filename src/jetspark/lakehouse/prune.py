@@ -1,8 +1,8 @@
-"""Parses conditions that leave files out: comparisons of columns with values, in Spark's SQL.
+"""Parses conditions that skip files: comparisons of columns with values, in Spark's SQL.
 
-The text means the same for both formats: it is typed here, by the table's columns, instead of by
-each library. What a file's statistics cannot answer is refused. This is imported when there is a
-condition to parse, since sqlglot takes half a second.
+The text means the same for both formats, since it is typed here, by the table's columns, not by
+each library. Conditions that a file's statistics cannot answer are refused. Imported on demand,
+since sqlglot takes half a second.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def _number(kind: pa.DataType, value: Decimal) -> Any:
 
 
 def _example(kind: pa.DataType) -> str:
-    """A value that a column of this type can be compared with."""
+    """A value with which a column of this type can be compared."""
     if pa.types.is_timestamp(kind):
         if kind.tz is None:
             return "a time without zone such as '2026-01-31T12:00:00'"

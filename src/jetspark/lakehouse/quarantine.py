@@ -58,7 +58,7 @@ def refusal(row: Mapping[str, Any], reason: Reason) -> str:
 
 
 def why_not(payload: bytes | None, fields: Mapping[str, pa.DataType]) -> Reason:
-    """Why a payload that was refused is no row with these fields."""
+    """Why a refused payload is not a row with these fields."""
     if not payload or not payload.strip():
         return None, "The payload is empty."
     try:
@@ -107,7 +107,7 @@ def _kind(value: Any) -> str:
 
 
 def _fits(value: Any, kind: pa.DataType) -> bool:
-    """Whether a JSON value may be one of a type; where that is not known, it may."""
+    """Whether a JSON value may be of a type; True if that is unknown."""
     for is_of, fits in _KINDS:
         if is_of(kind):
             return fits(value, kind)

@@ -3,11 +3,11 @@
 `lake/{region}` has the value of a column, `lake/{subject[1]}` a token of the message's subject
 (counted from 0, as in Spark's `split`), `lake/{header[Site]}` the first value of a header.
 
-Values come from others, so they are escaped: in a folder's name the bytes of every character but
-ASCII letters, digits, `_`, `-` and `.` are written as `~` and two digits, as is a `_` or `.` at the
-beginning, which would hide the folder or leave it (`%` would be decoded by object stores); in a
-catalog every character but ASCII letters and digits becomes `_x`, its code and `_`. A long value is
-cut and has a hash at its end. Different values have different names.
+Values come from others, so they are escaped. In a folder's name every character but ASCII letters,
+digits, `_`, `-` and `.` becomes its bytes, as `~` and two digits each (object stores would decode
+`%`), as does a `_` or `.` at the beginning, which would hide the folder or leave it. In a catalog
+every character but ASCII letters and digits becomes `_x`, its code and `_`. A long value is cut and
+ends with a hash. Different values have different names.
 """
 
 from __future__ import annotations
@@ -86,7 +86,10 @@ class ValueOf:
         return cls(said, "subject", token=int(key))
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """Null where a row has none. Of a time the day is a date, and the hour a time."""
+        """The value of each row; null where a row has none.
+
+        A time's day is a date, its hour a time.
+        """
         column = batch.column(self.column)
         if self.unit is not None:
             floor = pc.floor_temporal(column, unit=self.unit)
@@ -107,7 +110,7 @@ class ValueOf:
 
 
 def _each(column: pa.Array, change: Callable[[Any], Any]) -> pa.Array:
-    """The column with each of its different values changed, in text."""
+    """The column as text, with a change to each of its different values."""
     encoded = column.dictionary_encode()
     changed = pa.array([change(one) for one in encoded.dictionary.to_pylist()], pa.string())
     return changed.take(encoded.indices)
@@ -132,7 +135,7 @@ class Route:
 
     @classmethod
     def parse(cls, option: str, template: str, *, in_catalog: bool = False) -> Route | None:
-        """None if it has no values. Raises ConfigError."""
+        """Parse a template; None if it has no values. Raises ConfigError."""
         parts = _PLACE.split(template)
         if any(one in text for text in parts[::2] for one in "{}"):
             raise ConfigError(
@@ -146,7 +149,7 @@ class Route:
 
     @property
     def root(self) -> str:
-        """The folder that all tables are in."""
+        """The folder of all tables."""
         return self.texts[0].rpartition("/")[0] or "."
 
     def may_name(self, table: str) -> bool:
@@ -160,7 +163,7 @@ class Route:
         return f"{place}{separator}_{name}"
 
     def check(self, option: str, names: Sequence[str]) -> None:
-        """Raises ConfigError for a value of a column that rows of these columns lack."""
+        """Raise ConfigError for a value of a column that the rows lack."""
         for one in self.values:
             if one.column not in names:
                 near = nearest_name(one.column, names)

@@ -38,7 +38,7 @@ def differences(table: pa.Schema, rows: pa.Schema) -> Differences:
 
 
 def check_names(schema: pa.Schema) -> None:
-    """Raises ConfigError for columns that differ in case only, which readers cannot tell apart."""
+    """Raise ConfigError for columns that differ only in case, which readers cannot tell apart."""
     folded: dict[str, str] = {}
     for name in schema.names:
         other = folded.setdefault(name.casefold(), name)
@@ -62,7 +62,7 @@ def nullable(field: pa.Field) -> pa.Field:
 
 
 def small(field: pa.Field) -> pa.Field:
-    """The same column with its field ids, with 32-bit offsets as in Spark, so nothing is cast."""
+    """The column with its field ids and 32-bit offsets, like Spark's, so that nothing is cast."""
     kind = field.type
     if pa.types.is_large_string(kind):
         kind = pa.string()

@@ -19,22 +19,22 @@ from jetspark.lakehouse.maintenance import Compaction, TableFacts, Vacuum
 from jetspark.lakehouse.new_files import Layout, Made, NewFile, Storage
 
 PLACE = "jetspark_place"
-"""Of a row among others; a column that no table has."""
+"""The order of a row among others; a column that no table has."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What a batch of upserts does to a table: the last row of each key, to be merged."""
+    """The changes of a batch of upserts: the last row of each key, to be merged."""
 
     rows: pa.Table
     deleted: pa.ChunkedArray
-    """For each row whether its key is to be removed."""
+    """For each row, whether its key is to be removed."""
     keys: tuple[str, ...]
     sequence_by: str | None
 
     @property
     def columns(self) -> list[str]:
-        """Keys, and what orders their rows."""
+        """The keys, and the columns that order their rows."""
         order = () if self.sequence_by is None else (self.sequence_by,)
         return list(dict.fromkeys((*self.keys, *order)))
 
@@ -67,7 +67,7 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class TableName:
-    """Which table."""
+    """The name of a table."""
 
     path: str | None = None
     """Folder or URI; None for a table of a catalog."""
@@ -76,7 +76,7 @@ class TableName:
     catalog: str | None = None
     """The catalog's name in PyIceberg's configuration."""
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """For the library that accesses the storage and the catalog; may hold secrets."""
+    """Options for the library that accesses the storage and the catalog; may hold secrets."""
 
     def __str__(self) -> str:
         return self.path if self.path is not None else f"{self.catalog}:{self.identifier}"
@@ -91,11 +91,11 @@ class Piece(Protocol):
     """Some files of one version of a table; sent to executors, so it must be picklable."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Their rows."""
+        """The rows of these files."""
 
 
 class Table(Protocol):
-    """A table at one version; what a format does in another way, its class says.
+    """A table at one version; the class of a format documents its differences.
 
     Calls that change the table raise CommitConflict if another commit came first, and TableError
     for a table that cannot be written.
@@ -109,7 +109,7 @@ class Table(Protocol):
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns."""
+        """The columns."""
 
     @property
     def version(self) -> int:
@@ -122,7 +122,7 @@ class Table(Protocol):
 
     @property
     def is_new(self) -> bool:
-        """Whether it has no files yet."""
+        """Whether the table has no files yet."""
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -135,10 +135,10 @@ class Table(Protocol):
 
     @property
     def storage(self) -> Storage:
-        """Storage for new files."""
+        """The storage for new files."""
 
     def layout(self, target_bytes: int, compression: str) -> Layout:
-        """Layout of new files.
+        """The layout of new files.
 
         Raises ConfigError for a table with features that would not be enforced in new files.
         """
@@ -157,15 +157,15 @@ class Table(Protocol):
         it does not filter rows. Raises ConfigError for an invalid condition."""
 
     def facts(self) -> TableFacts:
-        """The newest version."""
+        """Facts of the newest version."""
 
     # -- numbers ---------------------------------------------------------------------------
 
     def number(self, name: str) -> int | None:
-        """The number that the last commit set under this name; None if no commit has."""
+        """The number that the last commit set under this name; None if none did."""
 
     def check_numbers_stay(self) -> None:
-        """Raises ConfigError for a table that forgets numbers after a time."""
+        """Raise ConfigError for a table that forgets numbers after a time."""
 
     def was_set_back(self, version: int, name: str, number: int) -> bool:
         """Whether the table was set back to a version before the commit that set this number, which
@@ -177,16 +177,19 @@ class Table(Protocol):
         """Add the files. CommitConflict: another commit may have set one of the numbers."""
 
     def replace(self, files: Sequence[NewFile], numbers: Numbers) -> None:
-        """Replace all files of the table. Raises ConfigError for one that only takes rows added."""
+        """Replace all files of the table. Raises ConfigError for an append-only table."""
 
     def merge(self, changes: Changes, numbers: Numbers) -> None:
-        """Replace the rows with the same keys, unless they are newer. Raises as `replace`."""
+        """Replace the rows with the same keys, unless they are newer.
+
+        Raises the errors of `replace`.
+        """
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, which are null in existing rows."""
 
     def keep_versions(self, span: timedelta) -> None:
-        """Keep older versions for about this time, from the next one on."""
+        """Keep older versions for about this time, from the next version on."""
 
     def bytes_to_merge(self, target_bytes: int) -> int:
         """About how much `compact` would write anew; 0 for a table that another program compacts,
@@ -204,7 +207,7 @@ class Table(Protocol):
 PIECE_BYTES = 128 * 1024 * 1024
 """Size of the files in one piece, in bytes; a larger file is a piece of its own."""
 FILE_COST = 4 * 1024 * 1024
-"""Added to the size of each file for the time to open it, in bytes."""
+"""Added to the size of each file, in bytes, for the time to open it."""
 _T = TypeVar("_T")
 
 

@@ -1,4 +1,4 @@
-"""Rows that replace those with the same keys: a table of present values.
+"""Rows that replace others with the same keys: a table of present values.
 
 Tasks write the rows of a batch into files, as for any table. The driver reads these back, keeps the
 last row of each key, and the table merges them in one commit, with the number of the batch. Names
@@ -30,11 +30,11 @@ _CONDITION = re.compile(
 
 @dataclass(frozen=True)
 class Deletes:
-    """Which rows stand for the deletion of their key."""
+    """Which rows delete their key."""
 
     column: str
     values: tuple[str, ...] = ()
-    """Texts of that column; empty: the column is true."""
+    """Texts of the column; empty: the column is true."""
 
     @classmethod
     def parse(cls, text: str) -> Deletes:
@@ -49,7 +49,7 @@ class Deletes:
         return cls(found["column"].strip("`"), tuple(one[1:-1].replace("''", "'") for one in texts))
 
     def of(self, rows: pa.Table) -> pa.ChunkedArray:
-        """For each row whether it is one, without nulls."""
+        """For each row, whether it deletes its key; no nulls."""
         column = rows[self.column]
         if self.values:
             return pc.is_in(column, value_set=pa.array(self.values, column.type))
@@ -62,11 +62,11 @@ class Upsert:
 
     keys: tuple[str, ...]
     sequence_by: str | None = None
-    """The greatest value is the last row; None: a batch has each key once."""
+    """The column whose greatest value marks the last row; None: a batch has each key once."""
     deletes: Deletes | None = None
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Raises ConfigError for columns that the rows lack."""
+        """Raise ConfigError for columns that the rows lack."""
         for option, name in self._columns():
             if name not in names:
                 raise ConfigError(
@@ -74,7 +74,7 @@ class Upsert:
                 )
 
     def check(self, rows: pa.Schema) -> None:
-        """Raises ConfigError for columns that the rows lack, or whose type does not serve."""
+        """Raise ConfigError for columns that the rows lack, or with an unsuitable type."""
         self.check_names(rows.names)
         for option, name in self._columns():
             if pa.types.is_nested(kind := rows.field(name).type):
@@ -94,7 +94,7 @@ class Upsert:
             )
 
     def _columns(self) -> Iterator[tuple[str, str]]:
-        """(option, column)."""
+        """Pairs of option and column."""
         for key in self.keys:
             yield "keys", key
         if self.sequence_by is not None:
@@ -111,13 +111,13 @@ class Upsert:
         """Merge these changes. Raises CommitConflict, and ConfigError for a table that has a key
         twice."""
         unique = f"jetspark.unique.{','.join(self.keys)}"
-        # After any other commit than such a merge the keys are looked at again.
+        # After any commit but such a merge, the keys are checked again.
         if table.number(unique) != table.version:
             self._check_unique(table)
         table.merge(changes, {**numbers, unique: None})
 
     def _check_unique(self, table: Table) -> None:
-        """Raises ConfigError."""
+        """Raise ConfigError if the table has a key twice."""
         batches = [batch for one in table.pieces(self.keys, None, 1) for batch in one.batches()]
         if not batches:
             return
@@ -163,12 +163,12 @@ class Upsert:
 
 
 def staged(layout: Layout) -> Layout:
-    """How the files look that tasks write for the driver."""
+    """The layout of the files that tasks write for the driver."""
     return replace(layout, partition_by=(), keeps_partition_columns=True)
 
 
 def remove(storage: Storage, files: Sequence[NewFile]) -> None:
-    """Files that were merged; what cannot be removed is left to `vacuum`."""
+    """Remove merged files; what cannot be removed is left to `vacuum`."""
     for one in files:
         with suppress(Exception):
             storage.remove(one.path)

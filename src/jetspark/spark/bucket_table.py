@@ -1,7 +1,7 @@
 """A table of a bucket's present values, one row for each key.
 
-Changes reach the table in batches. A key that left no change behind, since its value expired
-without a marker or its marker is gone, is found by comparing the table with the bucket.
+Changes reach the table in batches. Comparing the table with the bucket finds keys without a change,
+whose value expired without a marker, or whose marker is gone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TABLE_OPTIONS: Mapping[str, str] = {
 
 
 def check_table_options(given: Mapping[str, str]) -> None:
-    """Raises ConfigError for options that would make it another table."""
+    """Raise ConfigError for options that would make it another kind of table."""
     for name in given:
         for own, value in TABLE_OPTIONS.items():
             if name.casefold() == own.casefold():
@@ -46,7 +46,7 @@ def check_table_options(given: Mapping[str, str]) -> None:
 
 
 def check_source(options: SourceOptions) -> None:
-    """Raises ConfigError for options with which the table would not be that of the bucket."""
+    """Raise ConfigError for options with which the table would not be the bucket's."""
     missing = [name for name in _NEEDED if name not in options.columns]
     if missing:
         raise ConfigError(
@@ -82,9 +82,9 @@ def check_choice(to: LakehouseOptions, checkpoint: str) -> None:
 def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
     """Remove the rows whose keys the bucket no longer has; returns their number.
 
-    A row that a later change has replaced in the meantime stays. Nothing is removed without the
-    columns bucket, key and revision. Raises TableError if others commit without a break, and as
-    `Leaders.ask`.
+    A row that a later change has replaced in the meantime stays. Removes nothing without the
+    columns bucket, key and revision. Raises TableError if others commit without a break, and the
+    errors of `Leaders.ask`.
     """
     table = find_table(to.format, to.name)
     if table is None or not set(_COLUMNS) <= set(table.schema.names):
@@ -92,7 +92,7 @@ def remove_gone_keys(options: SourceOptions, to: LakehouseOptions) -> int:
     rows = _rows(table, str(options.bucket))
     if not rows.num_rows:
         return 0
-    # The table first: a key that the bucket gets later is not missing.
+    # Read the table first: then a key that the bucket gets later is not missing.
     there = leaders(options).ask(lambda api: _keys(api, options.streams[0]))
     rows = rows.filter(pc.invert(pc.is_in(rows[_KEY], value_set=pa.array(there, pa.string()))))
     if rows.num_rows:
@@ -115,11 +115,11 @@ def _rows(table: Table, bucket: str) -> pa.Table:
 def _keys(api: StreamAPI, stream: str) -> list[str]:
     """The keys that have a value or a marker."""
     subjects = linearizable_read(api, [stream], lambda api: api.subjects(stream, ">"))
-    return [subject.split(".", 2)[-1] for subject in subjects]  # a mirror's are of its origin
+    return [subject.split(".", 2)[-1] for subject in subjects]  # a mirror's have its origin's name
 
 
 def _gone(table: Table, rows: pa.Table) -> Changes:
-    """The rows' keys are to be removed."""
+    """The changes that remove the rows' keys."""
     columns = {
         one.name: rows[one.name].cast(one.type)
         if one.name in rows.schema.names

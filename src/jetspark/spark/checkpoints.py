@@ -1,4 +1,4 @@
-"""A query's checkpoint on this machine: what it says, and whether its folder may be used. No Spark.
+"""A query's checkpoint on this machine: its content, and whether its folder may be used. No Spark.
 
 A checkpoint has `metadata` (the query's id), `offsets` (planned batches) and `commits` (committed
 batches). Spark plans a batch, writes it, and then commits it in the checkpoint.
@@ -34,13 +34,13 @@ def local_path(uri: str) -> str | None:
 
 
 def place(folder: str) -> str:
-    """A canonical form, so that one folder has one text as far as possible."""
+    """A canonical form, so that a folder has only one text, as far as possible."""
     path = folder.removeprefix("file://").removeprefix("file:")
     return path if "://" in path else os.path.abspath(path)
 
 
 def check_way(what: str, name: str) -> None:
-    """Raises ConfigError if a folder of this machine cannot be created or written."""
+    """Raise ConfigError if a folder of this machine cannot be created or written."""
     here = local_path(name)
     if here is None:
         return
@@ -70,7 +70,8 @@ def held_in(folder: str) -> str | None:
     return None
 
 
-# -- what a checkpoint says --------------------------------------------------------------------
+# -- the content of a checkpoint
+# --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class CheckpointState:
     within: str | None = None
     """The table or checkpoint whose folder contains that of a new checkpoint."""
     lost: int | None = None
-    """The batch before the last planned one, if the checkpoint does not have it: Spark needs it."""
+    """The batch before the last planned one, if the checkpoint lacks it; Spark needs it."""
 
     @property
     def is_new(self) -> bool:

@@ -1,26 +1,25 @@
 """Streams from which a query removes what it has read: options `soleReader`, `interestConsumer`.
 
-What such a query has in its checkpoint is gone for everybody else, so it is the only one that reads
-the stream for its purpose, and it has a *claim* there: a durable consumer with the query's token,
-paused, so that nothing is delivered by it. The token is random and part of every offset. Spark logs
-an offset before it asks for the partitions of the batch; then the claim is made, and after that
-something is read. So a crash at any moment leaves a query that knows its claim. The server makes a
-consumer of one name once, so of two queries one is refused before it reads.
+What such a query has in its checkpoint is gone for everybody else. So it must be the only query
+that reads the stream for its purpose, and has a *claim* there: a paused durable consumer with the
+query's token, which delivers nothing. The token is random and part of every offset. Spark logs an
+offset before it asks for the partitions of the batch; then the query creates its claim, and only
+then it reads. So after a crash at any moment the query knows its claim. The server creates only one
+consumer of a name, so one of two queries is refused before it reads.
 
-A work queue: the claim has no filter, and beside such a consumer a work queue accepts no other one.
-What waited before the query's start, under its subjects, would be removed with what was read, so
-such a start is refused, and so is another choice of subjects later.
+A work queue: the claim has no filter, and a work queue accepts no other consumer beside it.
+Removing what was read would also remove messages before the query's start, so a start after waiting
+messages is refused, as is another choice of subjects later.
 
 A stream by interest keeps a message until all its consumers have acknowledged it, and stores none
-while it has no consumer. So the query has a second durable consumer there, of the option's name,
+while it has no consumer. So the query has a second durable consumer there, with the option's name,
 positioned before the first message that Spark's checkpoint does not cover. All messages from there
 on stay stored, and are read by direct gets, which acknowledge nothing. When a batch is committed
-the consumer is moved, and the server removes the messages that no other consumer needs. It has no
-filter, whatever subjects the query selects: if first messages are missing, they were lost, and that
-is reported. So messages under other subjects are let go unread, and another choice of subjects
-later is refused, as in a work queue. It is made when the query is first started, so a new query
-begins where it stands: a start that died has left it there. The claim has a filter that no message
-matches, so it keeps none.
+the consumer moves, and the server removes messages that no other consumer needs. It has no filter,
+whatever subjects the query selects, so missing first messages were lost, and that is reported. So
+messages under other subjects go unread, and another choice of subjects later is refused, as in a
+work queue. The first start of the query creates it, so a new query begins at its position, where a
+failed start may have left it. The claim has a filter that no message matches, so it keeps none.
 
 A query that is abandoned leaves its consumers behind: delete them.
 """
@@ -61,12 +60,12 @@ _TAKEN = {CONSUMER_EXISTS, CONSUMER_NAME_IN_USE, WORK_QUEUE_OVERLAP, WORK_QUEUE_
 class Claims:
     """The claims of one query, by its token, in its streams.
 
-    Every method raises ConfigError for the claim of another query, or of this one with other
-    subjects, DataLossError if the claim in a work queue is gone, and as `StreamAPI.call`.
+    Every method raises ConfigError for another query's claim, or this one's with other subjects,
+    DataLossError if the claim in a work queue is gone, and the errors of `StreamAPI.call`.
     """
 
     def __init__(self, api: StreamAPI, options: SourceOptions, token: str | None = None) -> None:
-        """`token`: None for a new query, and with a checkpoint of before there were tokens."""
+        """`token`: None for a new query, and for a checkpoint without tokens."""
         self._api, self._options, self._token = api, options, token
         interest = options.interest_consumer
         self._name = SOLE_READER if interest is None else f"{interest}-claim"
@@ -78,8 +77,8 @@ class Claims:
     ) -> None:
         """Raise unless each stream is free, or has the claim of this query.
 
-        `offsets`: the query's; they are new, or Spark has logged them with the token. Raises as
-        `check_nothing_skipped`, too.
+        `offsets`: the query's, new or logged by Spark with the token. Also raises the errors of
+        `check_nothing_skipped`.
         """
         for stream, one in facts.items():
             offset = (offsets or {}).get(stream)
@@ -96,12 +95,12 @@ class Claims:
     ) -> None:
         """Make the missing claims of a batch, of which nothing has been read yet.
 
-        `logged`: the token in the start. Raises as `check`.
+        `logged`: the token in the start. Raises the errors of `check`.
         """
         for stream, one in facts.items():
             offset = end.get(stream)
             if offset is None or offset.gone or offset.created != one.created:
-                continue  # nothing is read, or what reads it will say so
+                continue  # nothing is read, or reading it raises the error
             claimed = _claimed(one, logged, start.get(stream))
             if not self._has(stream, claimed) and self._token is not None:
                 if self._options.sole_reader:
@@ -113,9 +112,9 @@ class Claims:
         return self._token is not None and self._has(stream, None)
 
     def _has(self, stream: str, claimed: StreamOffset | None) -> bool:
-        """`claimed`: the offset, if the query has made its claim before."""
+        """Whether the stream has the claim. `claimed`: the offset, if the query made it before."""
         name, options = self._name, self._options
-        # A new query need not wait for a late answer: whoever makes the claim first has it.
+        # A new query need not wait for a late answer: the first one to create the claim has it.
         patience = {} if claimed else {"not_found_for": 0.0}
         info = self._api.consumer(stream, name, **patience)
         if info is None:
@@ -182,7 +181,7 @@ class Claims:
 def _claimed(
     facts: StreamFacts, token: str | None, offset: StreamOffset | None
 ) -> StreamOffset | None:
-    """The offset, if the query has made its claim in this stream before."""
+    """The offset, if the query made its claim in this stream before."""
     if token is None or offset is None or offset.initial or offset.created != facts.created:
         return None
     return offset
@@ -221,7 +220,7 @@ def lost_claim(options: SourceOptions, stream: str, offset: StreamOffset) -> Non
 
 
 def other_readers(stream: str) -> str:
-    """The refusal of a work queue with other consumers."""
+    """The error for a work queue with other consumers."""
     return (
         f"Other consumers read the work queue {stream!r}, so this query is not its sole reader: "
         "delete them, or read a stream with retention 'limits' that has this one as a source."
@@ -245,10 +244,11 @@ def _named(subjects: str) -> str:
 def begin(
     api: StreamAPI, name: str, offsets: Mapping[str, StreamOffset], made: set[str]
 ) -> dict[str, StreamOffset]:
-    """Where a new query begins: at these offsets, or where its consumer already stands.
+    """Where a new query begins: at these offsets, or at its existing consumer's position.
 
-    From now on the streams keep messages for it. `made`: gets the streams in which the consumer was
-    missing. Raises ConfigError for a consumer of another purpose, and as `StreamAPI.call`.
+    From now on the streams keep messages for it. `made`: gets the streams whose consumer was
+    missing. Raises ConfigError for a consumer of another purpose, and the errors of
+    `StreamAPI.call`.
     """
     found = {}
     for stream, offset in offsets.items():
@@ -258,7 +258,7 @@ def begin(
             made.add(stream)
             consumer.make(None if offset.earliest else offset.next)
             position = consumer.position() or offset.next
-        if stream in made:  # what came before it was there is not stored
+        if stream in made:  # messages from before the consumer are not stored
             position = max(position, head(api.stream(stream)))
         found[stream] = replace(offset, next=position, start=position)
     return found
@@ -275,8 +275,8 @@ def hold(
 ) -> None:
     """Make sure that each stream has its consumer, at the position that the query needs.
 
-    `made`: gets the streams in which one was missing. Raises DataLossError when a consumer is gone,
-    or has moved past messages that were not read; and as `begin`.
+    `made`: gets the streams whose consumer was missing. Raises DataLossError when a consumer is
+    gone, or has moved past unread messages; and the errors of `begin`.
     """
     for stream, one in facts.items():
         consumer = _consumer(api, stream, name)
@@ -298,9 +298,9 @@ def release(api: StreamAPI, stream: str, name: str, sequence: int) -> None:
     `StreamAPI.call`."""
     consumer = _consumer(api, stream, name)
     try:
-        if consumer.position() is not None:  # `hold` reports one that is gone
+        if consumer.position() is not None:  # `hold` reports a missing consumer
             consumer.reset(sequence)
-    except RequestTimeoutError as error:  # e.g. an election: the next batch releases this, too
+    except RequestTimeoutError as error:  # such as an election: the next batch releases this, too
         logger.warning("Stream %s keeps its messages a batch longer: %s", stream, error)
 
 

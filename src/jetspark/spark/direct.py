@@ -4,7 +4,7 @@ format("jetspark-direct") reads as format("jetstream") does, with the same offse
 partitions. A task decodes its range, writes the rows into new files of the table (`into.…`: the
 options of the table's sink), and returns one row that describes these files; the sink adds them to
 the batch's commit (`spark.lakehouse.target`). Rows whose payload only Spark's parser understands
-are returned as they are, and the sink writes them in the same batch.
+are returned unchanged, and the sink writes them in the same batch.
 
 Spark may run a task again: files of an attempt that failed are in no commit, and `vacuum` removes
 them.
@@ -62,7 +62,7 @@ def _direct_options(
     """Options of format jetspark-direct, beside those of format jetstream.
 
     `sink`: the options of the table's sink, with its checkpoint; `rows`: the columns that the sink
-    gets; `made`: those among them that are made of others, and of what (`ValueOf`).
+    gets; `made`: the derived ones, with their `ValueOf`.
     """
     given = {"format": format_, "schema": rows.json(), "made": json.dumps(dict(made))}
     return {f"{_PREFIX}{name}": value for name, value in given.items()} | {
@@ -162,7 +162,7 @@ def table_rows(
 
 
 def spark_value(value: ValueOf) -> Column:
-    """The same value as `ValueOf.of`, as Spark computes it."""
+    """The value of `ValueOf.of`, computed by Spark."""
     column = F.col(f"`{value.column.replace('`', '``')}`")
     if value.unit is not None:
         return F.to_date(column) if value.unit == "day" else F.date_trunc(value.unit, column)
@@ -176,7 +176,7 @@ def spark_value(value: ValueOf) -> Column:
 
 
 def _with_figures(rows: DataFrame, sink: LakehouseOptions) -> DataFrame:
-    """The rows, which observe what becomes of them (`lag.figures_of`)."""
+    """The rows, observed for the figures of `lag.figures_of`."""
     aside = F.lit(False)
     if sink.quarantine is not None:
         aside = F.col(CORRUPT).isNotNull()
@@ -191,7 +191,7 @@ def _with_figures(rows: DataFrame, sink: LakehouseOptions) -> DataFrame:
 
 @dataclass(frozen=True)
 class Into:
-    """The table that tasks write."""
+    """The table into which tasks write."""
 
     options: LakehouseOptions
     rows: StructType
@@ -199,7 +199,7 @@ class Into:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Into:
-        """From `_direct_options`, without their prefix."""
+        """Parse `_direct_options`, without their prefix."""
         sink = {
             name.removeprefix("sink."): value
             for name, value in given.items()
@@ -212,7 +212,7 @@ class Into:
 
 
 class DirectPartition(RangePartition):
-    """Ranges, and the table that their rows go to."""
+    """Ranges, and the table for their rows."""
 
     def __init__(self, ranges: Sequence[SequenceRange], target: Target) -> None:
         super().__init__(*ranges)
@@ -220,7 +220,7 @@ class DirectPartition(RangePartition):
 
 
 class DirectReader(JetStreamStreamReader):
-    """The stream's reader, whose tasks return files in place of rows."""
+    """The stream's reader, whose tasks return files, not rows."""
 
     def __init__(self, options: SourceOptions, into: Into) -> None:
         super().__init__(options)
@@ -228,9 +228,9 @@ class DirectReader(JetStreamStreamReader):
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
-        """Those of the stream, with the table, which is created by the first batch.
+        """The stream's partitions, with the table, which the first batch creates.
 
-        Raises as the stream's, and as `prepare_for_query`.
+        Raises the errors of the stream's, and of `prepare_for_query`.
         """
         parts = super().partitions(start, end)
         if not parts:
@@ -267,7 +267,7 @@ class DirectReader(JetStreamStreamReader):
             yield with_files(_placeholder(schema), written, files.aside)
 
     def _row_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The table's columns of decoded rows, as Spark makes them of the others."""
+        """The table's columns of decoded rows, computed by Spark."""
         for name, value in self._into.made.items():
             batch = batch.append_column(name, value.of(batch))
         return batch
@@ -276,7 +276,7 @@ class DirectReader(JetStreamStreamReader):
 def _divided(
     parsed: pa.RecordBatch, batch: pa.RecordBatch
 ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-    """The rows that are decoded, with their payloads, and those that Spark has to parse."""
+    """The decoded rows, with their payloads, and those that Spark must parse."""
     at = parsed.schema.get_field_index("data")
     left = pc.is_valid(parsed.column(at))
     decoded = parsed.set_column(at, batch.schema.field("data"), batch.column("data"))
@@ -327,7 +327,7 @@ class DirectDataSource(JetStreamDataSource):
 
     @without_traceback
     def schema(self) -> StructType:
-        """The columns of format jetstream, and those of handed over files. Raises ConfigError."""
+        """The columns of format jetstream, and those that describe files. Raises ConfigError."""
         found = schema_of(self._parsed.columns, self._parsed.json_fields)
         return StructType([*found, HANDED_OVER])
 

@@ -93,8 +93,10 @@ def _sentence(error: BaseException) -> str:
 def blamed_setting(
     error: BaseException, reason: str, settings: Mapping[str, str]
 ) -> tuple[str, str] | None:
-    """The setting that prevented Spark's start, and what is wrong with it; None for another
-    reason. `reason`: the known sentence."""
+    """The setting that prevented Spark's start, and what is wrong with it; None for another reason.
+
+    `reason`: the known sentence.
+    """
     whole = "\n".join([str(error), *_causes(error)])
     for name in settings:
         if line := re.search(rf"^.*(?<![\w.]){re.escape(name)}(?![\w.]).*$", whole, re.MULTILINE):

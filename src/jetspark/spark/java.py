@@ -16,7 +16,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def find_java() -> Path:
-    """The java that Spark will use. Raises SparkUnavailableError when missing or too old."""
+    """The java for Spark. Raises SparkUnavailableError when it is missing or too old."""
     home = os.environ.get("JAVA_HOME")
     found = Path(home, "bin", "java") if home else shutil.which("java")
     advice = f"Spark needs Java {OLDEST_JAVA} or newer: install it and put it on PATH (or set \
@@ -33,6 +33,6 @@ JAVA_HOME)."
 
 @cache
 def version_text(java: Path) -> str:
-    """The output of `java -version`, on standard error."""
+    """The output of `java -version`, from standard error."""
     ran = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
     return ran.stderr

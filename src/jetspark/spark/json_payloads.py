@@ -1,7 +1,7 @@
-"""JSON payloads as columns; text that is no object is kept in a separate column.
+"""JSON payloads as columns; text that is not an object goes to a separate column.
 
-Spark's parser decides what a payload means. Where that is plain, the source parses it while it
-reads, for a tenth of the CPU (`bulk.arrow`).
+Spark's parser decides what a payload means. Clear cases are parsed by the source while it reads,
+for a tenth of the CPU (`bulk.arrow`).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from jetspark.spark.failures import explain
 
 CORRUPT = "_corrupt_record"
 KEPT = ("stream", "subject", "seq", "timestamp", "headers")
-"""Columns of a stream's rows that are kept."""
+"""Columns of a stream's rows that stay."""
 _OPTION = "jsonSchema"
 _PAYLOADS = ("data", "value")
-"""Of a stream's rows, and of a bucket's."""
+"""The payload's column in a stream's rows, and in a bucket's."""
 _WHOLE = "_parsed"
 _IN_DDL = {"timestamp": "timestamp_ltz"}  # "timestamp" depends on a setting
 _TIMES = {"date", "timestamp"}
@@ -50,10 +50,10 @@ def json_columns(ddl: str, option: str, columns: Iterable[str]) -> list[str]:
 def parsing(
     spark: SparkSession, options: Mapping[str, str], ddl: str, option: str
 ) -> dict[str, str]:
-    """Options of format jetstream with which it parses what it can of `with_json_fields` itself.
+    """Options with which format jetstream itself parses what it can of `with_json_fields`.
 
-    Empty when the fields have other types than it knows, or names that Spark could not distinguish
-    from those of other columns. Raises ConfigError.
+    Empty for types that it does not parse, and for names that Spark could not distinguish from
+    those of other columns. Raises ConfigError.
     """
     names = {name.casefold() for name in options}
     if {"bucket", "columns", _OPTION.casefold()} & names:
@@ -72,8 +72,8 @@ def with_json_fields(
 ) -> DataFrame:
     """The source's rows with the fields of a schema (Spark DDL) instead of the payload.
 
-    Bytes that are not UTF-8 become U+FFFD: in the fields as Spark's parser replaces them, in what
-    is kept as in headers, since no reader of a table takes them as text.
+    Bytes that are not UTF-8 become U+FFFD: in the fields as Spark's parser replaces them, in kept
+    text as in headers, since no reader of a table accepts them in text.
 
     `option`: the name of the schema's option, for messages. `parsed`: the source was loaded with
     the options of `parsing`, which were not empty. `keep_payload`: it is there, too. Raises
@@ -94,8 +94,8 @@ def with_json_fields(
         StructType([*schema, StructField(CORRUPT, StringType())]),
         {"columnNameOfCorruptRecord": CORRUPT},
     )
-    # What Spark has parsed comes first: an expression that is always needed is evaluated once for
-    # all columns. It is null where the source has left no payload.
+    # Spark's own parsing comes first, since an expression that is always needed is evaluated once
+    # for all columns. It is null where the source left no payload.
     found = [
         F.coalesce(F.col(_WHOLE).getField(name), *([_named(name)] if parsed else [])).alias(name)
         for name in schema.names
@@ -108,10 +108,10 @@ def with_json_fields(
 
 
 def _more_than_an_object(text: Column) -> Column:
-    """The text if it is blank, or goes on behind its first object; else null.
+    """The text if it is blank, or continues after its first object; else null.
 
-    Spark's parser reads the first object and stops. With brackets around it the text must be a
-    list of one.
+    Spark's parser reads the first object and stops. With brackets around it the text must be a list
+    of one.
     """
     listed = F.from_json(F.concat(F.lit("["), text, F.lit("]")), "ARRAY<STRUCT<`_`: STRING>>")
     # Most objects have their first brace at the end, and need no second look.
@@ -135,7 +135,7 @@ def _named(name: str) -> Column:
 
 
 def _divided(columns: Iterable[str], option: str) -> tuple[str, list[str]]:
-    """The payload's column, and the others. Raises ConfigError."""
+    """The payload's column, and the other columns. Raises ConfigError."""
     names = list(columns)
     payload = next((one for one in _PAYLOADS if one in names), None)
     if payload is None:

@@ -1,4 +1,4 @@
-"""How far queries are: rows and lag from progress reports, with a listener, while a batch runs.
+"""The progress of queries: rows and lag from reports, by a listener, and during a batch.
 
 The lag of a stream is the number of sequences between the end of the last batch and the end of the
 stream at that time; deleted messages count.
@@ -40,7 +40,7 @@ def lag_by_stream(report: Mapping[str, Any]) -> dict[str, int] | None:
             continue
         told = True
         for name, one in latest.items():
-            # The lag of a stream that a pattern has just found is its whole content.
+            # The lag of a stream that a pattern just found is its whole content.
             read = end[name]["next"] if name in end else 1
             lag[name] = lag.get(name, 0) + max(0, one["next"] - read)
     return lag if told else None
@@ -53,15 +53,15 @@ def lag_of(report: Mapping[str, Any]) -> int | None:
 
 
 WRITTEN = "jetspark written"
-"""The observed metric of queries of `ingest`, whose tasks hand on files in place of rows."""
+"""The observed metric of queries of `ingest`, whose tasks return files, not rows."""
 
 
 class Figures(NamedTuple):
-    """Of one batch."""
+    """The figures of one batch."""
 
     rows: int
     aside: int
-    """Records that were put aside."""
+    """Quarantined records."""
     rows_per_second: float
 
 
@@ -103,8 +103,8 @@ class QueryLag:
 class LagListener(StreamingQueryListener):
     """Follows the lag of all queries of a session: `spark.streams.addListener(LagListener())`.
 
-    Every batch is logged (logger "jetspark.spark", level INFO) and given to `callback`, which runs
-    in a thread of Spark's; what it raises is logged. `prometheus()` is the state as text.
+    Every batch is logged (logger "jetspark.spark", level INFO) and passed to `callback` in a thread
+    of Spark; its exceptions are logged. `prometheus()` is the state as text.
     """
 
     def __init__(self, callback: Callable[[QueryLag], None] | None = None) -> None:
@@ -182,13 +182,13 @@ class Progress:
     rows: int = 0
     """Rows written since the start."""
     rows_per_second: float = 0.0
-    """Rows a second of the last batch that had rows."""
+    """Rows per second of the last batch with rows."""
     lag: int | None = None
     """Sequences in the stream after the last batch, at that time."""
     aside: int = 0
-    """Records put aside since the start."""
+    """Records quarantined since the start."""
     batches: int = 0
-    """Batches that had rows."""
+    """Batches with rows."""
     _batch: int = -1
 
     def update(self, query: StreamingQuery) -> bool:
@@ -223,14 +223,14 @@ _SCANS = "MicroBatchScan", "BatchScan"
 
 
 class RowsUnderWay:
-    """The rows that the first batch of a query has read, while it runs. Not of Spark Connect."""
+    """The rows that a query's first batch has read so far. Not for Spark Connect."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._store: Any = query._jsq.sparkSession().sharedState().statusStore()
         self._query = str(query.id)
         self._run = f"runId = {query.runId}"
         self._scans: dict[int, list[int]] = {}
-        """By execution, the accumulators of its scans' rows: a batch has several executions."""
+        """The accumulators of scanned rows, by execution; a batch has several executions."""
 
     def count(self) -> int:
         """0 before the batch has begun."""
@@ -257,5 +257,5 @@ class RowsUnderWay:
 
 
 def _items(sequence: Any) -> Iterator[Any]:
-    """Of a Scala Seq."""
+    """The items of a Scala Seq."""
     return map(sequence.apply, range(sequence.size()))

@@ -1,15 +1,15 @@
 """Offsets as Spark's checkpoint keeps them.
 
-For each stream: the next sequence to read, the stream's creation time (it differs for a recreated
-stream), and the start that the query resolved when it began. Spark logs the end of a batch before
-it runs the batch, but never the initial offset. So every end includes the start, and the first end
+Each stream has the next sequence to read, the stream's creation time (which identifies a recreated
+one), and the start that the query resolved when it began. Spark logs the end of a batch before it
+runs the batch, but never the initial offset. So every end includes the start, and the first end
 differs from the initial offset even when there is nothing to read yet. Spark then logs it, and from
 then on no crash or restart can move the start.
 
-A query that removes what it has read has a token, which `claims` explains.
+A query that removes messages that it has read has a token, which `claims` explains.
 
-Each end also has the stream's last message as of then, from which `copies` tells whether the stream
-was replaced by another copy of itself.
+Each end also has the stream's last message at that time, which shows whether the stream was
+replaced by another copy of itself.
 
 Spark compares offsets as JSON text, so the keys have one canonical order.
 """
@@ -37,13 +37,13 @@ class StreamOffset:
     start: int
     """Where this query began in this stream."""
     earliest: bool = False
-    """The start was resolved from "earliest"."""
+    """Whether the start was resolved from "earliest"."""
     initial: bool = False
-    """Just resolved, and not in Spark's log yet."""
+    """Whether it was just resolved, and is not in Spark's log yet."""
     last: LastMessage | None = None
     """The stream's last message when this offset was planned; None in a checkpoint of before."""
     gone: bool = False
-    """The stream was gone, and the query was told to go on without it (`failOnDataLoss=false`).
+    """The stream was gone, and the query continued without it (`failOnDataLoss=false`).
 
     The offset stays, so that a stream that was only out of reach is not read again.
     """
@@ -70,7 +70,7 @@ def token_of(document: dict[str, Any]) -> str | None:
 
 
 def _one_to_json(offset: StreamOffset) -> dict[str, Any]:
-    """Without what is false: Spark logs every stream in each batch."""
+    """An offset without false fields, since Spark logs every stream in each batch."""
     document: dict[str, Any] = {"created": offset.created}
     if offset.earliest:
         document["earliest"] = True
@@ -115,10 +115,9 @@ def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
 
 # -------------------------------------------------------------------------------------------------
 # Whether streams were replaced by older copies of themselves, which have the same creation time.
-#
-# While such a copy is shorter than the stream was, planning sees it. Once it has grown past that,
-# only a message tells: the one that was the last when the offset was planned has another time now.
-# If it is gone (deleted, removed by limits), nothing tells.
+# Planning detects a copy while it is shorter than the stream was. Later only a message shows it:
+# the one that was the last when the offset was planned now has another time. If that is gone
+# (deleted, removed by limits), nothing shows it.
 
 
 def copies_found(
@@ -126,7 +125,7 @@ def copies_found(
 ) -> list[DataLossError]:
     """An error for each stream that is a copy now; one request for each stream.
 
-    `advice` ends the messages. Raises as `times_of`.
+    `advice` ends the messages. Raises the errors of `times_of`.
     """
     last = {name: offset.last for name, offset in offsets.items() if offset.last is not None}
     found = times_of(api, {name: one.seq for name, one in last.items()})
@@ -138,7 +137,7 @@ def copies_found(
 
 
 def _is_same(api: StreamAPI, name: str, created: str) -> bool:
-    """Whether the stream was not recreated, of which planning and readers tell."""
+    """Whether the stream was not recreated, which planning and readers detect."""
     try:
         return api.stream(name).created == created
     except StreamNotFoundError:

@@ -1,4 +1,4 @@
-"""What the options of all formats have in common: names without case, texts that become values.
+"""The options of all formats: names without case, and texts that become values.
 
 Names follow Spark's Kafka connector where the meaning is the same. Spark passes texts, and folds
 the case of names.
@@ -38,7 +38,7 @@ _MOST_SECONDS = 1e9  # 31 years: sockets refuse to wait for longer than some hun
 
 
 def read(convert: Callable[[str, str], T], name: str, value: str) -> T:
-    """The result of `convert` for an option. Raises ConfigError that names the option."""
+    """The value of an option, by `convert`. Raises ConfigError, which names the option."""
     try:
         return convert(name, value)
     except ConfigError as error:
@@ -48,7 +48,7 @@ def read(convert: Callable[[str, str], T], name: str, value: str) -> T:
 
 
 def text(name: str, value: str) -> str:
-    """As it is."""
+    """The text, unchanged."""
     return value
 
 
@@ -114,7 +114,7 @@ def word(*words: str) -> Callable[[str, str], str]:
 
 
 def columns(name: str, value: str) -> tuple[str, ...]:
-    """Names with commas between them, in the order given, each once."""
+    """Names, separated by commas, in the given order, each once."""
     found = tuple(part.strip() for part in value.split(",") if part.strip())
     if not found:
         raise ConfigError(f"Option {name!r} is empty; leave it out to have all.")
@@ -125,7 +125,7 @@ def columns(name: str, value: str) -> tuple[str, ...]:
 
 
 def listed(check: Callable[[str], object]) -> Callable[[str, str], tuple[str, ...]]:
-    """The same, all of which pass a check."""
+    """Names that all pass a check."""
 
     def convert(name: str, value: str) -> tuple[str, ...]:
         found = columns(name, value)
@@ -187,13 +187,13 @@ def json_fields(name: str, value: str) -> tuple[tuple[str, str], ...]:
 # -- names --------------------------------------------------------------------------------------
 
 Table: TypeAlias = Mapping[str, tuple[str, Callable[[str, str], Any]]]
-"""By the name of an option: the field for its value, and the function for its text."""
+"""For the name of an option, the field of its value, and the function for its text."""
 
 # A catalog table's own properties, which Spark passes in addition to the options.
 _OF_CATALOG = frozenset(
     {"provider", "owner", "location", "comment", "collation", "external", "is_managed_location"}
 )
-_OPTION_OF_TABLE = "option."  # how a table keeps the options it was created with
+_OPTION_OF_TABLE = "option."  # the form in which a table keeps the options of its creation
 _OF_KAFKA = {
     "kafka.bootstrap.servers": "'servers' here",
     "subscribe": "'stream' or 'streams' here",
@@ -232,8 +232,8 @@ _HINTS = {
     "timestampasof": "is for tables with versions: 'endingTimestamp' here",
     "versionasof": "is for tables with versions: 'endingOffsets' here",
 }
-"""What to say of options of other sources and of the client, which are unknown here; by the folded
-name."""
+"""Advice, by folded name, for options of other sources and of the client, which are unknown here.
+"""
 
 
 def read_options(
@@ -366,19 +366,19 @@ CONNECTION: Table = {
 """The fields are those of ConnectOptions, and `context`."""
 
 _HERE = {field: name for name, (field, _) in CONNECTION.items() if field != name}
-# Not in quotation marks, which contain what the user wrote.
+# Not within quotation marks, which have the user's text.
 _CLIENT_NAME = re.compile(rf"(?<!['\"\w])(?:{'|'.join(_HERE)})(?!['\"\w])")
 
 
 def with_names_of_spark(error: ConfigError) -> ConfigError:
-    """The client's error with the names of the options in Spark."""
+    """The client's error, with the names of options in Spark."""
     said = str(error)
     here = _CLIENT_NAME.sub(lambda found: _HERE[found[0]], said)
     return error if here == said else ConfigError(here)
 
 
 def connection_options(given: Mapping[str, Any]) -> ConnectOptions:
-    """Of the options that were given, those of the connection. Raises ConfigError."""
+    """The connection's options among those given. Raises ConfigError."""
     if {"jetstreamDomain", "jetstreamApiPrefix"} <= given.keys():
         raise ConfigError("Give either 'jetstreamDomain' or 'jetstreamApiPrefix', not both.")
     try:

@@ -50,14 +50,14 @@ Wanted: TypeAlias = Position | AtTime
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """`everywhere` for all streams, or `each` by the stream's name; from the option `option`."""
+    """A position for all streams (`everywhere`), or `each` by name; from the option `option`."""
 
     option: str
     everywhere: Wanted | None = None
     each: Mapping[str, Wanted] = field(default_factory=dict)
 
     def check(self, streams: Iterable[str]) -> None:
-        """Raise ConfigError if positions are given by stream, but not for exactly these streams."""
+        """Raise ConfigError if positions are by stream, but not for exactly these streams."""
         streams = list(streams)
         if self.everywhere is None and set(streams) != set(self.each):
             raise ConfigError(
@@ -150,7 +150,7 @@ def resolve(
     *,
     none_is_latest: bool,
 ) -> Position:
-    """A position without times; `sequence_at(stream, ns)` is None when all messages are older.
+    """A position without a time; `sequence_at(stream, ns)` is None when all messages are older.
 
     Raises ConfigError for that, unless it means the end of the stream.
     """
@@ -246,14 +246,14 @@ class SourceOptions:
 
     connection: ConnectOptions = dataclasses.field(repr=False)
     given: frozenset[str] = frozenset()
-    """Names of the options that were given."""
+    """Names of the given options."""
     streams: tuple[str, ...] = ()
     stream_pattern: str | None = None
-    """A regular expression for whole names, instead of `streams`."""
+    """A regular expression for whole names, in place of `streams`."""
     subjects: tuple[str, ...] = ()
     columns: tuple[str, ...] = COLUMNS
     json_fields: tuple[tuple[str, str], ...] = ()
-    """Names and types of further columns, out of JSON payloads."""
+    """Names and types of additional columns from JSON payloads."""
     starting: Positions | None = None
     ending: Positions = Positions("", "latest")
     strategy: str = "error"
@@ -271,18 +271,18 @@ class SourceOptions:
     interest_consumer: str | None = None
     progress_consumer: str | None = None
     backfill: str = BACKFILLS[0]
-    """How a batch read, or the first micro-batch of a query, is read."""
+    """How to read a batch read, or the first micro-batch of a query."""
     backup: str | None = None
     """The folder of a backup, in place of a server."""
     bucket: str | None = None
     keys: tuple[str, ...] = ()
     history: bool = False
     present_values: bool = False
-    """Of a stream of changes only the last one of each key matters: the rows are merged."""
+    """Only the last change of each key in a stream matters, since the rows are merged."""
 
     @property
     def removes(self) -> bool:
-        """Whether messages are removed once the checkpoint has them.
+        """Whether messages are removed once they are in the checkpoint.
 
         They are read by direct gets, since a consumer would remove them.
         """
@@ -290,22 +290,22 @@ class SourceOptions:
 
     @property
     def is_snapshot(self) -> bool:
-        """In a batch read: the present values of a bucket."""
+        """Whether a batch read has the present values of a bucket."""
         return self.bucket is not None and not self.history
 
     @property
     def by_snapshot(self) -> bool:
-        """Batch reads, and the first micro-batch of a query, come through a snapshot."""
+        """Whether batch reads, and a query's first micro-batch, use a snapshot."""
         return self.backfill != BACKFILLS[0]
 
     @property
     def blocks_deletes(self) -> bool:
-        """Also from servers before 2.15, where a snapshot blocks deletes."""
+        """Whether to use snapshots of servers before 2.15, which block deletes."""
         return self.backfill == BACKFILLS[2]
 
     @property
     def batch_start(self) -> Positions:
-        """Where a batch read begins: by default at the first message."""
+        """Where a batch read begins; by default at the first message."""
         return self.starting or Positions("", "earliest")
 
     @property
@@ -322,7 +322,7 @@ class SourceOptions:
         )
 
     def for_batch(self) -> SourceOptions:
-        """These options for spark.read; raises ConfigError for those of readStream only."""
+        """The options for spark.read. Raises ConfigError for options of readStream only."""
         refuse(self.given, _FOR_READ_STREAM)
         if self.by_snapshot and "maxRecordsPerPartition" in self.given:
             raise ConfigError(
@@ -349,7 +349,7 @@ class SourceOptions:
         return self
 
     def for_streaming(self) -> SourceOptions:
-        """These options for spark.readStream; raises ConfigError for those of read only."""
+        """The options for spark.readStream. Raises ConfigError for options of read only."""
         refuse(self.given, _FOR_READ)
         if "maxTriggerDelay" in self.given and self.min_offsets_per_trigger is None:
             raise ConfigError(
@@ -376,7 +376,7 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Raises ConfigError: unknown names (with the nearest known one), bad values, no stream."""
+    """Raises ConfigError for unknown names (with the nearest known one), bad values, no stream."""
     elsewhere = dict.fromkeys(_FOR_WRITING, "writing")
     given = values.read_options(options, {**CONNECTION, **_READING}, elsewhere=elsewhere)
     _check_selection(given, options)

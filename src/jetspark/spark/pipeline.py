@@ -47,11 +47,14 @@ class ServerFacts:
     messages: int
     """In the streams that are followed, those of a stream once for each source."""
     missing: tuple[str, ...] = ()
-    """What a run first changes on the servers, as sentences."""
+    """What a run would first change on the servers, as sentences."""
 
 
 def check_servers(pipeline: PipelineFile) -> ServerFacts:
-    """Check every stream of the file, without a change. Raises PipelineError for the first one."""
+    """Check every stream of the file, and change nothing.
+
+    Raises PipelineError for the first one.
+    """
     messages = 0
     missing: list[str] = []
     for name, source in pipeline.sources.items():
@@ -70,7 +73,7 @@ def check_servers(pipeline: PipelineFile) -> ServerFacts:
 def check_writers(pipeline: PipelineFile) -> None:
     """Check that no sink would write its rows again because its checkpoint was lost.
 
-    Checks local checkpoints only, others are checked at the first batch; changes nothing. Raises
+    Only checks local checkpoints; the first batch checks others. Changes nothing. Raises
     PipelineError.
     """
     for name, sink in pipeline.sinks.items():
@@ -183,7 +186,7 @@ def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
     for name, source in pipeline.sources.items():
         _load(pipeline, name, source, spark).createOrReplaceTempView(name)
     for name in pipeline.views:
-        spark.catalog.dropTempView(name)  # of an earlier run in this session
+        spark.catalog.dropTempView(name)  # left by an earlier run in this session
     for name, sql in pipeline.views.items():
         with _located(pipeline, "views", name, "sql"):
             _view(name, sql, [*pipeline.views], spark).createOrReplaceTempView(name)
@@ -234,7 +237,7 @@ def _view(name: str, sql: str, views: list[str], spark: SparkSession) -> DataFra
 
 
 def _is_query(parser: Any, sql: str) -> bool:
-    """EXISTS takes nothing else, and no semicolon at the end."""
+    """Whether it is a query: EXISTS takes nothing else, and no semicolon at the end."""
     while True:
         try:
             parser.parseQuery(f"SELECT EXISTS (\n{sql}\n)")
@@ -375,7 +378,7 @@ def check_no_loop(
 
 
 def _feeds(sink: SinkOptions, source: SourceOptions, created: Created) -> bool:
-    """Whether a source reads what a sink writes, as far as the options and servers tell."""
+    """Whether a source reads what a sink writes, as far as options and servers show."""
     pattern = source.stream_pattern
     if sink.stream not in source.streams and not (
         pattern is not None and re.fullmatch(pattern, sink.stream)
@@ -390,7 +393,7 @@ def _feeds(sink: SinkOptions, source: SourceOptions, created: Created) -> bool:
     there, here = sink.connection, source.connection
     if set(there.urls()) & set(here.urls()) and replace(there, servers=here.servers) == here:
         return True
-    # Another name of the server or another server of the cluster, another user of the account.
+    # The same server may have another name, the cluster another server, the account another user.
     when = created(there, sink.stream)
     return bool(when) and when == created(here, sink.stream)
 
@@ -436,9 +439,9 @@ def _start(
 
 @contextmanager
 def _located(pipeline: PipelineFile, *where: str) -> Iterator[None]:
-    """An error of the block names the part of the file, and the line.
+    """Errors of the block name the part of the file, and the line.
 
-    `where`: a part and a name, and the key if it is known; else it is found from the error. Raises
+    `where`: a part and a name, and the key if known; otherwise the error shows it. Raises
     PipelineError.
     """
     try:

@@ -42,7 +42,7 @@ _HEADER = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]")
 _PART = re.compile(r"""(?:"[^"]*"|'[^']*'|[^."'\s])+""")
 _KEY = re.compile(r"""\s*((?:"[^"]*"|'[^']*'|[\w.\s-])+?)\s*=""")
 _TELLING = 4
-"""Minimum length of a value that is searched for in a sentence without quotation marks."""
+"""Minimum length of a value for searching a sentence without quotation marks."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ _NEEDED = {
 _OF_SOURCES = ("format", "json", "watermark", "static")
 _OF_SINKS = ("from", "format", "mode", "partition_by", "through_spark")
 _NEAR, _MISSPELT = 0.7, 0.8
-"""Similarity of a key to one of ours: for an unknown option, and for one that may be known."""
+"""Similarity of a key to ours: for an unknown option, and for one that may be known."""
 JETSTREAM = "jetstream"
 
 
@@ -136,11 +136,11 @@ class SourceTable:
     format: str
     options: Mapping[str, str] = field(repr=False)
     parsed: SourceOptions | None = None
-    """The same, of format jetstream."""
+    """The options, of format jetstream."""
     json: str | None = None
     watermark: tuple[str, str] | None = None
     static: bool = False
-    """Read once, for joins, instead of followed."""
+    """Whether it is read once, for joins, instead of followed."""
 
 
 @dataclass(frozen=True)
@@ -148,11 +148,11 @@ class SinkTable:
     """A sink, with a query and a checkpoint of its own."""
 
     rows: str
-    """The source or view that it writes."""
+    """The source or view to write."""
     format: str
     options: Mapping[str, str] = field(repr=False)
     parsed: SinkOptions | LakehouseOptions | None = None
-    """The same, of a stream or of a Delta or Iceberg table."""
+    """The options, of a stream or of a Delta or Iceberg table."""
     mode: str = "append"
     partition_by: tuple[str, ...] = ()
     through_spark: bool = False
@@ -188,7 +188,7 @@ class PipelineFile:
 
 
 def read_pipeline(path: str | Path, environment: Mapping[str, str] = os.environ) -> PipelineFile:
-    """Raises ConfigError that names the file and the line."""
+    """Raises ConfigError, which names the file and the line."""
     path = Path(path)
     try:
         text = read_small_text(path)
@@ -422,7 +422,7 @@ class _Reader:
         own: tuple[str, ...],
         parse: Callable[[dict[str, str]], T],
     ) -> T:
-        """The parsed options of a table; an error has the line of the option that it means."""
+        """The parsed options of a table; an error has the line of its option."""
         try:
             return parse(options)
         except JetsparkError as error:
@@ -449,13 +449,13 @@ def _is_texts(value: Any) -> bool:
 
 
 def _repeated(columns: list[str]) -> str | None:
-    """Spark ignores the case here."""
+    """The first key that is there twice, since Spark ignores case."""
     folded = [column.casefold() for column in columns]
     return next((one for at, one in enumerate(columns) if folded[at] in folded[:at]), None)
 
 
 def _conflict(one: SinkTable, other: SinkTable) -> tuple[str, str] | None:
-    """What two sinks cannot both have: the key, and its name for the message."""
+    """What two sinks cannot share: the key, and its name for the message."""
     match one.parsed, other.parsed:
         # A table of a catalog may have several writers.
         case LakehouseOptions() as a, LakehouseOptions() as b if a.name.path and b.name.path:

@@ -73,7 +73,7 @@ def backlog(
     target: int | None = None,
     fail_on_data_loss: bool = True,
 ) -> Backlog:
-    """What is to be read of a stream, up to `target`, if given.
+    """The unread part of a stream, up to `target`, if given.
 
     With `fail_on_data_loss` it raises StreamRecreatedError or DataLossError; otherwise lost
     messages are left out.
@@ -101,7 +101,7 @@ def backlog(
         return Backlog(offset, begin, offset)
     if head(facts) > begin:
         may_go = offset.initial and offset.earliest
-        # What newer messages have replaced is no loss; whether that is all, the reader finds out.
+        # Messages replaced by newer ones are not lost; the reader finds out whether that is all.
         no_loss = may_go or facts.keeps_last_per_subject or facts.has_a_gap_at(begin)
         if fail_on_data_loss and not no_loss:
             raise DataLossError(
@@ -135,7 +135,7 @@ def _gone(stream: str) -> str:
 def check_same(
     facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset], advice: str
 ) -> None:
-    """Raises StreamRecreatedError with this advice for a stream that was recreated."""
+    """Raise StreamRecreatedError with this advice for a stream that was recreated."""
     for name, offset in offsets.items():
         if name in facts and facts[name].created != offset.created:
             raise facts[name].another_than(offset.created, advice)
@@ -144,7 +144,7 @@ def check_same(
 def check_not_older(
     facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset], advice: str
 ) -> None:
-    """Raises DataLossError with this advice for a stream that is shorter than it was."""
+    """Raise DataLossError with this advice for a stream that is shorter than it was."""
     for name, offset in offsets.items():
         one = facts.get(name)
         if one is not None and one.created == offset.created and one.last_seq < offset.known:
@@ -163,9 +163,9 @@ def loss(stream: str, facts: StreamFacts | None, offset: StreamOffset) -> Loss |
         return Loss(stream, said, f"made {facts.created}")
     if facts.last_seq < offset.known:
         until = f"What is stored meanwhile up to sequence {offset.next - 1} is not read."
-        # The end is another one each time, while the stream grows.
+        # The end changes while the stream grows.
         return Loss(stream, f"{_shorter(facts, offset)} {until}", f"short of {offset.known}")
-    return None  # the reader reports a missing head, since it knows how far it has read
+    return None  # the reader reports a missing head, since it knows its own position
 
 
 def in_doubt(facts: Mapping[str, StreamFacts], offsets: Mapping[str, StreamOffset]) -> bool:
@@ -194,13 +194,14 @@ def next_offsets(
 ) -> dict[str, StreamOffset]:
     """The end of the next batch.
 
-    It equals `offsets` when there is nothing to read, unless one of them is initial and so is not
+    It equals `offsets` when there is nothing to read, unless one of them is initial, and thus not
     in Spark's log yet. `max_offsets` and `max_bytes` are divided among the streams in proportion to
     what each has; bytes are estimated from the average message. With fewer than `min_offsets` in
-    all there is nothing to read. A stream that is new since the query began is read from its
+    all there is nothing to read. A stream that appeared after the query began is read from its
     earliest message; with `targets`, the end of an AvailableNow run, it waits for the next run
-    unless it is among them. A stream that is gone is marked so, which no later run asks about
-    again. Raises as `backlog`, and StreamNotFoundError for a stream that is gone without the mark.
+    unless it is among them. A stream that is gone gets a mark, so that no later run asks about it.
+    Raises the errors of `backlog`, and StreamNotFoundError for a stream that is gone without the
+    mark.
     """
     backlogs: dict[str, Backlog] = {}
     gone: dict[str, StreamOffset] = {}
@@ -276,7 +277,7 @@ def batch_range(
     end: StreamOffset,
     subjects: tuple[str, ...] = (),
 ) -> SequenceRange:
-    """The range between two offsets of one stream; no `start` for one that is new in this batch.
+    """The range between two offsets of one stream; no `start` for a new stream.
 
     After a crash an initial `start` may have been resolved again, so the start in the logged end
     counts; likewise if the stream was recreated in between.
@@ -309,7 +310,7 @@ def fixed_range(
     end: Position,
     subjects: tuple[str, ...] = (),
 ) -> SequenceRange:
-    """The range of a batch read; `end` as a sequence is not included. Raises ConfigError."""
+    """The range of a batch read, to before the sequence `end`. Raises ConfigError."""
     first = initial_offset(facts, start)
     last = tail(facts)
     if isinstance(end, int):
@@ -374,10 +375,11 @@ def split_all(
 _RANGE_COST = 1_000
 """A range costs about as much as so many messages: its consumer and its checks, 1 ms."""
 TASK_COST = 64_000
-"""A partition is filled up to about this, since Spark's task costs 15 to 60 ms by itself.
+"""Partitions get about this many messages, since each Spark task costs 15 to 60 ms.
 
-A range of fewer sequences does not come through a snapshot: of so many messages it saves about
-40 ms, and needs a task of its own."""
+A range of fewer sequences does not use a snapshot, which would save about 40 ms for so many
+messages, but needs a task of its own.
+"""
 
 
 def shared(

@@ -1,4 +1,4 @@
-"""Streaming queries in the JVM: how they start, what they read, and their checkpoints there."""
+"""Streaming queries in the JVM: their start, their sources, and their checkpoints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BY_FILE_SYSTEM = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 _LOCK_PATIENCE = 10.0
-"""Seconds; the JVM of a killed run lives a moment longer."""
+"""Seconds, since the JVM of a killed run lives a moment longer."""
 _LOCK = ".jetspark.lock"
 _LOOK_SECONDS = 0.1
 _TRIES = 4
@@ -62,7 +62,7 @@ def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
 def with_quick_checkpoint(
     spark: SparkSession, checkpoint: str, start: Callable[[], StreamingQuery]
 ) -> Callable[[], StreamingQuery]:
-    """`start`, or what starts the same query with a checkpoint that is written faster.
+    """`start`, or a function that starts the same query with a faster checkpoint.
 
     By default Spark uses Hadoop's FileContext, which without Hadoop's native library runs
     `readlink` and `chmod` for each file: twenty processes and 80 ms for each micro-batch. Its other
@@ -91,7 +91,7 @@ def with_quick_checkpoint(
 
 
 def _has_class(jvm: Any) -> bool:
-    """Spark has moved it before."""
+    """Whether the class exists, since Spark has moved it before."""
     try:
         jvm.java.lang.Class.forName(BY_FILE_SYSTEM)
     except Py4JError:
@@ -118,7 +118,7 @@ def query_of(spark: SparkSession, checkpoint: str) -> str | None:
 
 @contextmanager
 def locked(spark: SparkSession, checkpoint: str) -> Iterator[None]:
-    """Keep runs in other processes from a checkpoint on this machine while the block runs.
+    """In the block, keep runs in other processes from a checkpoint on this machine.
 
     The JVM, which writes the checkpoint, locks a file in it; the operating system releases the lock
     however the JVM ends. Raises ConfigError while another process has it.

@@ -1,4 +1,4 @@
-"""Shared by both readers: the facts of streams, partitions, reading a partition."""
+"""The base of both readers: facts of streams, partitions, reading a partition."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def leaders(options: SourceOptions) -> Leaders:
 
 
 def created(connection: ConnectOptions, stream: str) -> str:
-    """When the stream was created, which identifies it; "" if there is none. As `Leaders.ask`."""
+    """The stream's creation time, which identifies it; "" without one. Raises as `Leaders.ask`."""
     try:
         return Leaders(connection, 5.0, at_once_if_new=True).ask(
             lambda api: api.stream(stream).created
@@ -59,8 +59,8 @@ def streams_facts(
     `sure`: from leaders that are proven to lead. Otherwise they may be slightly outdated, which is
     enough where the next batch reads the rest. Raises StreamNotFoundError for a stream that the
     options name; ConfigError for a pattern that matches nothing, for subjects that cannot occur,
-    and for retentions under which reading would remove messages; UnsupportedByServerError; and as
-    `Leaders.ask`.
+    and for retentions under which reading would remove messages; UnsupportedByServerError; and the
+    errors of `Leaders.ask`.
     """
     try:
         return leaders(options).ask(lambda api: _facts(options, api, running, sure))
@@ -95,7 +95,7 @@ def _facts(
             facts = confirmed_facts(api, facts)
             break
         except StreamNotFoundError:
-            # Deleted since, like those that had been missing before.
+            # Deleted since; treated like those missing before.
             facts, missing = streams_of(api, facts, not_found_for=patience)
             if must_exist or not missing:
                 raise
@@ -132,13 +132,13 @@ def check_subjects(
 ) -> None:
     """Raise ConfigError for a subject that no stream has or can have; also as `linearizable_read`.
 
-    The server reports none: there would never be a row. It is only a warning where other subjects
-    may appear: in mirrors, streams with sources or transforms, and streams that a pattern finds
-    later.
+    The server reports no such error, and there would never be a row. It is only a warning where
+    other subjects may appear: in mirrors, streams with sources or transforms, and streams that a
+    pattern finds later.
     """
     try:
         _check_subjects(options, api, facts)
-    except ConfigError:  # perhaps in the answer of a leader that was replaced
+    except ConfigError:  # perhaps in a replaced leader's answer
         linearizable_read(
             api, facts, lambda api: _check_subjects(options, api, confirmed_facts(api, facts))
         )
@@ -152,7 +152,7 @@ def _check_subjects(
         if any(subjects_overlap(subject, one) for one in listened):
             continue
         if any(api.next_sequence(name, 1, (subject,)) for name in facts):
-            continue  # stored when the stream had other subjects
+            continue  # stored while the stream had other subjects
         streams = ", ".join(map(repr, facts))
         if options.stream_pattern is not None or any(one.holds_others for one in facts.values()):
             logger.warning(
@@ -225,7 +225,7 @@ def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) ->
 def resolve_positions(
     options: SourceOptions, positions: Positions, streams: Iterable[str], *, end: bool
 ) -> dict[str, Position]:
-    """Positions by stream, times resolved. Raises ConfigError, and as `Leaders.ask`."""
+    """Positions by stream, without times. Raises ConfigError, and the errors of `Leaders.ask`."""
     positions.check(streams := list(streams))
     wanted = {stream: positions.of(stream) for stream in streams}
     strategy_is_latest = end or options.strategy == "latest"
@@ -248,7 +248,10 @@ def begin(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str,
 
 
 def check_start(options: SourceOptions) -> None:
-    """Check that a new streaming query could begin. As `streams_facts`, `begin`, `Claims`."""
+    """Check that a new streaming query could begin.
+
+    Raises as `streams_facts`, `begin`, `Claims`.
+    """
     if options.removes or set(options.streaming_start.all()) - {"earliest", "latest"}:
         facts = streams_facts(options, sure=True)
         offsets = begin(options, facts)
@@ -274,8 +277,7 @@ class RangePartition(InputPartition):
 def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangePartition]:
     """The partitions of one batch.
 
-    Every partition of a range that comes through a snapshot takes one of its own, so there are no
-    more of them than `minPartitions`.
+    Every partition of a range with snapshot takes its own, so there are at most `minPartitions`.
     """
     ranges = [replace(one, direct=options.removes) for one in wanted]
     parts = planning.split_all(
@@ -297,7 +299,7 @@ def plan(options: SourceOptions, wanted: Iterable[SequenceRange]) -> list[RangeP
 
 
 def backfilled(options: SourceOptions, wanted: SequenceRange) -> SequenceRange:
-    """The range, through a snapshot if the options say so and it is long enough to gain by it."""
+    """The range, with snapshot if the options say so and it is long enough."""
     worth = options.by_snapshot and len(wanted) >= planning.TASK_COST
     return replace(wanted, snapshot=worth, blocking=worth and options.blocks_deletes)
 
@@ -317,7 +319,7 @@ def snapshot(options: SourceOptions, facts: StreamFacts) -> RangePartition:
 
 
 def read_partition(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition; runs on an executor. Raises as `read_range`.
+    """The rows of a partition; runs on an executor. Raises the errors of `read_range`.
 
     Spark sends a placeholder when nothing was planned.
     """
@@ -336,14 +338,14 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
 def with_json(
     options: SourceOptions, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The batches, with the fields of JSON payloads if the options ask for them."""
+    """The batches, with the fields of JSON payloads if the options have any."""
     if not options.json_fields:
         return batches
     return map(JsonFields(dict(options.json_fields)).of, batches)
 
 
 def read_values(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """A bucket's current values; runs on an executor. Raises as `read_snapshot`."""
+    """A bucket's current values; runs on an executor. Raises the errors of `read_snapshot`."""
     if not isinstance(partition, RangePartition):
         return
     columns = dict.fromkeys((*options.columns, "operation"))

@@ -1,4 +1,4 @@
-"""A table becomes messages: the batch write behind `jetspark replay`, usable from Python too."""
+"""Turns a table into messages: the batch write behind `jetspark replay`, also for Python."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ class Replay:
     options: Mapping[str, str] = field(repr=False)
     """Options of the sink: stream, servers, guarantee, … (docs/guide-spark-writing.md)."""
     format: str | None = None
-    """Spark's name of the format, or delta, iceberg; None: the format of the table in the folder,
-    else parquet."""
+    """Spark's name of the format, or delta, iceberg; None: that of the table in the folder, else
+    parquet.
+    """
     subject: str | None = None
     """Spark SQL for each row's subject; None: the column `subject`."""
     data: str | None = None
@@ -58,7 +59,7 @@ class Replay:
     table_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Options for reading the table: storage.… and versionAsOf of Delta and Iceberg, or Spark's."""
     order_by: str | None = None
-    """Column in whose order the messages are published, one after the other."""
+    """The column in whose order messages are published, one after the other."""
 
     def check(self) -> None:
         """Check the options as far as possible before Spark is started. Raises ConfigError."""
@@ -83,7 +84,7 @@ class Replay:
 
     @property
     def _format(self) -> str:
-        """As Spark names it."""
+        """The format in Spark's terms."""
         if self.format is None:
             if in_catalog(self.table) is not None:
                 return PREFIX + Format.ICEBERG
@@ -95,7 +96,7 @@ class Replay:
 
     @property
     def _reading(self) -> dict[str, str]:
-        """The options that the reader gets. Raises ConfigError."""
+        """The reader's options. Raises ConfigError."""
         found = in_catalog(self.table) if self._format == PREFIX + Format.ICEBERG else None
         if found is None:
             return {"path": self.table, **self.table_options}
@@ -167,11 +168,11 @@ class Replay:
 
 
 def _expression(table: DataFrame, flag: str, sql: str) -> Column:
-    """Raises ConfigError for what is no expression over the table's columns."""
+    """Raise ConfigError unless it is an expression over the table's columns."""
 
     def looked_up() -> Column:
         column = F.expr(sql)
-        table.select(column)  # only here Spark looks for the columns
+        table.select(column)  # only here does Spark look up the columns
         return column
 
     return _said(flag, sql, looked_up)

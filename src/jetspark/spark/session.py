@@ -56,11 +56,11 @@ _LAST_WORDS = re.compile(
 
 
 started: subprocess.Popen[bytes] | None = None
-"""The JVM that was started last, also while it starts or ends and PySpark has no link to it."""
+"""The last started JVM, also while it starts or ends and PySpark has no link to it."""
 
 
 class WrongSettingError(SparkUnavailableError):
-    """One of the caller's settings has prevented Spark's start."""
+    """One of the caller's settings prevented Spark's start."""
 
     def __init__(self, setting: str, reason: str) -> None:
         super().__init__(f"{setting}: {reason}")
@@ -71,8 +71,8 @@ class WrongSettingError(SparkUnavailableError):
 class SessionStart:
     """Starts a JVM with a session. `log_file`: instead of standard error.
 
-    `options`: of the JVM, before those of the configuration. `settings`: the caller's, to be named
-    in errors.
+    `options`: the JVM's, before those of the configuration. `settings`: the caller's, which errors
+    name.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class SessionStart:
         reason = f"Spark did not start: {self._reason(failure)}"
         code = None if self._jvm is None else self._jvm.poll()
         blamed = blamed_setting(failure, reason, self._settings)
-        forget()  # while the JVM is there
+        forget()  # while the JVM exists
         if self._jvm is not None:
             kill(self._jvm)
         if blamed is not None:
@@ -132,7 +132,7 @@ class SessionStart:
             ):
                 session = self._builder.getOrCreate()
             session.sparkContext.setLogLevel("WARN")
-            # Otherwise created with the first query, which would fail for a wrong setting of SQL.
+            # Otherwise the first query would create it, and fail for a wrong setting of SQL.
             session._jsparkSession.sessionState()
             self._started.set_result(session)
         except BaseException as failure:
@@ -142,7 +142,7 @@ class SessionStart:
         self, log: IO[bytes] | None, arguments: tuple[Any, ...], options: dict[str, Any]
     ) -> subprocess.Popen[bytes]:
         if log is not None:
-            options["stderr"] = log  # standard output is for sinks that print
+            options["stderr"] = log  # for sinks that print to standard output
         if self._options:
             # Spark's script passes this variable to the JVM, before the configuration's options.
             quoted = [f'"{option}"' for option in self._options]
@@ -163,7 +163,7 @@ class SessionStart:
         return jvm
 
     def _reason(self, failure: BaseException) -> str:
-        """Spark's own message; from the log if the JVM has ended before it could send one."""
+        """Spark's own message, or the log's if the JVM ended before it could send one."""
         ended = self._jvm is None or self._jvm.poll() is not None
         return (ended and last_words(self._log_file, self._log_start)) or str(explain(failure))
 
@@ -173,7 +173,7 @@ def _opened(log_file: Path | None) -> AbstractContextManager[IO[bytes] | None]:
 
 
 def last_words(log_file: Path | None, start: int = 0) -> str:
-    """Why a JVM ended, from its log from this byte on; empty if that has no reason."""
+    """Why a JVM ended, from this byte of its log on; empty if the log has no reason."""
     if log_file is None or not log_file.exists():
         return ""
     found = _LAST_WORDS.search(log_file.read_bytes()[start:].decode("utf-8", "replace"))
@@ -181,13 +181,13 @@ def last_words(log_file: Path | None, start: int = 0) -> str:
 
 
 def activate(session: SparkSession) -> None:
-    """Spark keeps the active session by thread, and finds formats of Python through it."""
+    """Make the session active, since Spark finds Python's formats through the thread's session."""
     jvm: Any = session._jvm
     jvm.SparkSession.setActiveSession(session._jsparkSession)
 
 
 def forget() -> None:
-    """Drop PySpark's link to the JVM, before that ends."""
+    """Drop PySpark's link to the JVM before that ends."""
     if SparkContext._gateway is not None:
         # Py4J's thread for garbage sends commands, and prints a traceback when one fails.
         SparkContext._gateway._gateway_client.is_connected = False
@@ -198,7 +198,7 @@ def forget() -> None:
 
 
 def kill(jvm: subprocess.Popen[bytes]) -> None:
-    """End it and everything that it has started, if it is running."""
+    """End the JVM and everything that it started, if it is running."""
     if jvm.poll() is None:
         with suppress(ProcessLookupError):
             if os.name == "posix":
@@ -210,7 +210,7 @@ def kill(jvm: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _popen(function: Any) -> Iterator[None]:
-    """PySpark starts its JVM with this function, and offers no other access to the process."""
+    """PySpark starts its JVM with this function, which is the only access to the process."""
     module: Any = java_gateway
     before, module.Popen = module.Popen, function
     try:
@@ -220,19 +220,18 @@ def _popen(function: Any) -> Iterator[None]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A job that does nothing, beside the preparation of one that does something.
-#
-# Planning hardly uses a second processor. Meanwhile the JVM loads what jobs need, and starts the
-# Python workers that later tasks take. They import this module, so it imports little.
+# A job that does nothing, during the preparation of a real one.  Planning hardly uses a second
+# processor. Meanwhile this job makes the JVM load its classes, and start the Python workers of
+# later tasks. They import this module, so it imports little.
 
 
 def warm_up(session: SparkSession) -> None:
-    """Begin; does not wait for its end."""
+    """Start it without waiting for its end."""
     threading.Thread(target=_do_nothing, args=(session,), name="warm-up", daemon=True).start()
 
 
 def _do_nothing(session: SparkSession) -> None:
-    with suppress(Exception):  # the session has ended already
+    with suppress(Exception):  # the session has already ended
         rows = session.range(0, 2, 1, 2).selectExpr("from_json(concat('{}', id), 'id INT') AS one")
         rows = rows.mapInArrow(_the_same, rows.schema)
         rows.write.format("noop").mode("overwrite").save()
@@ -251,26 +250,26 @@ _JAVA_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPAR
 
 _STOP_SECONDS = 60.0
 _SOCKET_NAME, _LONGEST_SOCKET = 45, 100
-"""Bytes of a socket's name in its folder, and of the path that every system takes."""
+"""Most bytes of a socket's name in its folder, and of a path on every system."""
 
 
 @dataclass(frozen=True)
 class _Open:
     session: SparkSession
     arguments: Mapping[str, object]
-    """All but the settings: a running session cannot take others."""
+    """All arguments but the settings, which a running session cannot change."""
     settings: Mapping[str, str]
     fork_server: ForkServer | None
 
 
 _open: _Open | None = None
-"""The session that `local_session` has started last."""
+"""The session that `local_session` started last."""
 
 
 def short_job(conf: Mapping[str, str]) -> list[str]:
-    """JVM options for short jobs, where compiling and preparing costs more than slower code.
+    """JVM options for short jobs, where compiling and preparing cost more than slow code.
 
-    One thread collects garbage, unless the user has chosen a collector.
+    One thread collects garbage, unless the user chose a collector.
     """
     given = [conf.get("spark.driver.extraJavaOptions", ""), *map(os.environ.get, _JAVA_OPTIONS)]
     collector = re.search(r"-XX:[+]Use\w+GC\b", " ".join(filter(None, given)))
@@ -287,14 +286,14 @@ def local_session(
 ) -> SparkSession:
     """A session with quiet, loopback-only settings; `conf` overrides them.
 
-    `log_file` gets everything that the JVM and its workers print; None leaves it on standard
-    error. `jvm_options`: of the driver's JVM, besides those for the class archive; those of `conf`
-    come after them. Raises SparkUnavailableError, with Spark's reason if Spark has refused; for a
-    wrong setting in `conf` a WrongSettingError, which names it.
+    `log_file` gets everything that the JVM and its workers print; None: standard error.
+    `jvm_options`: the driver's JVM options, after those for the class archive and before those of
+    `conf`. Raises SparkUnavailableError, with Spark's reason if there is one; WrongSettingError for
+    a wrong setting in `conf`, which it names.
 
     A program has one session at a time: while it is open, the same arguments return it, after
-    setting `conf`. Raises ConfigError for other arguments, and for settings that it cannot take any
-    more: end it first, with `close_session`.
+    setting `conf`. Raises ConfigError for other arguments, and for settings that it can no longer
+    change: first end it with `close_session`.
     """
     global _open
     arguments = {
@@ -327,7 +326,7 @@ def local_session(
     }
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        # So that figures of what is under way are not ten seconds old; on one machine it is cheap.
+        # So that figures of running batches are not ten seconds old; it is cheap on one machine.
         settings["spark.executor.heartbeatInterval"] = "1s"
         settings["spark.driver.bindAddress"] = settings["spark.driver.host"] = "127.0.0.1"
         if os.name == "posix" and _socket_fits(conf):
@@ -343,7 +342,7 @@ def local_session(
 
 
 def _is_running() -> bool:
-    """Whether a session is open; a JVM that has none any more is ended."""
+    """Whether a session is open. Ends a JVM without one."""
     gateway, context = SparkContext._gateway, SparkContext._active_spark_context
     if gateway is None:
         return False
@@ -380,8 +379,7 @@ def _running(arguments: Mapping[str, object], conf: Mapping[str, str]) -> SparkS
 
 
 def _socket_fits(conf: Mapping[str, str]) -> bool:
-    """Whether Spark's Unix sockets, in Java's folder for temporary files, have paths that are short
-    enough."""
+    """Whether Spark's Unix sockets, in Java's temporary folder, have short enough paths."""
     found = re.search(r"-Djava\.io\.tmpdir=(\S+)", conf.get("spark.driver.extraJavaOptions", ""))
     folder = found[1] if found is not None else "/tmp"  # noqa: S108
     return len(os.fsencode(folder)) + _SOCKET_NAME <= _LONGEST_SOCKET
@@ -391,8 +389,8 @@ def _socket_fits(conf: Mapping[str, str]) -> bool:
 def _forked_workers(
     master: str, conf: Mapping[str, str], log_file: Path | None
 ) -> Iterator[ForkServer | None]:
-    """For a JVM that is started meanwhile: its Python imports while Java starts."""
-    # Named before it is made: a signal may raise its exception between any two steps.
+    """For a new JVM: its Python imports while Java starts."""
+    # Named before it is created: a signal may raise its exception between any two steps.
     folder = Path(tempfile.gettempdir(), f"jetspark-{secrets.token_hex(6)}")
     server = None
     try:
@@ -410,14 +408,14 @@ def _forked_workers(
 def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
     """Stop the session and wait until its JVM is gone; after `exit_seconds` it is killed.
 
-    A session that is stopped already has a JVM, which is ended, too; one that is closed has none.
+    It also ends the JVM of a stopped session; a closed one has none.
     """
     context = SparkContext._active_spark_context
     gateway = SparkContext._gateway
     if gateway is None or context not in (None, session.sparkContext):
-        return  # closed already; there may be another one since
-    # This thread's own connection may still be busy with a call that a signal has interrupted, and
-    # the JVM would take the next one only after it.
+        return  # already closed; there may be a new one
+    # This thread's own connection may still be busy with a call that a signal interrupted, and the
+    # JVM would handle the next one only after it.
     stopping = threading.Thread(target=_stop, args=(session,), daemon=True)
     stopping.start()
     stopping.join(_STOP_SECONDS)
@@ -425,7 +423,7 @@ def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
 
 
 def _end(gateway: Any, exit_seconds: float = 20.0) -> None:
-    """End the JVM; it is killed after these seconds."""
+    """End the JVM, or kill it after these seconds."""
     global _open
     if _open is not None and _open.fork_server is not None:
         _open.fork_server.stop()
@@ -436,7 +434,7 @@ def _end(gateway: Any, exit_seconds: float = 20.0) -> None:
     if exit_seconds > 0:
         forget()
         if jvm.stdin is not None:
-            jvm.stdin.close()  # for the JVM this is the end of its Python
+            jvm.stdin.close()  # to the JVM its Python has ended
         with suppress(subprocess.TimeoutExpired):
             jvm.wait(exit_seconds)
     kill(jvm)
@@ -444,17 +442,17 @@ def _end(gateway: Any, exit_seconds: float = 20.0) -> None:
 
 
 def _stop(session: SparkSession) -> None:
-    if session.sparkContext._accumulatorServer is not None:  # it is stopped already
+    if session.sparkContext._accumulatorServer is not None:  # already stopped
         end_without_waiting(session.sparkContext._accumulatorServer)
     with suppress(Exception):  # the JVM has ended already
         session.stop()
 
 
 def end_without_waiting(server: Any) -> None:
-    """Before the session's end, of which PySpark's server of accumulators is a part.
+    """Keep the session's end from waiting for PySpark's accumulator server.
 
-    It waits for up to a second: so often the server looks whether it has to end. Its connection
-    ends with the JVM, which is no error.
+    That server checks once a second whether to end. Its connection ends with the JVM, which is not
+    an error.
     """
     server.shutdown = threading.Thread(target=server.shutdown, daemon=True).start
     server.handle_error = lambda *_: None

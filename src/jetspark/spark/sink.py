@@ -61,7 +61,7 @@ _NO_HEADER = {"key": None, "value": None}
 
 
 def check_columns(schema: StructType, *, subject: str | None, msg_id: bool) -> None:
-    """Raises ConfigError for a DataFrame that cannot be written.
+    """Raise ConfigError for a DataFrame that cannot be written.
 
     `msg_id`: whether the column of that name is required; otherwise it is refused.
     """
@@ -84,7 +84,7 @@ def check_columns(schema: StructType, *, subject: str | None, msg_id: bool) -> N
 
 
 def check_bucket_columns(schema: StructType) -> None:
-    """Raises ConfigError for a DataFrame that cannot be written to a bucket."""
+    """Raise ConfigError for a DataFrame that cannot be written to a bucket."""
     _check_columns(schema, "bucket", _ENTRY, ("bucket", "revision", "created"))
     for name in ("key", "value"):
         if name not in schema.fieldNames():
@@ -143,7 +143,7 @@ class RowEncoder:
     def __init__(
         self, stream: str, subjects: Iterable[str], *, subject: str | None, largest: int
     ) -> None:
-        """`subjects`: those of the stream. `largest`: maximum bytes of a message."""
+        """`subjects`: the stream's. `largest`: maximum bytes of a message."""
         self._stream = stream
         self._patterns = tuple(subjects)
         self._constant = subject
@@ -151,7 +151,7 @@ class RowEncoder:
         self._known: dict[str | None, bytes] = {}
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
-        """One for each row, in order. Raises ConfigError, BadSubjectError, BadHeaderError."""
+        """A message for each row, in order. Raises ConfigError, BadSubjectError, BadHeaderError."""
         for batch in batches:
             yield from self._batch(batch)
 
@@ -243,7 +243,7 @@ class EntryEncoder:
         self._largest = largest
 
     def messages(self, batches: Iterable[pa.RecordBatch]) -> Iterator[EncodedMessage]:
-        """One entry for each row, in order. Raises ConfigError, and BadNameError for a key."""
+        """An entry for each row, in order. Raises ConfigError, and BadNameError for a key."""
         for batch in batches:
             keys = batch.column("key").to_pylist()
             said: list[str | None] = [None] * batch.num_rows
@@ -295,7 +295,7 @@ def batch_of_query() -> tuple[str, int] | None:
 
 
 def needed_query_id() -> str:
-    """The same. Raises PipelineError if Spark does not provide it."""
+    """The query's id. Raises PipelineError if Spark does not provide it."""
     query = query_id()
     if query is None:
         raise PipelineError(
@@ -319,15 +319,18 @@ class Written(WriterCommitMessage):
     writer: str
     piece: Piece
     refused: ConfigError | BadHeaderError | APIError | None = None
-    """Why a row cannot be stored. If the task raised it, Spark would run the task again, and the
-    rows before this one would be stored again each time."""
+    """Why a row cannot be stored.
+
+    If the task raised it, Spark would run it again, and each time store the rows before this one
+    again.
+    """
 
 
 class _Sink:
     """The common part of both writers.
 
-    Tasks raise as `StreamPublisher.send` or `stage`, but for what running them again cannot change:
-    the commit raises that (ConfigError, BadHeaderError, APIError), and as
+    Tasks raise the errors of `StreamPublisher.send` or `stage`, except those that a rerun cannot
+    change (ConfigError, BadHeaderError, APIError): the commit raises these, and the errors of
     `ExactlyOnceWriter.commit`.
     """
 
@@ -350,7 +353,7 @@ class _Sink:
             ledger = Ledger(
                 options.connection, options.stream, writer, timeout=options.publish_timeout
             )
-            # A query's batch may be computed anew with other rows, and those decided first count.
+            # A query's batch may be computed again with other rows; the first decision counts.
             return stage(ledger, rows, digest=options.transaction_id is not None)
         with StreamPublisher(
             options.connection,
@@ -374,7 +377,7 @@ class _Sink:
         ).messages(batches)
 
     def abort(self, messages: list[WriterCommitMessage | None], *batch: int) -> None:
-        """Nothing to do: published rows stay, staged ones are removed by a commit."""
+        """Nothing to do: published rows stay, and a commit removes staged ones."""
 
     def _commit(
         self, messages: list[WriterCommitMessage | None], batch: int, name: str | None = None

@@ -66,7 +66,7 @@ class SinkOptions:
     stream: str
     bucket: str | None = None
     subject: str | None = None
-    """The subject of every row, instead of a column."""
+    """The subject of every row, in place of a column."""
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     transaction_id: str | None = None
     lanes: int = 4
@@ -114,7 +114,7 @@ class SinkOptions:
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Raises ConfigError: unknown names (with the nearest known one), bad values, no stream."""
+    """Raises ConfigError for unknown names (with the nearest known one), bad values, no stream."""
     given = values.read_options(
         options,
         {**CONNECTION, **_WRITING},
@@ -143,15 +143,16 @@ _ROOM_FOR_PACKING = 8192
 
 @dataclass(frozen=True)
 class SinkTarget:
-    """What the tasks need to know about the stream; plain values, since they are sent to them."""
+    """What tasks need to know about the stream; plain values, since it is sent to them."""
 
     subjects: tuple[str, ...]
     largest: int
     """Maximum bytes of a message, including headers."""
     keeps_markers: bool = False
-    """The stream allows a time to live for each message, so markers need not expire."""
+    """Whether the stream allows a time to live for each message, so that markers need not expire.
+    """
     missing: tuple[str, ...] = ()
-    """What must first be changed on the server, as sentences; empty once it is prepared."""
+    """What must change on the server first, as sentences; empty once it is prepared."""
 
     @property
     def largest_staged(self) -> int:
@@ -163,7 +164,8 @@ def look_at(options: SinkOptions) -> SinkTarget:
     """Check the stream without changing it.
 
     Raises StreamNotFoundError, UnsupportedByServerError, ConfigError for a stream with which the
-    guarantee is impossible, or which lacks something and may not be changed; and as `Leaders.ask`.
+    guarantee is impossible, or that lacks something and may not be changed; and the errors of
+    `Leaders.ask`.
     """
 
     def question(api: StreamAPI) -> SinkTarget:
@@ -174,7 +176,7 @@ def look_at(options: SinkOptions) -> SinkTarget:
 
 
 def prepare(options: SinkOptions) -> SinkTarget:
-    """As `look_at`; with exactly-once also adds what the stream lacks, and creates its ledger."""
+    """`look_at`; for exactly-once, also adds what the stream lacks, and creates its ledger."""
 
     def question(api: StreamAPI) -> tuple[dict[str, Any], SinkTarget]:
         config = _suitable(options, api)
@@ -222,7 +224,7 @@ def _suitable(options: SinkOptions, api: StreamAPI) -> dict[str, Any]:
     name = options.stream
     config = api.config(name)
     if not _is_suitable(options, config):
-        # A leader that was replaced may not know of a change.
+        # A replaced leader may not know of a change.
         config = linearizable_read(api, [name], lambda api: api.config(name))
     _check(options, config)
     if options.guarantee is Guarantee.EXACTLY_ONCE:

@@ -1,4 +1,4 @@
-"""The data source "jetstream": its schema, its batch reader, and how Spark gets the others."""
+"""The data source "jetstream": its schema, its batch reader, and the factory of the others."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _FIELDS = {field.name: field for field in (*SCHEMA, *BUCKET_SCHEMA)}
 
 
 def schema_of(columns: Sequence[str], json_fields: Sequence[tuple[str, str]] = ()) -> StructType:
-    """These columns, in this order, and the fields of JSON payloads behind them."""
+    """These columns, in this order, then the fields of JSON payloads."""
     found = [_FIELDS[name] for name in columns]
     if json_fields:
         data = StructField("data", BinaryType())
@@ -118,7 +118,7 @@ def _shape(schema: StructType) -> list[tuple[str, str]]:
 
 
 class JetStreamBatchReader(DataSourceReader):
-    """Plans once for each DataFrame; a new one has to be loaded for later messages.
+    """Plans once for each DataFrame; later messages need a new DataFrame.
 
     `pushFilters` is deliberately not overridden: on Spark 4.3 every read then fails while
     `spark.sql.python.filterPushdown.enabled` is off, and plans are confused while it is on.
@@ -129,7 +129,10 @@ class JetStreamBatchReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[RangePartition]:
-        """The range in parts. Raises as `streams_facts`, `Claims` and `resolve_positions`."""
+        """The range in parts.
+
+        Raises the errors of `streams_facts`, `Claims` and `resolve_positions`.
+        """
         options = self._options
         facts = streams_facts(options, sure=True)
         if options.sole_reader:
@@ -175,17 +178,18 @@ class BackupPartition(InputPartition):
 
 
 class JetStreamBackupReader(DataSourceReader):
-    """The folder must be visible under the same path to driver and executors."""
+    """The backup's folder must have the same path on the driver and all executors."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options.for_batch()
 
     @without_traceback
     def partitions(self) -> list[BackupPartition]:
-        """The range of the options in parts.
+        """The options' range in parts.
 
-        The driver reads the archive's index or, of a list of messages (server 2.15), the whole
-        archive if there is more than one part. Raises ConfigError, DataLossError, BackupError.
+        The driver reads the archive's index, or the whole archive if it is a list of messages
+        (server 2.15) and there is more than one part. Raises ConfigError, DataLossError,
+        BackupError.
         """
         options = self._options
         backup = open_backup(options.backup or "")
@@ -257,7 +261,7 @@ class JetStreamDataSource(DataSource):
 
     @without_traceback
     def schema(self) -> StructType:
-        """The columns that the options choose. Spark asks on load: options are checked then."""
+        """The columns of the options. Spark asks for them on load, which checks the options."""
         return schema_of(self._parsed.columns, self._parsed.json_fields)
 
     @without_traceback
@@ -287,7 +291,7 @@ class JetStreamDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> JetStreamStreamWriter:
         """The streaming writer."""
         options = parse_sink_options(self.options).for_streaming()
-        # Spark asks anew, in another process, for each batch and commit.
+        # Spark asks again, in another process, for each batch and commit.
         pool.known.add(options.connection)
         return JetStreamStreamWriter(options, _checked(options, schema, overwrite))
 
@@ -318,7 +322,7 @@ def _checked(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkT
 
 
 def check_written(options: SinkOptions, schema: StructType) -> None:
-    """Raises ConfigError for columns that are not those of messages, or of a bucket's entries."""
+    """Raise ConfigError for columns that are not those of messages, or of a bucket's entries."""
     if options.bucket is not None:
         check_bucket_columns(schema)
     else:

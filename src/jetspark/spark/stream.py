@@ -1,9 +1,9 @@
 """spark.readStream.format("jetstream"): only Spark's checkpoint has the position.
 
 The query acknowledges nothing, and has a durable consumer only where an option asks for one
-(`progress_consumer`, `claims`). Spark calls `commit` one batch late and may never call
-`stop`, so correctness depends on neither: a work queue, or a stream with retention `interest`, then
-keeps its messages one batch longer. `offsets` explains the offsets.
+(`progress_consumer`, `claims`). Spark calls `commit` one batch late and may never call `stop`, so
+correctness depends on neither; a work queue, or a stream with retention `interest`, just keeps its
+messages one batch longer. `offsets` explains the offsets.
 """
 
 from __future__ import annotations
@@ -58,21 +58,17 @@ from jetspark.spark.reading import (
 logger = logging.getLogger("jetspark.spark")
 
 # -- option progressConsumer: shows a query's progress to NATS tools ------------------------------
-#
 # Each stream gets a durable pull consumer of that name, positioned after the last message of the
-# finished batches. So `nats consumer info`, `nats consumer report` and exporters show the
-# position, and the unread messages as unprocessed. No message is read through it, and nothing
-# depends on it, since only the checkpoint counts. If it cannot be moved, a warning is logged, and
-# the move is tried again a minute later. It stays when the query ends; `nats consumer rm` removes
-# it.
-#
-# A query that finds its consumer moved back leaves it to the other query that must have done it,
-# and that is behind.
+# finished batches. So `nats consumer info`, `nats consumer report` and exporters show the position,
+# and the unread messages as unprocessed. Nobody reads through it, and nothing depends on it, since
+# only the checkpoint counts. If it cannot be moved, a warning is logged, and the move is tried
+# again a minute later. It stays when the query ends; `nats consumer rm` removes it.  A query that
+# finds its consumer moved back leaves it to the other query that must have moved it, and is behind.
 
 
 DESCRIPTION = "jetspark: shows where a Spark query is; nobody reads from it"
 
-_CALL_SECONDS = 2.0  # what is only displayed must not delay a query
+_CALL_SECONDS = 2.0  # it is only displayed, and must not delay a query
 _PAUSE_SECONDS = 60.0
 
 
@@ -119,7 +115,7 @@ class ProgressConsumer:
         elif position is None:
             consumer.make(sequence, self._options.subjects)
         # Recreated the first time, since an earlier run may have had other subjects, and to move it
-        # back: a reset to before its start is refused.
+        # back, since a reset to before its start is refused.
         elif stream in self._shown and position <= sequence and api.link.info.at_least(2, 14):
             consumer.reset(sequence)
         else:
@@ -156,8 +152,8 @@ _BEGIN_ANEW = (
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches of explicit sequence ranges.
 
-    On the driver it raises as `streams_facts`, `begin` and `Claims`; ConfigError for an offset of
-    another query; DataLossError, StreamRecreatedError and StreamNotFoundError for what is lost.
+    On the driver it raises the errors of `streams_facts`, `begin` and `Claims`; ConfigError for
+    another query's offset; DataLossError, StreamRecreatedError and StreamNotFoundError for losses.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -189,7 +185,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """One limit of the options, since Spark takes only one; `latestOffset` applies all."""
+        """One limit of the options, since Spark takes only one; `latestOffset` applies them all."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -256,8 +252,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The streams' ends, for the lag in the query's progress.
 
-        As this trigger's `latestOffset`, which Spark calls just before, has found them: the streams
-        are asked once per trigger.
+        From this trigger's `latestOffset`, which Spark calls just before, so that the streams are
+        asked once per trigger.
         """
         asked, self._asked = self._asked, None
         if asked is None:
@@ -271,10 +267,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The same partitions for the same offsets, however often Spark asks."""
         options = self._options
         offsets, ends = self._offsets(start), self._offsets(end)
-        if self._compared_on is None:  # a batch that an earlier process has planned
+        if self._compared_on is None:  # a batch planned by an earlier process
             self._check_copies(ends, None)
         token, logged = token_of(end), token_of(start)
-        if options.removes or token is not None:  # the options may be others than before
+        if options.removes or token is not None:  # the options may have changed
             facts = streams_facts(options, running=True)
         if options.removes:
             leaders(options).ask(
@@ -282,7 +278,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             )
         ranges = planning.batch_ranges(offsets, ends, options.subjects)
         if options.by_snapshot:
-            # A stream's first batch: the backlog. The rows of a range are the same in either way.
+            # A stream's first batch is its backlog. The rows of a range are the same either way.
             ranges = [
                 backfilled(options, one)
                 if one.stream not in offsets or offsets[one.stream].initial
@@ -308,7 +304,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 if name not in facts or facts[name].created != offset.created:
                     continue
                 if not Claims(api, options, token).is_in(name):
-                    continue  # they stay until the claim is made
+                    continue  # they stay until the claim exists
                 if options.interest_consumer is None:
                     api.purge(name, offset.next, options.subjects)
                 else:
@@ -330,7 +326,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _held(
         self, facts: dict[str, StreamFacts], offsets: dict[str, StreamOffset], token: str | None
     ) -> dict[str, StreamFacts]:
-        """The facts, when nobody else removes messages, and the streams keep those to be read."""
+        """The facts, once nobody else removes messages, and the streams keep the unread ones."""
         options, made = self._options, set[str]()
         if not options.removes:
             return facts
@@ -347,8 +343,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _check_copies(self, offsets: dict[str, StreamOffset], asked: str | None) -> None:
         """Raise DataLossError if a stream was replaced by another copy of itself, or log it.
 
-        Looked at once in a process, and again after each start of the server, whose ID `asked` is
-        where the facts come from; None if it is not known.
+        Checked once in a process, and again after each start of the server, whose ID is `asked`;
+        None: unknown.
         """
         if asked is not None and asked == self._compared_on:
             return
@@ -377,7 +373,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         offsets: dict[str, StreamOffset],
         facts: dict[str, StreamFacts],
     ) -> dict[str, StreamOffset]:
-        """The new ends in streams in which newer messages replace older ones."""
+        """The new ends, with witnesses in streams where newer messages replace older ones."""
         wanted = {
             name: min(end.next, facts[name].last_seq)
             for name, end in ends.items()

@@ -1,1 +1,1 @@
-"""What only makes Spark start faster on this machine: an archive of its classes, forked Pythons."""
+"""Everything that only makes Spark start faster: an archive of its classes, forked Pythons."""

@@ -49,7 +49,7 @@ class ClassArchive:
     """The archive for one Java and the Spark of this Python. It need not exist."""
 
     def __init__(self, folder: Path, java: Path, java_version: str) -> None:
-        """`java_version`: what `java -version` prints."""
+        """`java_version`: the output of `java -version`."""
         self._folder = folder
         self.file = folder / f"spark-{pyspark.__version__}-{_fingerprint(java, java_version)}.jsa"
         self._checksum = self.file.with_suffix(".crc32")
@@ -66,7 +66,7 @@ class ClassArchive:
         return [f"-XX:SharedArchiveFile={self.file}", "-Xlog:cds*=off"]
 
     def sound(self) -> bool:
-        """Whether it exists, is unchanged, and only this user can have written it."""
+        """Whether it exists, is unchanged, and could only be written by this user."""
         try:
             about = self.file.stat()
             if not (_mine_alone(about) and _mine_alone(self._folder.stat())):
@@ -92,7 +92,7 @@ class ClassArchive:
             if self.sound():
                 return
             self._failed.unlink(missing_ok=True)
-            if lacking := self._lacking_room():  # not for a day: there may be room at any time
+            if lacking := self._lacking_room():  # not for a day: there may be room any time
                 raise SparkUnavailableError(lacking)
             unfinished = self.file.with_suffix(".unfinished")
             try:
@@ -111,8 +111,8 @@ class ClassArchive:
     def make_later(self) -> bool:
         """Create it in a separate process of lowest priority, which outlives this one.
 
-        Returns whether it does: not if that is unnecessary, without the room for it, or if another
-        process is creating one.
+        Returns whether it did: not if it exists, without room for it, or while another process
+        creates it.
         """
         if self.sound() or self._failed_lately() or self._lacking_room():
             return False
@@ -162,8 +162,8 @@ class ClassArchive:
 def class_archive() -> ClassArchive | None:
     """The archive for the Java that Spark will use.
 
-    None: switched off, no folder for it, or Java would not take it (`configuration_folder`). Raises
-    SparkUnavailableError without a Java.
+    None: switched off, without a folder for it, or Java would not use it (`configuration_folder`).
+    Raises SparkUnavailableError without a Java.
     """
     folder = archives_folder()
     if folder is None or configuration_folder() is not None:
@@ -206,7 +206,7 @@ def _folder() -> Path | None:
 
 
 def remove_archives() -> int:
-    """Remove all archives, also when they are switched off.
+    """Remove all archives, even when they are switched off.
 
     Returns the number of archives. Raises ConfigError while one is being created.
     """
@@ -232,7 +232,7 @@ def _remove(path: Path) -> None:
 def configuration_folder() -> Path | None:
     """The folder of Spark's configuration, if there is one.
 
-    Spark puts it before its JARs in the class path, where Java takes an archive of JARs only.
+    Spark puts it before its JARs in the class path, but Java uses an archive only for JARs.
     """
     folder = Path(os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf")
     return folder if folder.is_dir() else None
@@ -269,7 +269,7 @@ _LOCK = "lock"
 
 @contextmanager
 def _lock(folder: Path, seconds: float) -> Iterator[bool]:
-    """For who changes the folder; False if another process holds it for so long."""
+    """Lock the folder for changes; False if another process holds the lock for so long."""
     import fcntl
 
     deadline = time.monotonic() + seconds
@@ -287,7 +287,7 @@ def _lock(folder: Path, seconds: float) -> Iterator[bool]:
 
 
 def _train(file: Path) -> str:
-    """Run Spark with a typical job to create the archive; returns why it failed, or ""."""
+    """Run a typical job to create the archive; returns why it failed, or ""."""
     with TemporaryFile() as log:
         with (
             subprocess.Popen(  # noqa: S603
@@ -308,7 +308,7 @@ def _train(file: Path) -> str:
 
 if __name__ == "__main__":
     _archive = class_archive()
-    if _archive is not None and sys.argv[1:] == ["options"]:  # for who starts a JVM in a shell
+    if _archive is not None and sys.argv[1:] == ["options"]:  # for users who start a JVM in a shell
         print(*_archive.jvm_options(), sep="\n")
     elif _archive is not None:
         os.nice(19)

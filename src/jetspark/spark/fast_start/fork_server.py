@@ -39,7 +39,7 @@ MODULES = (
     "jetspark.spark.direct",
     "jetspark.lakehouse.delta",
 )
-"""Some may be missing: another version of Spark, an extra that is not installed."""
+"""Modules to import; some may be missing, with another Spark or without an extra."""
 
 _LARGEST = 1 << 20
 _TOUCH_SECONDS = 3600.0
@@ -53,7 +53,7 @@ def main() -> None:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(sys.argv[1])
     folder = Path(sys.argv[1]).parent
-    listener.listen(64)  # whoever comes before the imports are done waits for them
+    listener.listen(64)  # connections wait until the imports are done
     preload()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
     while True:
@@ -76,14 +76,14 @@ def main() -> None:
 
 
 def _touch(folder: Path) -> None:
-    """So that nothing that removes old temporary files takes them from a query of weeks."""
+    """Keep old-file cleaners from removing the folder of a query that runs for weeks."""
     for path in (*folder.iterdir(), folder):
         with suppress(OSError):
             os.utime(path)
 
 
 def preload() -> None:
-    """Import what there is, and keep it out of the collector's way, so that pages stay shared."""
+    """Import the modules, and hide them from the collector, so that their pages stay shared."""
     for module in MODULES:
         with suppress(ImportError):
             importlib.import_module(module)
@@ -92,7 +92,7 @@ def preload() -> None:
 
 
 def _serve(connection: socket.socket) -> int:
-    """Run a module as the process that the shim describes; its exit code."""
+    """Run a module as the process that the shim describes; returns its exit code."""
     try:
         request, streams, _, _ = socket.recv_fds(connection, _LARGEST, 3)
         arguments, environment, folder = json.loads(request)

@@ -1,4 +1,4 @@
-"""What Spark starts as its Python in a local session: it asks the fork server for a process.
+"""Spark's Python in a local session, which asks the fork server for a process.
 
 Spark starts a Python for each kind of work (finding a source, planning it, reading, committing a
 sink, …), one after the other, and each imports PySpark, Arrow and this package before it answers:
@@ -31,7 +31,7 @@ def main(python: str, server: str) -> None:
             request = json.dumps([arguments[1:], dict(os.environ), os.getcwd()])
             socket.send_fds(connection, [request.encode()], [0, 1, 2])
             pid = int(connection.recv(16))
-            connection.send(b"g")  # before it, the other one uses nothing of ours
+            connection.send(b"g")  # until then the other process uses nothing of ours
         except (OSError, ValueError):  # also the end of the connection: no number
             connection.close()
         else:
@@ -40,7 +40,7 @@ def main(python: str, server: str) -> None:
 
 
 def _exit_code(connection: socket.socket, pid: int) -> int:
-    """Of the process that does the work, to which Spark's SIGTERM is passed on."""
+    """The exit code of the working process, which also gets Spark's SIGTERM."""
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         try:
@@ -50,7 +50,7 @@ def _exit_code(connection: socket.socket, pid: int) -> int:
 
     signal.signal(signal.SIGTERM, pass_on)
     devnull = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):  # they are the other one's now, and end with it
+    for stream in (0, 1, 2):  # they belong to the other process now, and end with it
         os.dup2(devnull, stream)
     connection.settimeout(None)
     try:

@@ -84,7 +84,7 @@ def train(spark: SparkSession, folder: Path) -> None:
 
 
 def end_with_parent(file: Path, folder: Path) -> None:
-    """The archive is not needed when the process at the other end of our input is gone.
+    """End when the process at the other end of the input is gone: nobody needs the archive.
 
     A JVM that sees its Python end would still write it.
     """

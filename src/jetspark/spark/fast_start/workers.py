@@ -31,7 +31,7 @@ from jetspark.spark.fast_start.python_shim import main
 main({python!r}, {socket!r})
 """
 _FIRST_LINE = 128
-"""What every Linux reads of a script's first line, in bytes."""
+"""Bytes of a script's first line that every Linux reads."""
 _STOP_SECONDS = 5.0
 
 
@@ -44,7 +44,7 @@ class ForkServer:
 
     @contextmanager
     def as_python(self) -> Iterator[None]:
-        """A session that is started meanwhile takes the shim for its Python."""
+        """In the block, new sessions use the shim as their Python."""
         before = {name: os.environ.get(name) for name in _PYTHONS}
         os.environ.update(dict.fromkeys(_PYTHONS, str(self.folder / "python")))
         try:
@@ -57,7 +57,7 @@ class ForkServer:
                     os.environ[name] = value
 
     def stop(self) -> None:
-        """What it has forked ends with Spark, not with it."""
+        """Stop it. Its forks end with Spark, not with it."""
         assert self.process.stdin is not None  # noqa: S101
         self.process.stdin.close()
         try:
@@ -71,11 +71,11 @@ class ForkServer:
 def start_fork_server(
     folder: Path, master: str, conf: Mapping[str, str], log: IO[bytes] | None = None
 ) -> ForkServer | None:
-    """Start one in a new folder; None where Spark has to start its workers itself.
+    """Start a fork server in a new folder; None where Spark must start its workers itself.
 
-    That is on a cluster, on another system than Linux, with another Python or another Spark than
-    this one, with settings of the caller for Python's workers, and with JETSPARK_PRELOADING=off.
-    When an exception ends this call, as a signal does, the caller removes the folder.
+    That is on a cluster, on a system other than Linux, with a Python or Spark other than this one,
+    with the caller's settings for Python's workers, and with JETSPARK_PRELOADING=off. When an
+    exception (such as a signal's) ends this call, the caller removes the folder.
     """
     if not (
         sys.platform == "linux"
@@ -103,7 +103,7 @@ def start_fork_server(
 
 def _started(socket: str, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
     environment = os.environ | {
-        # As Spark does it for its workers.
+        # As Spark does for its workers.
         "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
         "PYTHONUNBUFFERED": "YES",
         # NumPy's threads would not survive a fork, and Spark's workers have one anyway.
@@ -115,7 +115,7 @@ def _started(socket: str, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
         stdout=subprocess.DEVNULL,
         stderr=log,
         env=environment,
-        process_group=0,  # Ctrl-C is not for it
+        process_group=0,  # so that Ctrl-C does not reach it
     )
 
 

@@ -116,9 +116,9 @@ class LakehouseOptions:
     sequence_by: str | None = None
     deletes: Deletes | None = None
     route: Route | None = None
-    """Which table a row goes to, when `name` is a template."""
+    """The route of rows, when `name` is a template."""
     rest: str | None = None
-    """The table for rows that have no other."""
+    """The table for rows without one."""
     quarantine: str | None = None
     """The table for records that do not become rows (`lakehouse.quarantine`)."""
     on_bad_record: str | None = None
@@ -174,7 +174,7 @@ class LakehouseOptions:
         return None
 
     def of_table(self, found: str) -> LakehouseOptions:
-        """The options of one of the tables that rows are divided into, by its name."""
+        """The options of one of the tables that rows are divided into."""
         catalog = self.name.catalog
         name = (
             replace(self.name, path=found)
@@ -236,7 +236,7 @@ def when_following(options: LakehouseOptions) -> dict[str, str]:
 
 
 def lakehouse_format(name: str) -> Format | None:
-    """The table format of a Spark format name; None if it is none of ours."""
+    """The table format of a Spark format's name; None for other formats."""
     found = name.casefold().removeprefix(PREFIX)
     return Format(found) if found != name.casefold() and found in tuple(Format) else None
 
@@ -250,9 +250,9 @@ def not_a_table(format_: str) -> str:
 
 
 def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> LakehouseOptions:
-    """Raises ConfigError: unknown names (with the nearest known one), bad values, no table."""
+    """Raises ConfigError for unknown names (with the nearest known one), bad values, no table."""
     converters = {**_WRITING, **_READING}
-    aliases = {"location": "path"}  # as a table of Spark's catalog says it
+    aliases = {"location": "path"}  # set by a table of Spark's catalog
     known = aliases | {one.casefold(): one for one in (*converters, *_WHERE[format_])}
     checkpoint = next((options[one] for one in options if one.casefold() == _CHECKPOINT), None)
     where: dict[str, str] = {}

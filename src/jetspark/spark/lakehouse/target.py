@@ -67,8 +67,7 @@ from jetspark.spark.sink import all_answers, batch_of_query, needed_query_id
 
 
 # -------------------------------------------------------------------------------------------------
-# Files that a source's task has written itself (`spark.direct`) come as one row that describes
-# them.
+# Files that a source's task wrote itself (`spark.direct`) arrive as one row that describes them.
 
 HANDED_OVER = StructField(
     "_jetspark_files",
@@ -83,7 +82,7 @@ HANDED_OVER = StructField(
 _DIVIDED_BYTES = 32 * 1024 * 1024
 """Rows of several tables are divided when they take so much memory: each table gets few slices."""
 _COMMITS = 8
-"""Tables that are committed at a time."""
+"""Most tables that are committed at a time."""
 _HANDED_OVER: pa.Schema = to_arrow_schema(StructType([HANDED_OVER]), timezone="UTC")
 
 
@@ -104,7 +103,7 @@ def with_files(
 
 
 def without_files(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[NewFile]]:
-    """The rows that are rows, and the files that the others describe."""
+    """The real rows, and the files that the other rows describe."""
     name = HANDED_OVER.name
     if name not in batch.schema.names:
         return batch, []
@@ -131,9 +130,9 @@ class Target:
 
     options: LakehouseOptions
     rows: pa.Schema
-    """The columns that the table gets."""
+    """The columns that the table will have."""
     layout: Layout | None = None
-    """None, as `storage`, when rows are divided into several tables, which tasks look for."""
+    """None, like `storage`, when tasks divide the rows into several tables."""
     storage: Storage | None = None
 
     @property
@@ -200,7 +199,7 @@ class TaskFiles:
     def _put_aside(
         self, rows: pa.RecordBatch, why: Callable[[pa.RecordBatch], quarantine.Reason]
     ) -> None:
-        """Into the table for records that do not become rows."""
+        """Write records into the quarantine table."""
         name = self._target.options.quarantine
         assert name is not None  # noqa: S101
         self._found(name, rows, quarantine.SCHEMA)
@@ -228,13 +227,13 @@ class TaskFiles:
         return self._files.close()
 
     def discard(self) -> None:
-        """Remove what was written, as far as possible."""
+        """Remove the written files, as far as possible."""
         self._files.discard()
 
     def _found(
         self, name: str | None, rows: pa.RecordBatch, schema: pa.Schema | None = None
     ) -> str:
-        """The table's name, when it is there or was made; or the name of the one for the rest."""
+        """The table's name if it exists or was created, else the rest table's."""
         options = self._target.options
         if name is None:
             name = self._rest(f"{rows.num_rows} rows lack a value of {options.name}")
@@ -274,7 +273,7 @@ class TaskFiles:
 
 
 class _Sink:
-    """The common part of the batch and the streaming writer."""
+    """The base of the batch and the streaming writer."""
 
     def __init__(self, options: LakehouseOptions, target: Target, *, replace: bool) -> None:
         self._options = options
@@ -301,7 +300,7 @@ class _Sink:
     def _changing(
         self, options: LakehouseOptions, table: Table, files: Sequence[NewFile]
     ) -> Iterator[Change]:
-        """What the rows of these files do to the table; records that are put aside are added."""
+        """What the rows of these files do to the table; quarantined records are added."""
         upsert = options.upsert
         if upsert is None:
             yield replaced if self._replace and not self._options.is_quarantine(options) else added
@@ -330,7 +329,7 @@ class _Sink:
             commit(self._options, own)
 
     def _written(self, messages: list[WriterCommitMessage | None]) -> tuple[str, list[NewFile]]:
-        """(writer, files of all tasks). Raises PipelineError."""
+        """The writer, and the files of all tasks. Raises PipelineError."""
         written = all_answers(messages, Written)
         return written[0].writer, [file for one in written for file in one.files]
 
@@ -345,7 +344,7 @@ class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Runs on the driver when all tasks are done.
 
-        Raises PipelineError without all tasks' answers, and as `commit_batch`.
+        Raises PipelineError without all tasks' answers, and the errors of `commit_batch`.
         """
         self._each(self._written(messages)[1], self._commit)
 
@@ -374,7 +373,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Runs on the driver when all tasks are done, and again after a failure.
 
-        Raises PipelineError without all tasks' answers, and as `commit_batch`.
+        Raises PipelineError without all tasks' answers, and the errors of `commit_batch`.
         """
         writer, files = self._written(messages)
         ledger = TableLedger(self._options.checkpoint, writer)
@@ -456,7 +455,7 @@ def prepare(
     *,
     numbered: bool = False,
 ) -> Target:
-    """The table for rows of this schema; created, or extended by new columns if that is allowed.
+    """The table for rows of this schema, created, or extended by new columns if allowed.
 
     `table`: if it was opened before; `numbered`: the rows are a batch with a number. Raises
     ConfigError for rows that do not fit, and TableError for a table that cannot be written.
@@ -476,7 +475,7 @@ def _prepared(
         table.check_numbers_stay()
     _check_table(options, table)
     if options.keep_versions is not None:
-        with suppress(CommitConflict):  # the next batch does it
+        with suppress(CommitConflict):  # the next batch creates it
             table.keep_versions(options.keep_versions)
     while (found := _check_rows(options, table, rows)).added:
         try:
@@ -505,7 +504,7 @@ def check_fit(options: LakehouseOptions, schema: StructType) -> None:
 
 
 def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
-    """The same, by the names of the columns only. Raises ConfigError."""
+    """`check_fit` by the names of the columns only. Raises ConfigError."""
     names = list(names)
     names += [name for name in options.made if name not in names]
     if options.upsert is not None:
