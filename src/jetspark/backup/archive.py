@@ -456,10 +456,7 @@ class Numbers:
         self._at = 0
 
     def bytes(self, count: int) -> bytes:
-        """The next bytes.
-
-        Raises BackupError when the file ends before them, or for an absurd number.
-        """
+        """The next bytes. Raises BackupError for an absurd number, and at the file's end."""
         if count > min(self._left, _MOST_BYTES):
             raise BackupError("The archive is damaged: a file in it is too short.")
         while len(self._content.data) - self._at < count:

@@ -68,10 +68,7 @@ class CallerSide:
     async def publish(
         self, subject: str, payload: Payload = b"", *, headers: HeadersLike | None = None
     ) -> None:
-        """Send one message; blocks while the buffer is full.
-
-        Raises the errors of `Client.publish`.
-        """
+        """Send one message; blocks while the buffer is full. Raises as `Client.publish`."""
         if self.buffer.crowded:
             await self.buffer.wait()
         self.publishing.send(subject, payload, None, headers)

@@ -211,7 +211,7 @@ class JetStream(BaseJetStream):
         /,
         **options: Unpack[ConsumerOptions],
     ) -> PushConsumer:
-        """Create a push consumer with a `deliver_subject`."""
+        """Create a push consumer with a `deliver_subject`. Raises as `create_consumer`."""
         return PushConsumer(
             self._caller,
             self._thread.run(self._inner.create_push_consumer, stream, config, **options),

@@ -41,11 +41,8 @@ LEAVE_TIMEOUT = 0.5
 """Seconds that an interrupt waits for the clean-up, which then continues in the loop."""
 
 LOOK_EVERY = 1.0
-"""Seconds between two wake-ups of a waiting thread.
-
-A signal just before the wait does not interrupt it, and its handler only runs when the thread
-wakes: without this a Ctrl-C could hang.
-"""
+"""Seconds between two wake-ups of a waiting thread. A signal just before the wait does not
+interrupt it, and its handler only runs when the thread wakes: without this a Ctrl-C could hang."""
 
 
 class Suspended(ConfigError):
@@ -86,10 +83,7 @@ class Wait:
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """The caller was interrupted. Called after `start`, in the loop's thread.
-
-        Must not raise.
-        """
+        """Handle the caller's interrupt, after `start`, in the loop's thread. Must not raise."""
         raise NotImplementedError
 
     def end(self) -> None:

@@ -236,10 +236,7 @@ class Ledger:
         return Piece(count, packs)
 
     def stage_pack(self, packed: bytes) -> int:
-        """Store a pack unchanged; returns its sequence.
-
-        Raises APIError if the stream refuses it.
-        """
+        """Store a pack; returns its sequence. Raises APIError if the stream refuses it."""
         return self._publish(self._new_subject(), packed, 0)
 
     def rows_of(self, one: Pack) -> list[EncodedMessage]:
@@ -326,10 +323,7 @@ def encode_batch(batch_id: str, messages: Sequence[EncodedMessage], reply: str) 
 
 
 def parse_batch_ack(payload: bytes, stream: str) -> BatchAck:
-    """The ack of a batch.
-
-    Raises the stream's typed error, or JetStreamError if it is not an ack.
-    """
+    """The ack of a batch. Raises the stream's typed error; JetStreamError if it is not an ack."""
     answer = js_api.parse_document("A batch", payload, {"stream": stream})
     return convert_document(answer, BatchAck, "ack of a batch")
 

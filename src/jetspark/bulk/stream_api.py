@@ -356,10 +356,7 @@ class StreamAPI:
     def consumer(
         self, stream: str, consumer: str, *, not_found_for: float = NOT_FOUND_SECONDS
     ) -> dict[str, Any] | None:
-        """The server's document of a consumer; None if there is none.
-
-        `not_found_for`: see `call`.
-        """
+        """The server's document of a consumer; None without one. `not_found_for`: see `call`."""
         try:
             names = {"stream": stream, "consumer": consumer}
             return self.call(js_api.CONSUMER_INFO, None, not_found_for, **names)

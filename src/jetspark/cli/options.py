@@ -62,10 +62,8 @@ class Connection:
     """The flags --server and --context."""
 
     server: str | None = None
-    """URL of the server, several with commas; it may contain user and password.
-
-    Default: from --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222.
-    """
+    """URL of the server, several with commas; it may contain user and password. Default: from
+    --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222."""
     context: str | None = None
     """A context of the nats command, in place of --server."""
 

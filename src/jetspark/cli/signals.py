@@ -19,10 +19,7 @@ _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows lacks the last one
 
 
 class StopRequested(BaseException):
-    """A signal asks this process to end.
-
-    Not an Exception, so `except Exception` does not catch it.
-    """
+    """A signal asks this process to end. Not an Exception: `except Exception` lets it pass."""
 
     def __init__(self, number: int = signal.SIGINT) -> None:
         super().__init__(number)

@@ -380,10 +380,7 @@ class Client:
         reply: str | None = None,
         headers: HeadersLike | None = None,
     ) -> None:
-        """Send one message; waits while the link is blocked.
-
-        Raises the errors of publish_nowait.
-        """
+        """Send one message; waits while the link is blocked. Raises as publish_nowait."""
         if get_running_loop() is not self.loop:  # asked here, as it is for each message
             self.check_loop()
         publishing = self.publishing
@@ -393,10 +390,7 @@ class Client:
         publishing.send(subject, payload, reply, headers)
 
     async def publish_msg(self, message: Sendable) -> None:
-        """`publish` a PreparedMessage or a received message.
-
-        Raises the errors of publish_nowait.
-        """
+        """`publish` a PreparedMessage or a received message. Raises as publish_nowait."""
         subject, data, reply, headers = parts_of(message)
         await self.publish(subject, data, reply=reply, headers=headers)
 

@@ -136,10 +136,7 @@ class Message(MessageView):
     _client: Sender
 
     async def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
-        """Publish an answer.
-
-        Raises ConfigError without a reply subject, and the errors of publish.
-        """
+        """Publish an answer. Raises ConfigError without a reply subject, and as publish."""
         reply = self.reply
         if reply is None:
             raise ConfigError("The message asks for no reply: it has no reply subject.")

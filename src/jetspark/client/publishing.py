@@ -119,10 +119,7 @@ class Publishing:
         return b"" if headers is None else self.encode_headers(headers)
 
     def answer(self, reply: bytes, payload: Payload, headers: HeadersLike | None) -> None:
-        """`send` to the reply subject of a received message as it is.
-
-        Raises the errors of `send`.
-        """
+        """`send` to the unchanged reply subject of a received message. Raises as `send`."""
         if self.hooked is not None:
             put = partial(self._plain.answer, reply, payload)
             self.hooked.send(reply.decode("utf-8", "replace"), payload, None, headers, put)
@@ -177,10 +174,7 @@ class NumberedPublishes:
     def send(
         self, number: int, subject: str, payload: Payload, headers: HeadersLike | None = None
     ) -> None:
-        """Send one message at the end of the loop's turn.
-
-        Raises the errors of `Publishing.send`.
-        """
+        """Send one message at the end of the loop's turn. Raises as `Publishing.send`."""
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         head = self._heads.get(subject) or self._head(subject)

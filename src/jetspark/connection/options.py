@@ -99,11 +99,9 @@ class ConnectOptions:
     user: Credential | None = field(default=None, repr=False)
     password: Credential | None = field(default=None, repr=False)
     token: Credential | None = field(default=None, repr=False)
-    """The token of a server with tokens, with or without other credentials.
-
-    A `Credential` may be a callable without arguments that returns the text; each connect calls it
-    in the event loop, so it must be quick. Callables cannot be sent to Spark's executors.
-    """
+    """The token of a server with tokens. A `Credential` may be a callable without arguments that
+    returns the text; each connect calls it in the event loop, so it must be quick. Callables cannot
+    be sent to Spark's executors."""
     creds_file: str | os.PathLike[str] | None = None
     """Path of a `.creds` file (JWT and seed), read at every connect and reconnect."""
     creds: Credential | None = field(default=None, repr=False)
@@ -129,11 +127,8 @@ class ConnectOptions:
     which TLS and WebSocket use. Called in a thread, and may take `connect_timeout`. Cannot be sent
     to Spark's executors."""
     tls: bool = False
-    """Require TLS from every server.
-
-    Authorities, a certificate or an `ssl_context` also require it, except from ws:// servers;
-    `tls://` or `wss://` in a URL requires it from that server.
-    """
+    """Require TLS from every server. Authorities, a certificate or an `ssl_context` also require
+    it, except from ws:// servers; `tls://` or `wss://` in a URL requires it from that server."""
     tls_first: bool = False
     """Start TLS before the server's INFO, for servers with `handshake_first`. Implies `tls`."""
     tls_ca_file: str | os.PathLike[str] | None = None
@@ -160,12 +155,10 @@ class ConnectOptions:
     randomize: bool = True
     """Try the servers, and the addresses of a host name, in random order."""
     first_connect: FirstConnect = "once"
-    """"once": connecting tries each server once, then raises.
-
-    "wait": it keeps trying, as after a lost link, until a server accepts or none is left
-    (`max_reconnect_attempts`). "background": it returns at once and keeps trying; publishes and
-    subscriptions are buffered until the event Connected or Closed.
-    """
+    """"once": connecting tries each server once, then raises. "wait": it keeps trying, as after a
+    lost link, until a server accepts or none is left (`max_reconnect_attempts`). "background": it
+    returns at once and keeps trying; publishes and subscriptions are buffered until the event
+    Connected or Closed."""
     ignore_discovered_servers: bool = False
     """Connect only to the servers given here, not to those that the cluster advertises."""
     choose_server: Callable[[tuple[PoolServer, ...]], PoolServer | None] | None = None
@@ -191,10 +184,7 @@ class ConnectOptions:
     max_outstanding_pings: int = 2
     request_timeout: float = 10.0
     check_subjects: bool = True
-    """Check subjects fully before sending.
-
-    Subjects that would break the protocol are refused anyway.
-    """
+    """Check subjects fully before sending; those that break the protocol are always refused."""
     inbox_prefix: str = "_INBOX"
     max_control_line: int = 4096
     """Maximum bytes of a protocol line (subject, reply subject, queue group); longer ones are

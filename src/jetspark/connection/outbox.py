@@ -25,10 +25,7 @@ from jetspark.wire.frames import reply_of
 
 
 class Waiters(list["asyncio.Future[None]"]):
-    """Tasks that wait for a change.
-
-    False without any, so the read loop checks it without a call.
-    """
+    """Tasks that wait for a change. False without any, which the read loop checks."""
 
     __slots__ = ()
 

@@ -50,10 +50,7 @@ class Proxy:
 
 
 def parse_proxy(text: str) -> Proxy:
-    """Parse `http://[user[:password]@]host:port` or `socks5://…`.
-
-    Raises ConfigError without the text.
-    """
+    """Parse `http://[user[:password]@]host:port` or `socks5://…`. Raises ConfigError."""
     try:
         parts = urlsplit(text.strip())
         port = parts.port

@@ -96,10 +96,8 @@ class Transport(Protocol):
 
 
 Dial: TypeAlias = Callable[[ServerURL, Receiver], Awaitable[Transport]]
-"""Opens a transport to a server.
-
-Raises OSError (ssl.SSLError is one), UnicodeError for an impossible host name, or a JetsparkError.
-"""
+"""Opens a transport to a server. Raises OSError (ssl.SSLError is one), UnicodeError for an
+impossible host name, or a JetsparkError."""
 
 
 # -- the socket to a server, directly or through a proxy ---------------------------------------
@@ -206,11 +204,8 @@ async def _through(sock: socket.socket, proxy: Proxy, server: ServerURL) -> None
 # -- TCP, and TLS over it ----------------------------------------------------------------------
 
 RECEIVE_BUFFER = 256 * 1024
-"""Most bytes read at a time.
-
-One buffer serves a connection's whole life: reading allocates nothing, and its content is only
-valid during `bytes_received`.
-"""
+"""Most bytes read at a time. One buffer serves a connection's whole life: reading allocates
+nothing, and its content is only valid during `bytes_received`."""
 
 _HIGH_WATER = 512 * 1024
 _LOW_WATER = 128 * 1024

@@ -572,9 +572,7 @@ class ContinuousPull:
 
 
 _LOOKS_FOR_OTHERS = 4
-"""Checks, one in each heartbeat interval: if others wait each time, they may have the missing
-messages.
-"""
+"""Checks, one in each heartbeat interval: others who wait each time may have the messages."""
 
 JsMsgCallback: TypeAlias = Callable[[JsMsg], Awaitable[None] | None]
 

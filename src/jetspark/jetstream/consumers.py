@@ -628,10 +628,7 @@ class ConsumerCalls:
         /,
         **options: Unpack[ConsumerOptions],
     ) -> PushConsumer:
-        """Create a push consumer with a `deliver_subject`.
-
-        Raises the errors of `create_consumer`.
-        """
+        """Create a push consumer with a `deliver_subject`. Raises as `create_consumer`."""
         wire = _durable(_checked(self._api, stream, config, options), config)
         if not wire.get("deliver_subject"):
             raise ConfigError("A push consumer needs deliver_subject.")

@@ -253,10 +253,7 @@ class IngestSender(Sender):
         self._heard = self.clock()
 
     def finish(self) -> None:
-        """Take no more messages, and request the server's last word, once.
-
-        Raises as `check_open`.
-        """
+        """Take no more, and request the server's last word, once. Raises as `check_open`."""
         if self.window.ended is None and not self._ending:
             self.check_open()
             self._finish()

@@ -221,10 +221,8 @@ class Sender:
     raise_failures = True
     """Whether the end of the block raises PublishFailedError."""
     send: Callable[[int, str, bytes, Headers | None], None]
-    """Puts a message (index, subject, payload, headers) into the outbox.
-
-    Raises the errors of `Publishing.send`.
-    """
+    """Puts a message (index, subject, payload, headers) into the outbox. Raises as
+    `Publishing.send`."""
 
     def __init__(
         self,

@@ -501,10 +501,7 @@ class BucketCalls(JetStreamContext):
                 yield BucketStatus(info)
 
     async def _bucket_info(self, name: str) -> StreamInfo:
-        """Information of the bucket's stream.
-
-        Raises BucketNotFoundError, also for another stream.
-        """
+        """The stream's information. Raises BucketNotFoundError, also for another stream."""
         with suppress(StreamNotFoundError):
             info = await self.stream_info(STREAM_PREFIX + check_bucket(name))
             if is_bucket(info.config):

@@ -69,11 +69,8 @@ class BucketConfig(BackedConfig, frozen=True, kw_only=True):
     """Most bytes of the bucket, which refuses writes when full; -1 (the default): no limit."""
     republish: Republish | None = None
     limit_marker_ttl: Span | None = None
-    """Allows keys with a time to live.
-
-    When a limit removes a value, watchers get a PURGE marker, which stays for so long, at least a
-    second (2.11). It cannot be turned off again.
-    """
+    """Allows keys with a time to live. When a limit removes a value, watchers get a PURGE marker,
+    which stays for so long, at least a second (2.11). It cannot be turned off again."""
     mirror_name: str | None = None
     """Makes it a mirror of another bucket. Deprecated: use `create_bucket_mirror`."""
     mirror_domain: str | None = None

@@ -98,10 +98,7 @@ def checked_format(said: str, name: str) -> Format:
 
 
 def file_size(said: str, value: str) -> int:
-    """Bytes of a text such as "128m".
-
-    Raises ConfigError with `said`, the name of the option or flag.
-    """
+    """Bytes of a text such as "128m". Raises ConfigError; `said`: the option's or flag's name."""
     match = _SIZE.fullmatch(value.strip().casefold())
     found = int(match[1]) * _UNITS[match[2]] if match else 0
     if found < _LEAST_SIZE:
@@ -110,10 +107,7 @@ def file_size(said: str, value: str) -> int:
 
 
 def span(said: str, value: str) -> timedelta:
-    """The time in a text such as "7d".
-
-    Raises ConfigError with `said`, the option's or flag's name.
-    """
+    """The time in "7d". Raises ConfigError; `said`: the option's or flag's name."""
     match = _SPAN.fullmatch(value.strip().casefold())
     if match is None:
         raise ConfigError(

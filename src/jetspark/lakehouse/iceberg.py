@@ -444,10 +444,7 @@ class OpenIceberg(Table):
         return Compaction(removed, added)
 
     def _small_files(self, target_bytes: int) -> Iterator[list[FileScanTask]]:
-        """The small files of each partition, in groups.
-
-        Skips files with rows deleted by another program.
-        """
+        """Each partition's small files, in groups; skips files with rows deleted elsewhere."""
         by_partition: dict[Any, list[FileScanTask]] = defaultdict(list)
         spec = self._table.metadata.default_spec_id
         for task in self._table.scan().plan_files():

@@ -268,10 +268,7 @@ class NewFile:
 def write_files(
     layout: Layout, storage: Storage, name: str, batches: Iterable[pa.RecordBatch]
 ) -> list[NewFile]:
-    """Write the batches into new files; an error leaves none.
-
-    Raises the errors of `FileWriter.write`.
-    """
+    """Write the batches into new files; an error leaves none. Raises as `FileWriter.write`."""
     writer = FileWriter(layout, storage, name)
     try:
         for batch in batches:

@@ -86,10 +86,7 @@ class ValueOf:
         return cls(said, "subject", token=int(key))
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """The value of each row; null where a row has none.
-
-        A time's day is a date, its hour a time.
-        """
+        """Each row's value, or null. A time's day is a date, its hour a time."""
         column = batch.column(self.column)
         if self.unit is not None:
             floor = pc.floor_temporal(column, unit=self.unit)

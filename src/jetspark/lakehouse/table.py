@@ -180,10 +180,7 @@ class Table(Protocol):
         """Replace all files of the table. Raises ConfigError for an append-only table."""
 
     def merge(self, changes: Changes, numbers: Numbers) -> None:
-        """Replace the rows with the same keys, unless they are newer.
-
-        Raises the errors of `replace`.
-        """
+        """Replace the rows with the same keys, unless they are newer. Raises as `replace`."""
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, which are null in existing rows."""

@@ -51,10 +51,7 @@ class ServerFacts:
 
 
 def check_servers(pipeline: PipelineFile) -> ServerFacts:
-    """Check every stream of the file, and change nothing.
-
-    Raises PipelineError for the first one.
-    """
+    """Check every stream of the file; changes nothing. Raises PipelineError for the first error."""
     messages = 0
     missing: list[str] = []
     for name, source in pipeline.sources.items():

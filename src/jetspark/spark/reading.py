@@ -248,10 +248,7 @@ def begin(options: SourceOptions, facts: Mapping[str, StreamFacts]) -> dict[str,
 
 
 def check_start(options: SourceOptions) -> None:
-    """Check that a new streaming query could begin.
-
-    Raises as `streams_facts`, `begin`, `Claims`.
-    """
+    """Check that a query could begin. Raises as `streams_facts`, `begin`, `Claims`."""
     if options.removes or set(options.streaming_start.all()) - {"earliest", "latest"}:
         facts = streams_facts(options, sure=True)
         offsets = begin(options, facts)

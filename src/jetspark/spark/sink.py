@@ -319,11 +319,8 @@ class Written(WriterCommitMessage):
     writer: str
     piece: Piece
     refused: ConfigError | BadHeaderError | APIError | None = None
-    """Why a row cannot be stored.
-
-    If the task raised it, Spark would run it again, and each time store the rows before this one
-    again.
-    """
+    """Why a row cannot be stored. If the task raised it, Spark would run it again, and each time
+    store the rows before this one again."""
 
 
 class _Sink:

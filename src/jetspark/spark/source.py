@@ -129,10 +129,7 @@ class JetStreamBatchReader(DataSourceReader):
 
     @without_traceback
     def partitions(self) -> list[RangePartition]:
-        """The range in parts.
-
-        Raises the errors of `streams_facts`, `Claims` and `resolve_positions`.
-        """
+        """The range in parts. Raises as `streams_facts`, `Claims` and `resolve_positions`."""
         options = self._options
         facts = streams_facts(options, sure=True)
         if options.sole_reader:

@@ -206,9 +206,7 @@ class TracedServer:
     domain: str
     """The JetStream domain; empty without one."""
     hop: str
-    """Empty for the first server, "2" for the second one to which it forwarded the message, and so
-    on.
-    """
+    """Empty for the first server, "2" for the second one to which it forwarded the message."""
     events: tuple[TraceEvent, ...]
     """In the order in which they happened."""
     servers: tuple[TracedServer, ...]

@@ -135,10 +135,7 @@ class ReceiveBuffer:
         return self.received(len(chunk))
 
     def consumed(self, end: int, need: int) -> None:
-        """The bytes before `end` were used.
-
-        `need`: size of the frame that begins there (0: unknown).
-        """
+        """The bytes before `end` were used; `need`: size of the frame there (0: unknown)."""
         data, self._data = self._data, b""
         rest, self._need = len(data) - end, need
         if max(need, rest) > len(self._memory):
