@@ -685,7 +685,7 @@ class _Asking(NoopCatalog):
 
 
 def _is_there(update: TableUpdate, metadata: TableMetadata) -> bool:
-    """Whether the table has an update. Not called for one that follows from others."""
+    """Whether the table has an update; True for updates that follow from these."""
     match update:
         case AddSnapshotUpdate():
             return metadata.snapshot_by_id(update.snapshot.snapshot_id) is not None
