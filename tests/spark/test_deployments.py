@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.spark.program import findings
-from tests.support.java import jvm_options
+from tests.support.java import INTERPRETED, jvm_options
 from tests.support.spark_cluster import connect_server, standalone_cluster
 from tests.support.streams import Admin, numbered
 
@@ -69,7 +69,8 @@ def test_same_program_runs_in_each_deployment(
             check=False,
             env=os.environ
             | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-            | {"SPARK_SUBMIT_OPTS": jvm_options()},
+            | {"SPARK_SUBMIT_OPTS": f"{jvm_options()} {INTERPRETED}"}
+            | {"EXECUTORS": jvm_options()},
         )
     assert done.returncode == 0, done.stderr[-4000:]
     assert json.loads(done.stdout.splitlines()[-1]) == RIGHT

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pyspark
-from tests.support.java import jvm_options
+from tests.support.java import INTERPRETED, jvm_options
 from tests.support.ports import free_port
 
 HOME = Path(pyspark.__file__).parent
@@ -30,7 +30,7 @@ def _process(log: Path, command: str, *arguments: str) -> Iterator[subprocess.Po
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_DAEMON_MEMORY": "640m",
         "SPARK_DAEMON_JAVA_OPTS": jvm_options(),
-        "SPARK_SUBMIT_OPTS": jvm_options(),
+        "SPARK_SUBMIT_OPTS": f"{jvm_options()} {INTERPRETED}",
     }
     with log.open("ab") as output:
         process = subprocess.Popen(

@@ -792,7 +792,7 @@ def _compare(found: dict[str, object], state: State) -> None:
 
 def _another(name: str, found: object, said: object) -> BackupError:
     return BackupError(
-        f"The archive and {METADATA} are not of the same backup: {name} is {found} in the archive "
+        f"The archive and {METADATA} are not of the same backup: {name} is {found} in the archive, "
         f"and {said} in {METADATA}."
     )
 
