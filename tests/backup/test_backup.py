@@ -648,7 +648,9 @@ async def test_an_archive_that_was_damaged_on_its_way_is_told_with_what_to_do(
         write(self, [first[:at] + bytes([first[at] ^ 1]) + first[at + 1 :], *rest])
 
     monkeypatch.setattr(BackupWriter, "write", flip)
-    with pytest.raises(BackupError, match=rf'came of stream "{filled}" cannot be restored .*: back it up again'):
+    with pytest.raises(
+        BackupError, match=rf'came of stream "{filled}" cannot be restored .*: back it up again'
+    ):
         await js.backup_stream(filled, tmp_path / "b")
     assert nothing_in(tmp_path)
 

@@ -396,9 +396,10 @@ def _name_in(text: str) -> str | None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Which sequences each message block has, as written by a server before 2.15. `msgs/index.db` (from
-# 2.10 on) has all blocks; before, each block had a file `msgs/N.idx`. Numbers are uvarints and
-# varints. Deleted sequences are bitmaps, or distances from the first sequence.
+# Which sequences each message block has, as written by a server before 2.15.
+#
+# `msgs/index.db` (from 2.10 on) has all blocks; before, each block had a file `msgs/N.idx`. Numbers
+# are uvarints and varints. Deleted sequences are bitmaps, or distances from the first sequence.
 
 _FULL_STATE, _VERSIONS = 11, (1, 2, 3, 4)
 _STATE_INDEX, _INDEX_VERSION = 22, 1
@@ -714,11 +715,12 @@ def _leave_out(rows: Deliveries, had: int, deleted: Deleted) -> None:
 
 
 # -------------------------------------------------------------------------------------------------
-# The content of an archive, compared with what `backup.json` says about the stream.  A list of
-# messages begins with the state of the server's answer. It has the messages that a walk through the
-# live stream finds, so those removed before the walk reaches them are missing. A tar has the
-# stream's configuration and index; only limits remove messages while it is made. So an archive may
-# have fewer messages than the state, never more.
+# The content of an archive, compared with what `backup.json` says about the stream.
+#
+# A list of messages begins with the state of the server's answer. It has the messages that a walk
+# through the live stream finds, so those removed before the walk reaches them are missing. A tar
+# has the stream's configuration and index; only limits remove messages while it is made. So an
+# archive may have fewer messages than the state, never more.
 
 _STATE = b"state.json"
 

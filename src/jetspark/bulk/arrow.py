@@ -28,10 +28,12 @@ from jetspark.wire.headers import VERSION
 from jetspark.wire.kernel import Columns, JsonKind, header_pairs, json_columns
 
 # -------------------------------------------------------------------------------------------------
-# JSON payloads as Arrow columns, where their meaning is clear.  `JsonFields.of` adds the fields to
-# a batch's columns. A payload that is not a plain object with values of the fields' types (a number
-# for a text, too large a number, damaged text) has none of them: it stays in `data`, which is null
-# elsewhere, for Spark's parser. Without the C kernel all payloads stay there.
+# JSON payloads as Arrow columns, where their meaning is clear.
+#
+# `JsonFields.of` adds the fields to a batch's columns. A payload that is not a plain object with
+# values of the fields' types (a number for a text, too large a number, damaged text) has none of
+# them: it stays in `data`, which is null elsewhere, for Spark's parser. Without the C kernel all
+# payloads stay there.
 
 
 TYPES: Final[Mapping[str, tuple[JsonKind, Any]]] = {
@@ -100,10 +102,11 @@ def _left(payloads: Any, left: bytes) -> Any:
 
 
 # -------------------------------------------------------------------------------------------------
-# Messages under some of many subjects: filtered by the server, or here.  With several subjects,
-# nats-server takes about 0.6 ms to find each next message, the longer the more subjects there are
-# (2.15: 0.5 s for 500 messages under 10 subjects of 200,000, 29 s for 50,000 under 1,000);
-# delivering all takes 2 to 7 µs for each message, the others included.
+# Messages under some of many subjects: filtered by the server, or here.
+#
+# With several subjects, nats-server takes about 0.6 ms to find each next message, the longer the
+# more subjects there are (2.15: 0.5 s for 500 messages under 10 subjects of 200,000, 29 s for
+# 50,000 under 1,000); delivering all takes 2 to 7 µs for each message, the others included.
 
 
 _WORTH = 100

@@ -58,10 +58,11 @@ from jetspark.validation import MOST_SEQUENCE, check_sequence, check_whole, text
 from jetspark.wire.kernel import Columns, Deliveries
 
 # -------------------------------------------------------------------------------------------------
-# Files of a backup: in a folder of this machine, or under a URI that pyarrow knows.  A URI
-# (`s3://bucket/folder`, `gs://…`, `hdfs://…`) is opened with pyarrow's file systems, with the
-# credentials that these find in the environment. Azure's is refused (`backup.folder`): with wrong
-# credentials it ends the process, which may be a Spark worker.
+# Files of a backup: in a folder of this machine, or under a URI that pyarrow knows.
+#
+# A URI (`s3://bucket/folder`, `gs://…`, `hdfs://…`) is opened with pyarrow's file systems, with
+# the credentials that these find in the environment. Azure's is refused (`backup.folder`): with
+# wrong credentials it ends the process, which may be a Spark worker.
 
 
 # Options of a URI that say where a store is, and are not secret.

@@ -101,11 +101,14 @@ def decode_decision(data: bytes) -> Decision:
 # -- the ledger ----------------------------------------------------------------------------------
 
 # The stream of a target T is named T_SPARK and holds, for each writer (a streaming query, or the
-# transaction of a batch write):  _spark.T.ledger.<writer>           the last Decision, written by
-# compare-and-set _spark.T.ledger.name.<digest>      the writer that has a name; see
-# docs/exactly-once.md _spark.T.stage.<writer>.<piece>    the staged packs of one piece  Everything
-# is read from the stream's leader, and from a proven one before an error. Reading also resolves a
-# publish whose ack was lost.
+# transaction of a batch write):
+#
+#     _spark.T.ledger.<writer>           the last Decision, written by compare-and-set
+#     _spark.T.ledger.name.<digest>      which writer has a name; see docs/exactly-once.md
+#     _spark.T.stage.<writer>.<piece>    the staged packs of one piece
+#
+# Everything is read from the stream's leader, and from a proven one before an error. Reading also
+# resolves a publish whose ack was lost.
 
 _ROOM_IN_PAYLOAD = 4096
 _INLINE_BYTES = 16 * 1024
@@ -335,9 +338,11 @@ def parse_batch_ack(payload: bytes, stream: str) -> BatchAck:
 # only one of all writers that ever try stores a chunk. The marker comes first because a single
 # server that dies while it applies an atomic batch leaves the beginning of it: a marker and some of
 # its rows, which can be counted. The rest follows in a chunk that also expects nothing stored since
-# the count.  After a refusal, or without an answer because a leader stopped, the marker is read. If
-# it is outdated, the compare-and-set refuses the next write; any other conclusion from it needs a
-# proven leader (`Leaders.linearizable_reads`).
+# the count.
+#
+# After a refusal, or without an answer because a leader stopped, the marker is read. If it is
+# outdated, the compare-and-set refuses the next write; any other conclusion from it needs a proven
+# leader (`Leaders.linearizable_reads`).
 
 _CHUNK_ROWS = _MOST_MESSAGES - 2  # rows, without the marker and the end mark
 _CHUNK_BYTES = 8 * 1024 * 1024

@@ -39,9 +39,10 @@ from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.status import NO_RESPONDERS, status_of
 
 # -------------------------------------------------------------------------------------------------
-# A message as the bytes that are published, and many of them packed into one payload.  A row is
-# encoded once, in the task that gets it from Spark. For exactly-once the task also packs it; the
-# pack stays unchanged until the copier unpacks it and publishes the rows.
+# A message as the bytes that are published, and many of them packed into one payload.
+#
+# A row is encoded once, in the task that gets it from Spark. For exactly-once the task also packs
+# it; the pack stays unchanged until the copier unpacks it and publishes the rows.
 
 
 EncodedMessage: TypeAlias = tuple[bytes, bytes | None, bytes]

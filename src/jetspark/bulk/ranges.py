@@ -97,9 +97,10 @@ def cut(offsets: Sequence[int], limits: ReadLimits) -> Iterator[tuple[int, int]]
 
 # -------------------------------------------------------------------------------------------------
 # Messages that are left out because `failOnDataLoss` is false: each loss is logged, and reported to
-# the command that reads.  Spark's processes log to Spark's log, which a command removes at its end.
-# So a command names a file in its environment, which those processes inherit, and each loss becomes
-# a line of it.
+# the command that reads.
+#
+# Spark's processes log to Spark's log, which a command removes at its end. So a command names a
+# file in its environment, which those processes inherit, and each loss becomes a line of it.
 
 
 VARIABLE = "JETSPARK_LOSSES"

@@ -65,15 +65,19 @@ from jetspark.wire.pull import (
 from jetspark.wire.status import CONTROL, NO_RESPONDERS, status_of
 
 # -------------------------------------------------------------------------------------------------
-# Whether a stream's head has overtaken the reader of a range.  Limits and purges remove a stream's
-# oldest messages, also while they are read. Removal behind the reader is no loss. That is certain
-# where it has delivered every sequence. But a gap may be a message that was deleted or filtered
-# out, or one that was removed before its turn. So while there are gaps, the head is checked now and
-# then: it only moves forward, and if it has not reached the first gap, nothing was removed before
-# its turn.  A range from "the earliest message" begins with its first row, wherever the head is
-# then; but if no row has come and all of it is gone, that is a loss.  In a stream with
-# `max_msgs_per_subject` the head moves without a loss, as newer messages replace older ones. There
-# a loss needs a proof: `not_replaced`.
+# Whether a stream's head has overtaken the reader of a range.
+#
+# Limits and purges remove a stream's oldest messages, also while they are read. Removal behind the
+# reader is no loss. That is certain where it has delivered every sequence. But a gap may be a
+# message that was deleted or filtered out, or one that was removed before its turn. So while there
+# are gaps, the head is checked now and then: it only moves forward, and if it has not reached the
+# first gap, nothing was removed before its turn.
+#
+# A range from "the earliest message" begins with its first row, wherever the head is; but it is a
+# loss if all of it is gone before a row has come.
+#
+# In a stream with `max_msgs_per_subject` the head moves without a loss, as newer messages replace
+# older ones. There a loss needs a proof: `not_replaced`.
 
 logger = logging.getLogger("jetspark.bulk")
 
@@ -192,9 +196,10 @@ class Head:
 
 # -------------------------------------------------------------------------------------------------
 # Reading from one consumer with overlapping pull requests: the next one is sent before the last one
-# ends.  The server serves waiting requests in turn, so only the total of undelivered messages is
-# tracked, not each request. The status of a request that ends early has its undelivered messages
-# (ADR-13).
+# ends.
+#
+# The server serves waiting requests in turn, so only the total of undelivered messages is tracked,
+# not each request. The status of a request that ends early has its undelivered messages (ADR-13).
 
 _EXPIRES_SECONDS = 30.0
 _HEADROOM = 64 * 1024

@@ -363,6 +363,7 @@ def span(duration: timedelta | None) -> str:
 
 
 # -- the log ---------------------------------------------------------------------------------------
+#
 # Printed as Python does without logging configuration. A refusal by the server waits for the end,
 # since it becomes the error of most commands.
 

@@ -306,9 +306,11 @@ class MetaRescueEvent(ServerEvent, frozen=True, kw_only=True):
 
 
 # -------------------------------------------------------------------------------------------------
-# The kinds of events: their types, classes and subjects.  Contract: pure. An unknown type, or one
-# that a newer server writes differently, becomes a plain Event with its fields in `extra`. The
-# subscribed subjects never overlap, so no event arrives twice.
+# The kinds of events: their types, classes and subjects.
+#
+# Contract: pure. An unknown type, or one that a newer server writes differently, becomes a plain
+# Event with its fields in `extra`. The subscribed subjects never overlap, so no event arrives
+# twice.
 
 
 DEFAULT_EVENT_PREFIX: Final = "$JS.EVENT"

@@ -223,22 +223,24 @@ def make_consume_options(
 
 
 # -------------------------------------------------------------------------------------------------
-# Continuous pull requests, below `consume` and ordered consumers (ADR-37).  - The read loop appends
-# frames to `frames`. `take` returns one, and sends a new pull request when what is buffered and
-# requested falls to the threshold: the buffer never exceeds its limit, and a slow reader stops the
-# requests. No task, future or timer is made for a message. - A limit that nobody has set follows
-# the reader: it doubles while half of the buffer is taken within QUICK seconds (the server would
-# wait for requests), and halves when that takes SLOW. - One wildcard inbox serves all requests
-# since `start`. The last token of a reply subject begins with the amount requested, for servers
-# that refuse a request without saying how much is missing. - What ends one request only (404, 408,
-# 409 for its size, 423) is handled here. A request beyond a limit that the status names is followed
-# by smaller ones; one refused for another reason is reported, once for each reason, and sent again
-# after PAUSE. - Anything else stops it: the owner gets a `StopReason` and calls `start` again.
-# Buffered frames stay, and without a leader what the server has sent still arrives until then. -
-# The heartbeat clock stops without a link, and while nothing is outstanding. - Heartbeats say how
-# many messages the consumer has sent. A missing delivery stops the pull at once, or goes to
-# `on_missing` half an interval later where other clients may pull, too. After a lost frame that
-# ended a request comes silence: all of it shows within 2¼ heartbeat intervals.
+# Continuous pull requests, below `consume` and ordered consumers (ADR-37).
+#
+# - The read loop appends frames to `frames`. `take` returns one, and sends a new pull request when
+#   what is buffered and requested falls to the threshold: the buffer never exceeds its limit, and a
+#   slow reader stops the requests. No task, future or timer is made for a message.
+# - A limit that nobody has set follows the reader: it doubles while half of the buffer is taken
+#   within QUICK seconds (the server would wait for requests), and halves when that takes SLOW.
+# - One wildcard inbox serves all requests since `start`. The last token of a reply subject begins
+#   with the amount requested, for servers that refuse a request without saying how much is missing.
+# - What ends one request only (404, 408, 409 for its size, 423) is handled here. A request beyond a
+#   limit that the status names is followed by smaller ones; one refused for another reason is
+#   reported, once for each reason, and sent again after PAUSE.
+# - Anything else stops it: the owner gets a `StopReason` and calls `start` again. Buffered frames
+#   stay, and without a leader what the server has sent still arrives until then.
+# - The heartbeat clock stops without a link, and while nothing is outstanding.
+# - Heartbeats say how many messages the consumer has sent. A missing delivery stops the pull at
+#   once, or goes to `on_missing` half an interval later where other clients may pull, too. After a
+#   lost frame that ended a request comes silence: all of it shows within 2¼ heartbeat intervals.
 
 
 QUICK, SLOW = 0.005, 0.1

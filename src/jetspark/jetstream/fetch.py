@@ -66,13 +66,15 @@ if TYPE_CHECKING:
     from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
-# Gap detection: the deliveries received, compared with those that the consumer has sent.  A
-# consumer numbers its deliveries from 1 without a gap (consumer sequences), and each idle heartbeat
-# names the last one (Nats-Last-Consumer). Counting the deliveries received is enough to notice a
-# lost one even when none follows it, and the route counts them anyway.  Other clients that pull
-# from the same consumer get sequences too: a missing delivery was lost or went to them. A consumer
-# with replicas and acks delays a delivery until the replicas know of it, but not a heartbeat, so a
-# delivery counts as missing only a while later.
+# Gap detection: the deliveries received, compared with those that the consumer has sent.
+#
+# A consumer numbers its deliveries from 1 without a gap (consumer sequences), and each idle
+# heartbeat names the last one (Nats-Last-Consumer). Counting the deliveries received is enough to
+# notice a lost one even when none follows it, and the route counts them anyway.
+#
+# Other clients that pull from the same consumer get sequences too: a missing delivery was lost or
+# went to them. A consumer with replicas and acks delays a delivery until the replicas know of it,
+# but not a heartbeat, so a delivery counts as missing only a while later.
 
 
 LOOKS = 4
@@ -294,9 +296,10 @@ def make_priority(
 
 
 # -------------------------------------------------------------------------------------------------
-# Waiting between two pull requests while the consumer has no leader.  A consumer without a leader
-# gives 503, and so does a missing one; the API knows which it is. The question has a short timeout,
-# because a server that shuts down may drop it.
+# Waiting between two pull requests while the consumer has no leader.
+#
+# A consumer without a leader gives 503, and so does a missing one; the API knows which it is. The
+# question has a short timeout, because a server that shuts down may drop it.
 
 
 _API_WAIT = 1.0

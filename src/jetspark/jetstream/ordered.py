@@ -155,26 +155,28 @@ class SameStream:
 
 
 # -------------------------------------------------------------------------------------------------
-# Ordered consumers: a stream, or part of it, in order and without a gap (ADR-17).  - It reads
-# through an ephemeral pull consumer without acks, in memory, with one replica. The first use
-# creates it. It is created again after the last message in order when deliveries or heartbeats are
-# missing, it was deleted, its leader is gone, or the link was lost. The next delivery shows that
-# one is missing, or the next heartbeat, which has the last consumer sequence. So every message that
-# the stream has comes once, in stream order; the consumer's name changes. After "last_per_subject"
-# every later message comes, with older values, too. - `last_error`, the log and the error callback
-# have the reason. It is tried again for ever, with growing pauses, unless the stream is gone
-# (StreamNotFoundError) or another one of the same name (StreamRecreatedError), ends before what was
-# delivered (DataLossError), the server does not understand the pulls or the next message is larger
-# than max_bytes (PullError), or the connection is closed. Then buffered messages come first, and
-# the iterator raises; with a callback, the error is reported. The first attempt raises any error to
-# the caller. - Each later consumer must be one of the same stream, by its creation time; by
-# default, that is not later than the first consumer's, which the same clock has written. An older
-# copy of the stream has the same creation time, so the last message that came is compared by its
-# time with the one that is there now (DataLossError). Without permissions for the stream's info and
-# messages, or their import from another account, this is not checked. - It ends as consuming does
-# (`jetspark.jetstream.consume`), and deletes the consumer; if that request is lost, the server
-# removes it after `inactive_threshold`. - One task while a consumer is being created; with a
-# callback, one more.
+# Ordered consumers: a stream, or part of it, in order and without a gap (ADR-17).
+#
+# - It reads through an ephemeral pull consumer without acks, in memory, with one replica. The first
+#   use creates it. It is created again after the last message in order when deliveries or
+#   heartbeats are missing, it was deleted, its leader is gone, or the link was lost. The next
+#   delivery shows that one is missing, or the next heartbeat, which has the last consumer sequence.
+#   So every message that the stream has comes once, in stream order; the consumer's name changes.
+#   After "last_per_subject" every later message comes, with older values, too.
+# - `last_error`, the log and the error callback have the reason. It is tried again for ever, with
+#   growing pauses, unless the stream is gone (StreamNotFoundError) or another one of the same name
+#   (StreamRecreatedError), ends before what was delivered (DataLossError), the server does not
+#   understand the pulls or the next message is larger than max_bytes (PullError), or the connection
+#   is closed. Then buffered messages come first, and the iterator raises; with a callback, the
+#   error is reported. The first attempt raises any error to the caller.
+# - Each later consumer must be one of the same stream, by its creation time; by default, that is
+#   not later than the first consumer's, which the same clock has written. An older copy of the
+#   stream has the same creation time, so the last message that came is compared by its time with
+#   the one that is there now (DataLossError). Without permissions for the stream's info and
+#   messages, or their import from another account, this is not checked.
+# - It ends as consuming does (`jetspark.jetstream.consume`), and deletes the consumer; if that
+#   request is lost, the server removes it after `inactive_threshold`.
+# - One task while a consumer is being created; with a callback, one more.
 
 
 _FIRST_TIMEOUT = 1.0

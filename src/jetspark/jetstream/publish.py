@@ -369,10 +369,11 @@ def _pub_ack(reply: Message) -> PubAck:
 
 
 # -------------------------------------------------------------------------------------------------
-# Counters: a subject whose stream adds up the published numbers (ADR-49).  Contract: the stream
-# (`allow_msg_counter`, 2.12) does the arithmetic, in whole numbers of any size; `increment` returns
-# the sum. A missing ack leaves open whether it was counted; with `msg_id` it can be repeated
-# without counting twice.
+# Counters: a subject whose stream adds up the published numbers (ADR-49).
+#
+# Contract: the stream (`allow_msg_counter`, 2.12) does the arithmetic, in whole numbers of any
+# size; `increment` returns the sum. A missing ack leaves open whether it was counted; with `msg_id`
+# it can be repeated without counting twice.
 
 
 INCREMENT = "Nats-Incr"
@@ -427,11 +428,12 @@ def _number(text: Any) -> int:
 
 
 # -------------------------------------------------------------------------------------------------
-# Scheduled messages: the stream publishes later, or again and again (ADR-51).  Contract: a schedule
-# is a message on a subject of its own, in a stream with `allow_msg_schedules`; while it is the
-# subject's last message, the stream publishes to the target, a subject of the same stream. A new
-# schedule on the subject replaces the old one. Times are the server's. At one time (`at`): server
-# 2.12; everything else: 2.14.
+# Scheduled messages: the stream publishes later, or again and again (ADR-51).
+#
+# Contract: a schedule is a message on a subject of its own, in a stream with `allow_msg_schedules`;
+# while it is the subject's last message, the stream publishes to the target, a subject of the same
+# stream. A new schedule on the subject replaces the old one. Times are the server's. At one time
+# (`at`): server 2.12; everything else: 2.14.
 
 
 SCHEDULE = "Nats-Schedule"

@@ -155,10 +155,11 @@ async def step_down(api: Api, call: js_api.Call, preferred: str | None, **names:
 
 
 # -------------------------------------------------------------------------------------------------
-# Stream templates: the server creates a stream for each new subject.  Contract: only servers before
-# 2.14 that are not clustered have them; with a newer one, calls raise UnsupportedByServerError
-# before anything is sent. Behind a domain or an API prefix the server is unknown; a newer one does
-# not answer, and the call times out.
+# Stream templates: the server creates a stream for each new subject.
+#
+# Contract: only servers before 2.14 that are not clustered have them; with a newer one, calls raise
+# UnsupportedByServerError before anything is sent. Behind a domain or an API prefix the server is
+# unknown; a newer one does not answer, and the call times out.
 
 
 class StreamTemplateConfig(Document, frozen=True, kw_only=True):
@@ -177,10 +178,11 @@ class StreamTemplateInfo(Document, frozen=True, kw_only=True):
 
 
 # -------------------------------------------------------------------------------------------------
-# Streams: create, update, info, purge, delete, list.  Contract: a configuration is given as a
-# StreamConfig, a mapping, JSON text, the path of a JSON file, keyword arguments, or one of the
-# first four with keyword arguments on top. Mappings and JSON are wire documents (durations in
-# nanoseconds) and are sent unchanged. Names follow ADR-6.
+# Streams: create, update, info, purge, delete, list.
+#
+# Contract: a configuration is given as a StreamConfig, a mapping, JSON text, the path of a JSON
+# file, keyword arguments, or one of the first four with keyword arguments on top. Mappings and JSON
+# are wire documents (durations in nanoseconds) and are sent unchanged. Names follow ADR-6.
 
 
 StreamConfigLike: TypeAlias = StreamConfig | Configuration

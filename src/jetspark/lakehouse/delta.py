@@ -177,10 +177,11 @@ def _plain(value: Any) -> Any:
 
 
 # -------------------------------------------------------------------------------------------------
-# One rewriter of a Delta table at a time.  deltalake (1.6) lets two compactions of the same files
-# both commit, and an overwrite beside a compaction, which duplicates each row. It does detect
-# conflicts between numbers, so a number says until when a rewriter has the table; it is renewed
-# during the work, and expires after a kill.
+# One rewriter of a Delta table at a time.
+#
+# deltalake (1.6) lets two compactions of the same files both commit, and an overwrite beside a
+# compaction, which duplicates each row. It does detect conflicts between numbers, so a number says
+# until when a rewriter has the table; it is renewed during the work, and expires after a kill.
 
 
 CLAIM = "jetspark.rewriting"

@@ -305,12 +305,15 @@ def failure_reason(log: Path) -> str:
 
 
 # -------------------------------------------------------------------------------------------------
-# One nats-server for one store  A nats-server does not notice that another one uses its store, and
-# both then lose messages that they have acknowledged. Contract: the lock is on a file in the
-# folder, and held by the nats-server process itself, which inherits it. So it is free exactly when
-# that process has ended, whatever happened to it or its parent. The file stays and names the last
-# owner.  Not on Windows, nor on file systems without locks. Servers started by something else are
-# not noticed.
+# One nats-server for one store
+#
+# A nats-server does not notice that another one uses its store, and both then lose messages that
+# they have acknowledged. Contract: the lock is on a file in the folder, and held by the nats-server
+# process itself, which inherits it. So it is free exactly when that process has ended, whatever
+# happened to it or its parent. The file stays and names the last owner.
+#
+# Not on Windows, nor on file systems without locks. Servers started by something else are not
+# noticed.
 
 
 LOCK_FILE: Final = "jetspark-server.lock"

@@ -70,8 +70,7 @@ def held_in(folder: str) -> str | None:
     return None
 
 
-# -- the content of a checkpoint
-# --------------------------------------------------------------------
+# -- the content of a checkpoint -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,7 @@ def from_json(document: dict[str, Any]) -> dict[str, StreamOffset]:
 
 # -------------------------------------------------------------------------------------------------
 # Whether streams were replaced by older copies of themselves, which have the same creation time.
+#
 # Planning detects a copy while it is shorter than the stream was. Later only a message shows it:
 # the one that was the last when the offset was planned now has another time. If that is gone
 # (deleted, removed by limits), nothing shows it.

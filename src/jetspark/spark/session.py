@@ -220,9 +220,10 @@ def _popen(function: Any) -> Iterator[None]:
 
 
 # -------------------------------------------------------------------------------------------------
-# A job that does nothing, during the preparation of a real one.  Planning hardly uses a second
-# processor. Meanwhile this job makes the JVM load its classes, and start the Python workers of
-# later tasks. They import this module, so it imports little.
+# A job that does nothing, during the preparation of a real one.
+#
+# Planning hardly uses a second processor. Meanwhile this job makes the JVM load its classes, and
+# start the Python workers of later tasks. They import this module, so it imports little.
 
 
 def warm_up(session: SparkSession) -> None:

@@ -380,10 +380,11 @@ _NEEDED: Final[dict[str | None, type[msgspec.Struct]]] = {
 
 
 # -------------------------------------------------------------------------------------------------
-# The subjects of a stream from several answers to STREAM.INFO, none missing.  A page is a part of
-# the sorted subjects, by offset. When subjects of earlier pages are removed in the meantime, the
-# others move up, and a page at the next offset would miss some. So pages overlap by one subject; a
-# page without overlap is requested again, further back.
+# The subjects of a stream from several answers to STREAM.INFO, none missing.
+#
+# A page is a part of the sorted subjects, by offset. When subjects of earlier pages are removed in
+# the meantime, the others move up, and a page at the next offset would miss some. So pages overlap
+# by one subject; a page without overlap is requested again, further back.
 
 
 class SubjectPages:

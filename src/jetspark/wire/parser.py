@@ -64,10 +64,11 @@ class Parser:
 
 
 # -------------------------------------------------------------------------------------------------
-# The receive buffer in front of the kernel keeps an incomplete frame for the next read.  A byte is
-# copied a few times at most, and not at all when a read ends with a complete frame. Beyond
-# _AT_ONCE, its size is at most twice the bytes received, whatever the control line announces; the
-# line itself is limited by MAX_CONTROL_LINE.
+# The receive buffer in front of the kernel keeps an incomplete frame for the next read.
+#
+# A byte is copied a few times at most, and not at all when a read ends with a complete frame.
+# Beyond _AT_ONCE, its size is at most twice the bytes received, whatever the control line
+# announces; the line itself is limited by MAX_CONTROL_LINE.
 
 
 _AT_ONCE = 2 << 20

@@ -177,9 +177,10 @@ def number_in(block: bytes | None, header: str) -> int | None:
 
 
 # -------------------------------------------------------------------------------------------------
-# Gaps in a consumer's deliveries (ADR-17).  A consumer numbers its deliveries from 1 on, and the
-# reply subject has this consumer sequence. For speed only this token is parsed; the tokens before
-# it are compared as one prefix.
+# Gaps in a consumer's deliveries (ADR-17).
+#
+# A consumer numbers its deliveries from 1 on, and the reply subject has this consumer sequence. For
+# speed only this token is parsed; the tokens before it are compared as one prefix.
 
 
 _NEVER = b"\x00"
