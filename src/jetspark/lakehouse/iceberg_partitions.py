@@ -2,8 +2,8 @@
 
 A transform is PyIceberg's own, applied to each different value once: what readers compute to leave
 files out is what is recorded here. Before that Arrow cuts times to hours and texts to the width, so
-that there are few different values. A hash has no such short cut: a bucket of values that are all
-different takes about a microsecond for each.
+that there are few different values. A hash has no such short cut: of values that are all different
+each one takes some microseconds.
 """
 
 from __future__ import annotations
