@@ -225,7 +225,8 @@ def retry(
             done = job.try_again(spark)
     sentences = [f"{counted(done.added, 'row')} added to {to}."]
     if done.there:
-        sentences.append(f"{counted(done.there, 'row')} was there, of a run that was killed.")
+        was = "was" if done.there == 1 else "were"
+        sentences.append(f"{counted(done.there, 'row')} {was} there, of a run that was killed.")
     sentences.append(f"{counted(done.left, 'message')} left in {quarantine}.")
     outcome.report(
         *sentences,
