@@ -147,7 +147,7 @@ from = "orders"
 format = "jetspark-delta"
 path = "{folder}/{name}/{{region}}"
 partition_by = ["day"]
-quarantineTable = "{folder}/{name}/aside"
+quarantineTable = "{folder}/{name}_aside"
 through_spark = {through}
 """
     sinks = {"tasks": "false", "spark": "true"}
@@ -178,45 +178,13 @@ through_spark = {through}
         assert found[0] == found[1]
         assert len(found[0]) == {"eu": 61, "us": 30}[table]
     aside = 'SELECT seq, data, "column", reason FROM t ORDER BY seq'
-    first, second = (by_duckdb("delta", tmp_path / one / "aside", aside) for one in sinks)
+    first, second = (by_duckdb("delta", tmp_path / f"{one}_aside", aside) for one in sinks)
     assert first == second
     assert [row[:3] for row in first] == [
         (91, odd[0], "n"),
         (92, odd[1], None),
         (93, odd[2], "region"),
     ]
-
-
-def test_a_queue_is_emptied_only_of_what_a_directly_written_table_has(
-    spark: SparkSession,
-    shared_server: NatsServer,
-    admin: Admin,
-    unique: Callable[[str], str],
-    tmp_path: Path,
-    needs_server: Callable[[str], None],
-) -> None:
-    needs_server("2.14")
-    queue = unique("QUEUE")
-    admin.create(queue, f"{queue}.>", retention="workqueue", allow_direct=True)
-    sink = f"""soleReader = true
-maxOffsetsPerTrigger = 30
-[sinks.lake]
-from = "orders"
-format = "jetspark-iceberg"
-path = "{tmp_path}/lake"
-"""
-    pipeline = of_stream(tmp_path, shared_server, queue, sink)
-    fill = partial(admin.fill, [(f"{queue}.a", b'{"n": 1}')] * 90)
-    fill()
-    run(pipeline, spark)
-    assert column("iceberg", tmp_path / "lake", "seq") == Counter(range(1, 91))
-    # The last batch is committed when the next one is planned.
-    assert admin.facts(queue).first_seq == 61
-    fill()
-    for query in start(pipeline, spark, through_spark=True).values():
-        query.awaitTermination(300)
-    assert column("iceberg", tmp_path / "lake", "seq") == Counter(range(1, 181))
-    assert admin.facts(queue).first_seq == 151
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,14 @@ def test_a_mistake_is_reported_with_its_line(
     assert str(caught.value).startswith(f"{tmp_path / 'p.toml'}:{line}: ")
 
 
+def test_a_quarantine_of_payloads_that_are_not_parsed_is_refused(tmp_path: Path) -> None:
+    text = GOOD.replace('json = "region STRING, amount DOUBLE"\nwatermark', "#").replace(
+        'partition_by = ["region"]', 'quarantineTable = "aside"'
+    )
+    with pytest.raises(ConfigError, match=r"toml:32: quarantineTable is for a source with json"):
+        read(tmp_path, text)
+
+
 def test_adopting_is_of_one_run_and_no_key(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give jetspark run --adopt once in place of adopttable"):
         read(tmp_path, GOOD.replace('path = "lake/orders"', 'path = "x"\nadopttable = "true"'))
@@ -244,3 +252,75 @@ def test_a_password_of_the_environment_is_in_no_repr(tmp_path: Path) -> None:
     pipeline = read(tmp_path, text, PW="hidden-word")
     assert pipeline.sources["orders"].options["password"] == "hidden-word"
     assert "hidden-word" not in repr(pipeline)
+
+
+LISTED = """\
+checkpoint = "chk"
+[sources.events]
+stream = "SHOP"
+[sinks.shop]
+from = "events"
+format = "jetspark-delta"
+[[sinks.shop.tables]]
+subjects = ["orders.>"]
+path = "lake/orders"
+json = "id LONG, at TIMESTAMP"
+partition_by = ["day"]
+keys = ["id"]
+sequenceBy = "seq"
+[[sinks.shop.tables]]
+subjects = ["payments.*", "refunds.*"]
+path = "lake/payments"
+"""
+
+
+def test_a_list_of_tables_is_read(tmp_path: Path) -> None:
+    text = LISTED.replace("[[", "compactEvery = 7\n[[", 1)
+    table = read(tmp_path, text).sinks["shop"].table
+    assert table is not None
+    orders, payments = table.tables
+    assert (orders.subjects, orders.json) == (("orders.>",), "id LONG, at TIMESTAMP")
+    assert [str(one) for one in orders.options.partitions] == ["day"]
+    assert orders.options.keys == ("id",)
+    assert (payments.subjects, payments.json) == (("payments.*", "refunds.*"), None)
+    assert (orders.options.compact_every, payments.options.compact_every) == (None, 7)
+    assert orders.options.writer_name == payments.options.writer_name == "p/shop"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ('subjects = ["orders.>"]\n', "", 7, "subjects is missing"),
+        ('"orders.>"', '"orders.>.x"', 8, "'>' may only be the last token"),
+        ('"payments.*"', '"*.eu"', 15, r"'\*.eu' overlaps with 'orders.>' of the table in line 7"),
+        ('"lake/payments"', '"lake/orders/"', 16, "table in line 7 has this path, or one inside"),
+        ('"lake/payments"', '"lake"', 16, "the table in line 7 has this path, or one inside"),
+        ('"lake/payments"', '"lake/{subject[1]}"', 14, "A table of a list has one name"),
+        ('path = "lake/payments"\n', "", 14, "'path'"),
+        ("id LONG, at", "id LNG, at", 10, "there is no type LNG"),
+        ('["day"]', '["region"]', 11, "there is no column 'region'; there are stream, .*, day"),
+        ('["day"]', '"day"', 11, "partition_by is a list"),
+        ('["id"]', '["ID"]', 12, "there is no column 'ID'"),
+        ('sequenceBy = "seq"\n', "", 12, "'keys' needs sequenceBy in a list of tables"),
+        ('keys = ["id"]\n', "", 12, "'sequenceBy' goes with 'keys'"),
+        ("sequenceBy", "sequencBy", 13, "did you mean 'sequenceBy'"),
+        ("json = ", "jsn = ", 10, "did you mean 'json'"),
+        ('json = "id', 'restTable = "r"\njson = "id', 10, r"restTable in \[sinks.shop\], for all"),
+        ('from = "events"', 'from = "events"\npath = "x"', 6, "write path in each of the list's"),
+        ('stream = "SHOP"', 'stream = "SHOP"\njson = "a INT"', 6, "leave json out of the source"),
+        ('stream = "SHOP"', 'stream = "SHOP"\nstatic = true', 6, "not static and has no watermark"),
+        ('stream = "SHOP"', 'stream = "SHOP"\ncolumns = "data"', 6, "needs the column subject"),
+        ('stream = "SHOP"\n[sinks.shop]', 'stream = "SHOP"\ncolumns = "subject, data"\n'
+         '[sinks.shop]\nquarantineTable = "q"', 7, "with quarantineTable needs the column stream"),
+        ("jetspark-delta", "noop", 7, "tables is for jetspark-delta and jetspark-iceberg"),
+        ('"lake/payments"', '"lake/payments"\n[sinks.b]\nformat = "jetspark-delta"\n'
+         'path = "lake/payments"', 19, r"sink shop \(line 4\) has this path"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_list_of_tables_is_reported_with_its_line(
+    tmp_path: Path, old: str, new: str, line: int, says: str
+) -> None:
+    assert old in LISTED
+    with pytest.raises(ConfigError, match=says) as caught:
+        read(tmp_path, LISTED.replace(old, new, 1))
+    assert str(caught.value).startswith(f"{tmp_path / 'p.toml'}:{line}: ")

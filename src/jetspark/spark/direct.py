@@ -33,7 +33,8 @@ from jetspark.lakehouse.routes import ValueOf
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.json_payloads import CORRUPT, parsing, with_json_fields
 from jetspark.spark.lag import WRITTEN
-from jetspark.spark.lakehouse.options import LakehouseOptions, parse_lakehouse_options
+from jetspark.spark.lakehouse import listed
+from jetspark.spark.lakehouse.options import LakehouseOptions, ListedTable, parse_lakehouse_options
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.lakehouse.target import (
     HANDED_OVER,
@@ -43,6 +44,7 @@ from jetspark.spark.lakehouse.target import (
     prepare_for_query,
     with_files,
 )
+from jetspark.spark.option_values import json_fields
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.reading import RangePartition, read_partition
 from jetspark.spark.sink import query_id
@@ -51,20 +53,30 @@ from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.spark.told import telling
 
 FORMAT = "jetspark-direct"
-DAY, OF_DAY = "day", "day(timestamp)"
-"""A partition column that is made if the rows have none of this name."""
+OF_DAY = "day(timestamp)"
+"""What the column `listed.DAY` is made of."""
 _PREFIX = "into."
 
 
 def _direct_options(
-    format_: Format, sink: Mapping[str, str], rows: StructType, made: Mapping[str, str]
+    format_: Format,
+    sink: Mapping[str, str],
+    rows: StructType,
+    made: Mapping[str, str],
+    in_tasks: Sequence[str],
 ) -> dict[str, str]:
     """Options of format jetspark-direct, beside those of format jetstream.
 
     `sink`: the options of the table's sink, with its checkpoint; `rows`: the columns that the sink
-    gets; `made`: the derived ones, with their `ValueOf`.
+    gets; `made`: the derived ones, with their `ValueOf`; `in_tasks`: what tasks parse for each
+    table of a list, as DDL.
     """
-    given = {"format": format_, "schema": rows.json(), "made": json.dumps(dict(made))}
+    given = {
+        "format": format_,
+        "schema": rows.json(),
+        "made": json.dumps(dict(made)),
+        "fields": json.dumps(list(in_tasks)),
+    }
     return {f"{_PREFIX}{name}": value for name, value in given.items()} | {
         f"{_PREFIX}sink.{name}": value for name, value in sink.items()
     }
@@ -119,6 +131,7 @@ def flow_into(
     rows_of = partial(
         table_rows,
         json=json,
+        tables=table.tables,
         made=made,
         further=further,
         parsed=bool(parsed),
@@ -128,7 +141,13 @@ def flow_into(
     rows = rows_of(reader.load())
     check_fit(table, rows.schema)
     if direct:
-        into = _direct_options(table.format, sink, rows.schema, made)
+        in_tasks = [
+            ""
+            if one.json is None
+            else "".join(parsing(spark, options, one.json, one.option).values())
+            for one in table.tables
+        ]
+        into = _direct_options(table.format, sink, rows.schema, made, in_tasks)
         rows = rows_of(reader.format(FORMAT).options(**into).load())
     if source.bucket is None:
         rows = _with_figures(rows, table)
@@ -143,12 +162,13 @@ def table_rows(
     further: Callable[[DataFrame], DataFrame] | None = None,
     parsed: bool = False,
     keep_payload: bool = False,
+    tables: Sequence[ListedTable] = (),
 ) -> DataFrame:
-    """The rows of a table from messages, by Spark; as in `flow_into`.
+    """The rows of a table, or of a list of `tables`, from messages, by Spark; as in `flow_into`.
 
     `parsed`: the source has parsed what it can (`json_payloads.parsing`).
     """
-    rows = loaded
+    rows = listed.with_fields(loaded, tables) if tables else loaded
     name, ddl = json
     values = {one: ValueOf.parse(one, said) for one, said in made.items()}
     of_payload = [one for one, value in values.items() if value.known is not None]
@@ -178,7 +198,9 @@ def spark_value(value: ValueOf) -> Column:
 def _with_figures(rows: DataFrame, sink: LakehouseOptions) -> DataFrame:
     """The rows, observed for the figures of `lag.figures_of`."""
     aside = F.lit(False)
-    if sink.quarantine is not None:
+    if sink.quarantine is not None and sink.tables:
+        aside = listed.put_aside(sink.tables, unlisted=sink.rest is None)
+    elif sink.quarantine is not None:
         aside = F.col(CORRUPT).isNotNull()
         for one in sink.route.values if sink.route is not None and sink.rest is None else ():
             aside |= F.coalesce(spark_value(one).cast("string"), F.lit("")) == ""
@@ -196,6 +218,8 @@ class Into:
     options: LakehouseOptions
     rows: StructType
     made: Mapping[str, ValueOf]
+    fields: tuple[JsonFields | None, ...] = ()
+    """What tasks parse of each table of a list; None: Spark does."""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Into:
@@ -208,7 +232,11 @@ class Into:
         options = parse_lakehouse_options(Format(given["format"]), sink).for_streaming()
         rows = StructType.fromJson(json.loads(given["schema"]))
         made = {name: ValueOf.parse(name, said) for name, said in json.loads(given["made"]).items()}
-        return cls(options, rows, made)
+        fields = [
+            JsonFields(dict(json_fields("json", ddl))) if ddl else None
+            for ddl in json.loads(given["fields"])
+        ]
+        return cls(options, rows, made, tuple(fields))
 
 
 class DirectPartition(RangePartition):
@@ -225,6 +253,7 @@ class DirectReader(JetStreamStreamReader):
     def __init__(self, options: SourceOptions, into: Into) -> None:
         super().__init__(options)
         self._into = into
+        self._fields = JsonFields(dict(options.json_fields)) if options.json_fields else None
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
@@ -243,22 +272,14 @@ class DirectReader(JetStreamStreamReader):
         if not isinstance(partition, DirectPartition):
             return
         files = TaskFiles(partition.target)
-        parse = (
-            JsonFields(dict(self._options.json_fields)).of if self._options.json_fields else None
-        )
+        write = self._write_listed if self._into.options.tables else self._write
         schema = None
         try:
             with telling(query_id()) as tell:
                 for batch in read_partition(replace(self._options, json_fields=()), partition):
-                    decoded, left, schema = batch, None, batch.schema
-                    if parse is not None:
-                        parsed = parse(batch)
-                        decoded, left = _divided(parsed, batch)
-                        schema = parsed.schema
-                    files.write(self._row_columns(decoded))
+                    schema, left = write(files, batch)
                     tell(batch.num_rows)
-                    if left is not None:
-                        yield with_files(left)
+                    yield from map(with_files, left)
             written = files.close()
         except BaseException:
             files.discard()
@@ -266,23 +287,55 @@ class DirectReader(JetStreamStreamReader):
         if written and schema is not None:
             yield with_files(_placeholder(schema), written, files.aside)
 
+    def _write(
+        self, files: TaskFiles, batch: pa.RecordBatch
+    ) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+        """The rows that Spark has to parse, and the columns of such rows."""
+        if self._fields is None:
+            files.write(self._row_columns(batch))
+            return batch.schema, []
+        parsed = self._fields.of(batch)
+        decoded, left = _divided(parsed, batch)
+        files.write(self._row_columns(decoded))
+        return parsed.schema, left
+
+    def _write_listed(
+        self, files: TaskFiles, batch: pa.RecordBatch
+    ) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+        """The same, where each table of a list has its own fields."""
+        tables = self._into.options.tables
+        left: list[pa.RecordBatch] = []
+        numbers = listed.numbers_of(batch.column("subject"), tables)
+        for number, rows in listed.divided(batch, numbers):
+            decoded = rows
+            if number is not None and tables[number].json is not None:
+                fields = self._into.fields[number]
+                if fields is None:
+                    left.append(rows)
+                    continue
+                decoded, others = _divided(fields.of(rows), rows)
+                left += [one.select(rows.schema.names).cast(rows.schema) for one in others]
+            files.write_listed(number, self._row_columns(decoded))
+        return batch.schema, left
+
     def _row_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The table's columns of decoded rows, computed by Spark."""
         for name, value in self._into.made.items():
-            batch = batch.append_column(name, value.of(batch))
+            if name not in batch.schema.names:  # a table of a list may have a field of this name
+                batch = batch.append_column(name, value.of(batch))
         return batch
 
 
 def _divided(
     parsed: pa.RecordBatch, batch: pa.RecordBatch
-) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+) -> tuple[pa.RecordBatch, list[pa.RecordBatch]]:
     """The decoded rows, with their payloads, and those that Spark must parse."""
     at = parsed.schema.get_field_index("data")
     left = pc.is_valid(parsed.column(at))
     decoded = parsed.set_column(at, batch.schema.field("data"), batch.column("data"))
     if not pc.any(left).as_py():
-        return decoded, None
-    return decoded.filter(pc.invert(left)), parsed.filter(left)
+        return decoded, []
+    return decoded.filter(pc.invert(left)), [parsed.filter(left)]
 
 
 def _placeholder(schema: pa.Schema) -> pa.RecordBatch:

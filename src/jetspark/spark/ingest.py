@@ -33,9 +33,10 @@ from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path
 from jetspark.spark.ddl import check_fields
-from jetspark.spark.direct import DAY, OF_DAY, flow_into, register_formats, table_rows
+from jetspark.spark.direct import OF_DAY, flow_into, register_formats, table_rows
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import CORRUPT, json_columns
+from jetspark.spark.lakehouse.listed import DAY
 from jetspark.spark.lakehouse.options import (
     FILES,
     PREFIX,

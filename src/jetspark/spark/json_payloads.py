@@ -85,15 +85,6 @@ def with_json_fields(
     payload, kept = _divided(columns, option)
     json_columns(ddl, option, columns)
     text = F.col(payload).cast("string")
-    corrupt = F.coalesce(
-        F.make_valid_utf8(F.col(_WHOLE).getField(CORRUPT)),
-        _more_than_an_object(F.make_valid_utf8(text)),
-    )
-    whole = F.from_json(
-        text,
-        StructType([*schema, StructField(CORRUPT, StringType())]),
-        {"columnNameOfCorruptRecord": CORRUPT},
-    )
     # Spark's own parsing comes first, since an expression that is always needed is evaluated once
     # for all columns. It is null where the source left no payload.
     found = [
@@ -101,10 +92,41 @@ def with_json_fields(
         for name in schema.names
     ]
     kept += [payload] if keep_payload else []
+    rows = _with_whole(source, text, schema, f"{option} {ddl!r}")
+    return rows.select(*kept, *found, _corrupt(text).alias(CORRUPT))
+
+
+def with_json_struct(
+    source: DataFrame, name: str, payload: Column, ddl: str, option: str
+) -> DataFrame:
+    """The source's rows with the same fields, and `CORRUPT`, in one column more; it is null where
+    the payload is."""
+    schema = _schema(ddl, option)
+    text = payload.cast("string")
+    fields = [F.col(_WHOLE).getField(one).alias(one) for one in schema.names]
+    whole = F.struct(*fields, _corrupt(text).alias(CORRUPT))
+    rows = _with_whole(source, text, schema, f"{option} {ddl!r}")
+    return rows.withColumn(name, F.when(payload.isNotNull(), whole)).drop(_WHOLE)
+
+
+def _with_whole(source: DataFrame, text: Column, schema: StructType, said: str) -> DataFrame:
+    whole = F.from_json(
+        text,
+        StructType([*schema, StructField(CORRUPT, StringType())]),
+        {"columnNameOfCorruptRecord": CORRUPT},
+    )
     try:
-        return source.withColumn(_WHOLE, whole).select(*kept, *found, corrupt.alias(CORRUPT))
+        return source.withColumn(_WHOLE, whole)
     except PySparkException as error:  # a type that is not in JSON
-        raise ConfigError(f"{option} {ddl!r}: {explain(error)}") from error
+        raise ConfigError(f"{said}: {explain(error)}") from error
+
+
+def _corrupt(text: Column) -> Column:
+    """The text, if it does not fit as a whole; else null."""
+    return F.coalesce(
+        F.make_valid_utf8(F.col(_WHOLE).getField(CORRUPT)),
+        _more_than_an_object(F.make_valid_utf8(text)),
+    )
 
 
 def _more_than_an_object(text: Column) -> Column:

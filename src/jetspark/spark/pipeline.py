@@ -17,10 +17,11 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.spark.checkpoints import check_way, local_path, read_checkpoint
-from jetspark.spark.direct import DAY, OF_DAY, Flow, flow_into, register_formats
+from jetspark.spark.direct import OF_DAY, Flow, flow_into, register_formats
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
-from jetspark.spark.lakehouse.options import when_following
+from jetspark.spark.lakehouse.listed import DAY, needs_day
+from jetspark.spark.lakehouse.options import TABLES, when_following
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_fit
 from jetspark.spark.option_values import with_names_of_spark
@@ -260,7 +261,10 @@ def _flow(
     columns = list(source.parsed.columns)
     if source.json is not None:
         columns = json_columns(source.json, "json", columns)
-    made = {DAY: OF_DAY} if DAY in sink.partition_by and DAY not in columns else {}
+    of_day = any(map(needs_day, sink.table.tables)) or (
+        DAY in sink.partition_by and DAY not in columns
+    )
+    made = {DAY: OF_DAY} if of_day else {}
     _check_partition_by(pipeline, name, sink, [*columns, *made])
     with _located(pipeline, "sinks", name):
         return flow_into(
@@ -451,7 +455,12 @@ def _located(pipeline: PipelineFile, *where: str) -> Iterator[None]:
         key = None
         if len(names) == 1 and part != "views":
             tables: Mapping[str, SourceTable | SinkTable] = getattr(pipeline, part)
-            key = meant_by(str(explained), tables[names[0]].options)
+            table = tables[names[0]]
+            key = meant_by(str(explained), table.options)
+            if isinstance(table, SinkTable) and table.table is not None:
+                for at, one in enumerate(table.table.tables):
+                    if str(one.options.name) in str(explained):
+                        where, key = (*where, TABLES), str(at)
         whose = " ".join([part.removesuffix("s"), *names[:1]])
         place = where if key is None else (*where, key)
         raise PipelineError(pipeline.places.located(place, f"{whose}: {explained}")) from error

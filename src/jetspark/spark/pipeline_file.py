@@ -9,26 +9,38 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from functools import partial
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from jetspark.errors import ConfigError, JetsparkError
 from jetspark.files import read_small_text
+from jetspark.lakehouse.formats import Format
+from jetspark.lakehouse.partitions import PartitionBy
+from jetspark.lakehouse.quarantine import MESSAGE
+from jetspark.lakehouse.table import TableName
 from jetspark.spark import option_values
 from jetspark.spark.json_payloads import json_columns
+from jetspark.spark.lakehouse.listed import DAY
 from jetspark.spark.lakehouse.options import (
     FILES,
+    PREFIX,
+    TABLES,
     LakehouseOptions,
+    ListedTable,
     lakehouse_format,
+    listed_option,
     not_a_table,
+    of_one,
     parse_lakehouse_options,
 )
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
-from jetspark.subjects import nearest_name
+from jetspark.subjects import check_subscribe_subject, nearest_name, subjects_overlap
 
 T = TypeVar("T")
 
@@ -71,10 +83,14 @@ def read_places(file: str, text: str) -> Places:
     """The lines of tables and keys. A line in a long text may be mistaken for a key: harmless."""
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
+    counts: Counter[tuple[str, ...]] = Counter()
     for number, line in enumerate(text.splitlines(), 1):
         where: tuple[str, ...] = ()
         if header := _HEADER.match(line):
             table = where = _path(header[1])
+            if line.lstrip().startswith("[["):  # a list of tables: each has its number behind it
+                counts[table] += 1
+                table = where = (*table, str(counts[table] - 1))
         elif key := _KEY.match(line):
             where = (*table, *_path(key[1]))
         for length in range(1, len(where) + 1):  # [a.b] begins a, too
@@ -124,6 +140,11 @@ _NEEDED = {
 }
 _OF_SOURCES = ("format", "json", "watermark", "static")
 _OF_SINKS = ("from", "format", "mode", "partition_by", "through_spark")
+_OF_LISTED = ("subjects", "json", "partition_by")
+_OF_ONE_TABLE = ("path", "table", "keys", "sequenceBy", "applyAsDeletes", "partitionBy")
+"""Options of each table of a list."""
+_OF_LIST = ("restTable", "quarantineTable", "maxNewTables", "writerName", "adoptTable")
+"""Options of all its tables."""
 _NEAR, _MISSPELT = 0.7, 0.8
 """Similarity of a key to ours: for an unknown option, and for one that may be known."""
 JETSTREAM = "jetstream"
@@ -141,6 +162,14 @@ class SourceTable:
     watermark: tuple[str, str] | None = None
     static: bool = False
     """Whether it is read once, for joins, instead of followed."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether Spark does nothing with the rows but, at most, parse their payloads."""
+        stream = self.parsed
+        if stream is None or self.static or self.watermark:
+            return False
+        return stream.bucket is None and not stream.json_fields
 
 
 @dataclass(frozen=True)
@@ -181,10 +210,7 @@ class PipelineFile:
     def stream_of(self, sink: SinkTable) -> SourceTable | None:
         """The source of a table that gets a stream's rows as they are; None for any other sink."""
         source = self.sources.get(sink.rows)
-        if source is None or source.parsed is None or source.static or source.watermark:
-            return None
-        plain = source.parsed.bucket is None and not source.parsed.json_fields
-        return source if plain and sink.table is not None else None
+        return source if source and source.is_plain and sink.table is not None else None
 
 
 def read_pipeline(path: str | Path, environment: Mapping[str, str] = os.environ) -> PipelineFile:
@@ -221,7 +247,7 @@ class _Reader:
         sources = {one: self._source(one) for one in self._names("sources")}
         views = {one: self._view(one, sources) for one in self._names("views")}
         tables = [*sources, *views]
-        sinks = {one: self._sink(one, tables, name) for one in self._names("sinks")}
+        sinks = {one: self._sink(one, tables, name, sources) for one in self._names("sinks")}
         self._check_sinks_apart(sinks)
         trigger = document.get("trigger", {})
         self._check_keys(("trigger",), trigger, {"follow": bool, "interval": object})
@@ -290,7 +316,9 @@ class _Reader:
             self._fail(where, f"there is a source {name!r} already.")
         return self._text((*where, "sql"), table["sql"])
 
-    def _sink(self, name: str, tables: list[str], pipeline: str) -> SinkTable:
+    def _sink(
+        self, name: str, tables: list[str], pipeline: str, sources: Mapping[str, SourceTable]
+    ) -> SinkTable:
         where = ("sinks", name)
         table = dict(self._document["sinks"][name])
         rows = self._text((*where, "from"), table.pop("from", tables[-1]))
@@ -339,8 +367,11 @@ class _Reader:
             )
         if lake is not None and (key := _key(table, "adoptTable")):
             self._fail((*where, key), f"give jetspark run --adopt once in place of {key}.")
+        listed = table.pop(TABLES, None)
+        if listed is not None and lake is None:
+            self._fail((*where, TABLES), "tables is for jetspark-delta and jetspark-iceberg.")
         self._check_own_keys(where, kind, table, _OF_SINKS)
-        options = self._texts(where, table)
+        options = self._lake_texts(where, table) if lake else self._texts(where, table)
         parsed: SinkOptions | LakehouseOptions | None = None
         # In the target the query has a name that does not depend on its checkpoint.
         named = {} if _key(options, "writerName") else {"writerName": f"{pipeline}/{name}"}
@@ -355,13 +386,140 @@ class _Reader:
                 parsed = parse_sink_options(options := options | named)
         elif lake is not None:
             options |= named | ({"partitionBy": ",".join(columns)} if columns else {})
+            if listed is not None:
+                options |= self._list(where, listed, lake, options, sources.get(rows))
             parsed = self._parsed(
                 where,
                 options,
                 _OF_SINKS,
                 lambda options: parse_lakehouse_options(lake, options).for_streaming(),
             )
+            source = sources.get(rows)
+            without_json = source is not None and source.is_plain and source.json is None
+            if parsed.quarantine is not None and without_json and not parsed.tables:
+                self._fail(
+                    (*where, _key(options, "quarantineTable") or "from"),
+                    "quarantineTable is for a source with json: without it every payload is a row.",
+                )
         return SinkTable(rows, kind, options, parsed, mode, tuple(columns), bool(through_spark))
+
+    def _list(
+        self,
+        where: tuple[str, ...],
+        listed: Any,
+        lake: Format,
+        all_: Mapping[str, str],
+        source: SourceTable | None,
+    ) -> dict[str, str]:
+        """The option for a list of tables."""
+        if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+            self._fail(
+                (*where, TABLES), f"tables is a list: write [[{'.'.join(where)}.tables]] for each."
+            )
+        if source is None or not source.is_plain or source.parsed is None:
+            self._fail(
+                (*where, "from"),
+                "tables takes the messages of a stream as they are: from names a source, of a "
+                "stream, which is not static and has no watermark.",
+            )
+        if source.json is not None:
+            self._fail(
+                (*where, "from"),
+                "each table of the list has its own json: leave json out of the source.",
+            )
+        for key in _OF_ONE_TABLE:
+            if (found := _key(all_, key)) is not None:
+                self._fail((*where, found), f"write {found} in each of the list's tables.")
+        columns = source.parsed.columns
+        aside = _key(all_, "quarantineTable") is not None
+        for one in MESSAGE if aside else ("subject",):
+            if one not in columns:
+                self._fail(
+                    (*where, "from"),
+                    f"tables{' with quarantineTable' if aside else ''} needs the column {one} of "
+                    "the source: add it to columns.",
+                )
+        tables = [
+            self._listed(where, at, dict(one), lake, all_, columns) for at, one in enumerate(listed)
+        ]
+        self._check_tables_apart(where, tables)
+        return listed_option([(one.subjects, one.json, own) for one, own in tables])
+
+    def _listed(
+        self,
+        sink: tuple[str, ...],
+        at: int,
+        table: dict[str, Any],
+        lake: Format,
+        all_: Mapping[str, str],
+        columns: Sequence[str],
+    ) -> tuple[ListedTable, dict[str, str]]:
+        """A table of the list, and its own options."""
+        where = (*sink, TABLES, str(at))
+        subjects = table.pop("subjects", None)
+        if not _is_texts(subjects) or not subjects:
+            self._fail((*where, "subjects"), 'subjects is missing or no list: ["orders.>"].')
+        subjects = [self._text((*where, "subjects"), one) for one in subjects]
+        for one in subjects:
+            self._checked((*where, "subjects"), partial(check_subscribe_subject, one))
+        ddl = table.pop("json", None)
+        names = list(columns)
+        if ddl is not None:
+            ddl = self._text((*where, "json"), ddl)
+            names = self._checked((*where, "json"), lambda: json_columns(ddl, "json", columns))
+        names += [] if DAY in names or "timestamp" not in columns else [DAY]
+        partition_by = table.pop("partition_by", [])
+        if not _is_texts(partition_by):
+            self._fail((*where, "partition_by"), 'partition_by is a list: ["region", "day"].')
+        for one in partition_by:
+            if PartitionBy.parse(one).column not in names:
+                self._fail(
+                    (*where, "partition_by"),
+                    f"partition_by: there is no column {one!r}; there are {', '.join(names)}.",
+                )
+        for key in _OF_LIST:
+            if (found := _key(table, key)) is not None:
+                self._fail((*where, found), f"write {found} in [{'.'.join(sink)}], for all tables.")
+        self._check_own_keys(where, PREFIX + lake, table, _OF_LISTED)
+        own = self._lake_texts(where, table)
+        own |= {"partitionBy": ",".join(partition_by)} if partition_by else {}
+
+        def parse(own: dict[str, str]) -> LakehouseOptions:
+            options = parse_lakehouse_options(lake, of_one(all_, own)).for_streaming()
+            if options.route is not None:
+                raise ConfigError(
+                    "A table of a list has one name: for a template make a sink of its own."
+                )
+            if options.upsert is not None:
+                options.upsert.check_names(names)
+            if options.keys is not None and options.sequence_by is None:
+                raise ConfigError(
+                    "Option 'keys' needs sequenceBy in a list of tables, the column whose greatest "
+                    "value is the last row of a key, such as seq."
+                )
+            return options
+
+        options = self._parsed(where, own, _OF_LISTED, parse)
+        return ListedTable(subjects=tuple(subjects), options=options, json=ddl), own
+
+    def _check_tables_apart(
+        self, sink: tuple[str, ...], tables: Sequence[tuple[ListedTable, Mapping[str, str]]]
+    ) -> None:
+        for (before, (one, _)), (at, (other, _)) in combinations(enumerate(tables), 2):
+            where = (*sink, TABLES, str(at))
+            line = self._places.line((*sink, TABLES, str(before)))
+            for a, b in product(one.subjects, other.subjects):
+                if subjects_overlap(a, b):
+                    self._fail(
+                        (*where, "subjects"),
+                        f"{b!r} overlaps with {a!r} of the table in line {line}: a message has one "
+                        "table.",
+                    )
+            if _within(one.options.name, other.options.name):
+                self._fail(
+                    (*where, "path"),
+                    f"the table in line {line} has this path, or one inside or around it, already.",
+                )
 
     def _check_sinks_apart(self, sinks: Mapping[str, SinkTable]) -> None:
         """Of two queries with one table, or one name, the second one would be refused."""
@@ -390,6 +548,11 @@ class _Reader:
 
     def _texts(self, where: tuple[str, ...], table: Mapping[str, Any]) -> dict[str, str]:
         return {key: self._text((*where, key), value) for key, value in table.items()}
+
+    def _lake_texts(self, where: tuple[str, ...], table: Mapping[str, Any]) -> dict[str, str]:
+        """Options of a table; keys may be a list."""
+        lists = {key: ",".join(one) for key, one in table.items() if _is_texts(one)}
+        return self._texts(where, {**table, **{key: lists[key] for key in lists if key == "keys"}})
 
     def _check_keys(
         self, where: tuple[str, ...], table: Mapping[str, Any], known: Mapping[str, type]
@@ -457,13 +620,25 @@ def _repeated(columns: list[str]) -> str | None:
 def _conflict(one: SinkTable, other: SinkTable) -> tuple[str, str] | None:
     """What two sinks cannot share: the key, and its name for the message."""
     match one.parsed, other.parsed:
-        # A table of a catalog may have several writers.
-        case LakehouseOptions() as a, LakehouseOptions() as b if a.name.path and b.name.path:
-            here, there = f"{a.name.path.rstrip('/')}/", f"{b.name.path.rstrip('/')}/"
-            if here.startswith(there) or there.startswith(here):
+        case LakehouseOptions() as a, LakehouseOptions() as b:
+            pairs = product(*([one.name for one in _each_table(all_)] for all_ in (a, b)))
+            # A table of a catalog may have several writers.
+            if any(here.path and _within(here, there) for here, there in pairs):
                 return "path", "this path, or one inside or around it,"
         case SinkOptions() as a, SinkOptions() as b if a.guarantee is Guarantee.EXACTLY_ONCE:
             same = (a.connection.servers, a.stream) == (b.connection.servers, b.stream)
             if same and a.writer_name == b.writer_name:
                 return "writerName", "this writerName"
     return None
+
+
+def _each_table(options: LakehouseOptions) -> list[LakehouseOptions]:
+    return [one.options for one in options.tables] or [options]
+
+
+def _within(one: TableName, other: TableName) -> bool:
+    """Whether two tables are the same, or one is in the other's folder."""
+    if one.path is None or other.path is None:
+        return str(one) == str(other)
+    here, there = f"{one.path.rstrip('/')}/", f"{other.path.rstrip('/')}/"
+    return here.startswith(there) or there.startswith(here)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -21,8 +22,10 @@ PREFIX = "jetspark-"
 """Prefix of the formats' names in Spark, since a JAR may provide "delta" and "iceberg"."""
 FILES = frozenset({"parquet", "json", "csv", "orc", "text", "avro", "xml"})
 """Formats of Spark's own file sink and source."""
+TABLES = "tables"
+"""A list of tables, as JSON (`listed_option`)."""
 _CHECKPOINT = "checkpointlocation"
-_OF_SPARK = frozenset({_CHECKPOINT, "queryname", "header", "inferschema"})
+_OF_SPARK = frozenset({"queryname", "header", "inferschema"})
 KEEP, STOP = "keep", "stop"
 """What becomes of a record that does not become a row, without a table for these."""
 _COMPACT_EVERY = 100
@@ -126,6 +129,8 @@ class LakehouseOptions:
     max_new_tables: int = 1000
     compact_every: int | None = None
     """After so many commits small files are merged; 0: never; None: nobody has said."""
+    tables: tuple[ListedTable, ...] = ()
+    """A list of tables, in place of `name`."""
     checkpoint: str | None = None
     version: int | None = None
     prune: str | None = None
@@ -175,14 +180,17 @@ class LakehouseOptions:
 
     def of_table(self, found: str) -> LakehouseOptions:
         """The options of one of the tables that rows are divided into."""
+        for listed in self.tables:
+            if str(listed.options.name) == found:
+                return listed.options
         catalog = self.name.catalog
         name = (
             replace(self.name, path=found)
             if catalog is None
             else replace(self.name, identifier=found)
         )
-        one = replace(self, name=name, route=None, quarantine=None)
-        if self.is_quarantine(one):
+        one = replace(self, name=name, route=None, quarantine=None, tables=())
+        if self.tables or self.is_quarantine(one):
             one = replace(one, keys=None, sequence_by=None, deletes=None, partition_by=None)
         return one
 
@@ -198,12 +206,14 @@ class LakehouseOptions:
         for name, (attribute, _) in _WRITING.items():
             if getattr(self, attribute) != getattr(_DEFAULTS, attribute):
                 raise ConfigError(f"Option {name!r} is for writing.")
+        self._check_no_list()
         if self.route is not None:
             raise ConfigError(f"{self.name} is a template of tables: read one of them.")
         return self
 
     def for_batch(self) -> LakehouseOptions:
         """These options for df.write. Raises ConfigError."""
+        self._check_no_list()
         for name, given in (
             ("adoptTable", self.adopt),
             ("writerName", self.writer_name is not None),
@@ -222,6 +232,10 @@ class LakehouseOptions:
             )
         return self._for_writing()
 
+    def _check_no_list(self) -> None:
+        if self.tables:
+            raise ConfigError(f"Option {TABLES!r} is for streaming queries of jetspark run.")
+
     def _for_writing(self) -> LakehouseOptions:
         for name, (attribute, _) in _READING.items():
             if getattr(self, attribute) != getattr(_DEFAULTS, attribute):
@@ -233,6 +247,22 @@ def when_following(options: LakehouseOptions) -> dict[str, str]:
     """What a command adds to the options of a query that follows a stream."""
     is_open = options.compact_every is None and not options.keys
     return {"compactEvery": str(_COMPACT_EVERY)} if is_open else {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedTable:
+    """One of a list of tables that a stream is divided into."""
+
+    subjects: tuple[str, ...]
+    """Of the messages that it takes."""
+    options: LakehouseOptions
+    json: str | None = None
+    """Schema of the payloads, in Spark's DDL; without one the payload is a column."""
+
+    @property
+    def option(self) -> str:
+        """What the schema is called in messages."""
+        return f"json of {self.options.name}"
 
 
 def lakehouse_format(name: str) -> Format | None:
@@ -249,27 +279,23 @@ def not_a_table(format_: str) -> str:
     )
 
 
+def listed_option(
+    tables: Sequence[tuple[Sequence[str], str | None, Mapping[str, str]]],
+) -> dict[str, str]:
+    """The option for a list of tables: subjects, schema of the payloads and options of each."""
+    return {TABLES: json.dumps([[list(one), ddl, dict(given)] for one, ddl, given in tables])}
+
+
 def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> LakehouseOptions:
     """Raises ConfigError for unknown names (with the nearest known one), bad values, no table."""
-    converters = {**_WRITING, **_READING}
-    aliases = {"location": "path"}  # set by a table of Spark's catalog
-    known = aliases | {one.casefold(): one for one in (*converters, *_WHERE[format_])}
-    checkpoint = next((options[one] for one in options if one.casefold() == _CHECKPOINT), None)
-    where: dict[str, str] = {}
-    properties: dict[str, str] = {}
-    found: dict[str, Any] = {}
-    for given, value in options.items():
-        folded = given.casefold()
-        name = known.get(folded)
-        if folded.startswith(STORAGE):
-            properties[given[len(STORAGE) :]] = value
-        elif name in converters:
-            attribute, convert = converters[name]
-            found[attribute] = values.read(convert, name, value)
-        elif name is not None:
-            where[name] = value.strip()
-        elif folded not in _OF_SPARK:
-            raise ConfigError(_unknown(format_, given, list(dict.fromkeys(known.values()))))
+    given = {name: value for name, value in options.items() if name != TABLES}
+    where, properties, found = _values(format_, given)
+    if (listed := options.get(TABLES)) is not None:
+        tables = _listed(format_, given, listed)
+        first = tables[0].options.name
+        all_ = TableName(catalog=first.catalog, properties=properties)
+        found |= _others(first, found)
+        return LakehouseOptions(format=format_, name=all_, tables=tables, **found)
     target = table_name(format_, where, properties)
     route = (
         Route.parse("Option 'path'", target.path)
@@ -293,9 +319,7 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
             "Option 'compactEvery' is for tables to which rows are added: with 'keys' the whole "
             "table would be looked at after each compaction, for keys that are there twice."
         )
-    for attribute, name in (("rest", "restTable"), ("quarantine", "quarantineTable")):
-        if attribute in found:
-            found[attribute] = _beside(target, name, found[attribute])
+    found |= _others(target, found)
     aside = found.get("quarantine")
     if aside is not None and (
         aside in (target.path, target.identifier, found.get("rest"))
@@ -310,9 +334,53 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
             "Give either the option 'quarantineTable', where records go that do not become rows, "
             "or the option 'onBadRecord'."
         )
-    return LakehouseOptions(
-        format=format_, name=target, route=route, checkpoint=checkpoint, **found
-    )
+    return LakehouseOptions(format=format_, name=target, route=route, **found)
+
+
+def _values(
+    format_: Format, options: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str], dict[str, Any]]:
+    """Where the table is, properties for its library, and the rest by attributes."""
+    converters = {**_WRITING, **_READING}
+    aliases = {"location": "path"}  # set by a table of Spark's catalog
+    known = aliases | {one.casefold(): one for one in (*converters, *_WHERE[format_])}
+    where: dict[str, str] = {}
+    properties: dict[str, str] = {}
+    found: dict[str, Any] = {}
+    for given, value in options.items():
+        folded = given.casefold()
+        name = known.get(folded)
+        if folded.startswith(STORAGE):
+            properties[given[len(STORAGE) :]] = value
+        elif name in converters:
+            attribute, convert = converters[name]
+            found[attribute] = values.read(convert, name, value)
+        elif name is not None:
+            where[name] = value.strip()
+        elif folded == _CHECKPOINT:
+            found["checkpoint"] = value
+        elif folded not in _OF_SPARK:
+            raise ConfigError(_unknown(format_, given, list(dict.fromkeys(known.values()))))
+    return where, properties, found
+
+
+def of_one(all_: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """The options of one table of a list, from those of all and its own."""
+    merged = "keys" in map(str.casefold, own)
+    not_here = {"resttable"} | ({"compactevery"} if merged else set())
+    others = {name: value for name, value in all_.items() if name.casefold() not in not_here}
+    return {**others, **own}
+
+
+def _listed(format_: Format, options: Mapping[str, str], listed: str) -> tuple[ListedTable, ...]:
+    """The tables of a list."""
+    tables = []
+    for subjects, ddl, own in json.loads(listed):
+        one = parse_lakehouse_options(format_, of_one(options, own))
+        if ddl is None:  # each payload is a row
+            one = replace(one, quarantine=None, on_bad_record=None)
+        tables.append(ListedTable(subjects=tuple(subjects), options=one, json=ddl))
+    return tuple(tables)
 
 
 def _in_delta(one: PartitionBy) -> str:
@@ -335,6 +403,16 @@ def table_name(
         return TableName(catalog=catalog, identifier=table, properties=dict(properties))
     also = " (or the options 'catalog' and 'table')" if format_ is Format.ICEBERG else ""
     raise ConfigError(f"Name the table: save(path), load(path) or the option 'path'{also}.")
+
+
+def _others(target: TableName, found: Mapping[str, Any]) -> dict[str, str]:
+    """The further tables of a query."""
+    options = {"rest": "restTable", "quarantine": "quarantineTable"}
+    return {
+        attribute: _beside(target, option, found[attribute])
+        for attribute, option in options.items()
+        if attribute in found
+    }
 
 
 def _beside(target: TableName, option: str, said: str) -> str:

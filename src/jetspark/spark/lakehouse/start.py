@@ -7,6 +7,7 @@ committed, or one batch ahead, and then that is the planned one.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NoReturn
 
 from jetspark.errors import ConfigError
@@ -21,16 +22,23 @@ from jetspark.spark.checkpoints import (
     place,
     read_checkpoint,
 )
+from jetspark.spark.lakehouse.ledger import TableLedger
 from jetspark.spark.lakehouse.options import LakehouseOptions
 
 
-def check_start(options: LakehouseOptions, checkpoint: str) -> None:
+def check_start(options: LakehouseOptions, checkpoint: str, *, of_list: bool = False) -> None:
     """Check the table of a query, and the query's checkpoint as far as it is on this machine;
     changes nothing.
+
+    `of_list`: it is one of a list, which gets only batches with rows for it.
 
     Raises ConfigError, with what to do, for folders that cannot be written, and for a table and a
     checkpoint that do not belong together; and as `find_table`.
     """
+    for one in options.tables:
+        check_start(replace(one.options, adopt=options.adopt), checkpoint, of_list=True)
+    if options.tables:
+        return
     folder = options.name.path if options.route is None else None
     if folder is not None:
         check_way("table", folder)
@@ -56,7 +64,7 @@ def check_start(options: LakehouseOptions, checkpoint: str) -> None:
     if table is None:
         check_empty(options.format, options.name)
     if here is not None:
-        _check_batches(options, table, state, checkpoint, start_again)
+        _check_batches(options, table, state, checkpoint, start_again, of_list=of_list)
 
 
 def _check_place(state: CheckpointState, checkpoint: str, folder: str | None) -> None:
@@ -98,27 +106,32 @@ def _check_batches(
     state: CheckpointState,
     checkpoint: str,
     start_again: str,
+    *,
+    of_list: bool,
 ) -> None:
     """Compare the numbers of the table and the checkpoint."""
     here = options.name
     done = -1 if state.committed is None else state.committed
+    needed = done
+    if of_list:
+        needed = TableLedger(checkpoint, state.query or "").last(str(here))
     planned = -1 if state.planned is None else state.planned
     last = None
     if table is not None and state.query is not None:
         last = last_batch(table, state.query)
     if options.adopt:
-        if table is None and done < 0:
+        if table is None and done < 0 and not of_list:
             _refuse(
                 f"{here} has no table to adopt: name that of one, or leave out --adopt "
                 "(adopt=True) to begin one there."
             )
         # Not a checkpoint that is older: the table has its next numbers, and would leave out rows.
-        if table is not None and (last is None or last < done):
+        if (table is not None or of_list) and (last is None or last < done):
             return
     if last is None:
-        if done >= 0:
+        if needed >= 0:
             _refuse(
-                f"{checkpoint} counts {_batches(done)} as read that {here} does not have: it is "
+                f"{checkpoint} counts {_batches(needed)} as read that {here} does not have: it is "
                 "the checkpoint of another table, or this table was removed. Take another "
                 "checkpoint (or remove this one) to read the stream from its start."
             )
@@ -133,11 +146,11 @@ def _check_batches(
                 f"write: {_elsewhere(options)}, or let the rows be added to those that are there "
                 "(--adopt, adopt=True)."
             )
-    elif done > last:
+    elif needed > last:
         _refuse(
-            f"{checkpoint} counts {_batches(done)} as read, but {here} has only {_batches(last)}: "
-            f"bring back the whole table, or {start_again}; or give --adopt (adopt=True) for one "
-            "run to go on without what is lost."
+            f"{checkpoint} counts {_batches(needed)} as read, but {here} has only "
+            f"{_batches(last)}: bring back the whole table, or {start_again}; or give --adopt "
+            "(adopt=True) for one run to go on without what is lost."
         )
     elif last > done + 1 or planned < last:
         _refuse(

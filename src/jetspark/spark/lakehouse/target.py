@@ -53,7 +53,8 @@ from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import remove, staged
 from jetspark.spark.checkpoints import local_path, read_checkpoint
 from jetspark.spark.json_payloads import CORRUPT, KEPT
-from jetspark.spark.lakehouse.ledger import TableLedger
+from jetspark.spark.lakehouse import listed
+from jetspark.spark.lakehouse.ledger import NONE, TableLedger
 from jetspark.spark.lakehouse.options import STOP, LakehouseOptions
 from jetspark.spark.sink import all_answers, batch_of_query, needed_query_id
 
@@ -134,6 +135,8 @@ class Target:
     layout: Layout | None = None
     """None, like `storage`, when tasks divide the rows into several tables."""
     storage: Storage | None = None
+    listed: tuple[Target, ...] = ()
+    """The tables of a list, into which rows are divided."""
 
     @property
     def fields(self) -> dict[str, pa.DataType]:
@@ -159,24 +162,22 @@ class TaskFiles:
         self._undivided_bytes = 0
         self.aside = 0
         """Records that are put aside."""
-        self._fields = target.fields
+        for one in target.listed:
+            self._add(str(one.options.name), one)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Raises ConfigError for a null in a required column, for rows without a table, and for a
         record that does not become a row, where that is to end the write."""
-        options = self._target.options
-        sorts = options.quarantine is not None or options.on_bad_record == STOP
-        if sorts and CORRUPT in batch.schema.names:
-            refused = pc.is_valid(batch.column(CORRUPT))
-            if pc.any(refused).as_py():
-                if options.quarantine is None:
-                    raise self._refusal(batch.filter(refused))
-                self._put_aside(batch.filter(refused), self._why_not)
-                batch = batch.filter(pc.invert(refused))
+        target, options = self._target, self._target.options
+        if target.listed:
+            for number, rows in listed.divided(batch, batch.column(listed.NUMBER)):
+                self.write_listed(number, rows)
+            return
+        batch = self._good(target, batch)
         if not batch.num_rows:
             return
         if options.route is None:
-            self._files.write(batch)
+            self._files.write(_of_table(target, batch))
             return
         self._undivided.append(batch)
         self._undivided_bytes += batch.nbytes
@@ -196,6 +197,35 @@ class TaskFiles:
             else:
                 self._files.write(rows, self._found(name, rows))
 
+    def write_listed(self, number: int | None, batch: pa.RecordBatch) -> None:
+        """Rows of one table of the list, or of none. Raises ConfigError as `write`."""
+        options = self._target.options
+        if number is not None:
+            one = self._target.listed[number]
+            rows = self._good(one, listed.rows_of(batch, number))
+            self._files.write(_of_table(one, rows), str(one.options.name))
+        elif options.rest is None and options.quarantine is not None:
+            self._put_aside(batch, listed.no_table)
+        else:
+            self._files.write(_of_table(self._target, batch), self._found(None, batch))
+
+    def _good(self, target: Target, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Without the records that are put aside, or an error for the first of them."""
+        aside = target.options.quarantine is not None
+        if not (aside or target.options.on_bad_record == STOP) or CORRUPT not in batch.schema.names:
+            return batch
+        refused = pc.is_valid(batch.column(CORRUPT))
+        if not pc.any(refused).as_py():
+            return batch
+        if not aside:
+            raise self._refusal(target, batch.filter(refused))
+
+        def why_not(row: pa.RecordBatch) -> quarantine.Reason:
+            return quarantine.why_not(row.column("data")[0].as_py(), target.fields)
+
+        self._put_aside(batch.filter(refused), why_not)
+        return batch.filter(pc.invert(refused))
+
     def _put_aside(
         self, rows: pa.RecordBatch, why: Callable[[pa.RecordBatch], quarantine.Reason]
     ) -> None:
@@ -206,20 +236,17 @@ class TaskFiles:
         self.aside += rows.num_rows
         self._files.write(quarantine.records(rows, why), name)
 
-    def _refusal(self, rows: pa.RecordBatch) -> ConfigError:
+    def _refusal(self, target: Target, rows: pa.RecordBatch) -> ConfigError:
         """The error for the first of records that do not become rows."""
         known = [name for name in (*quarantine.MESSAGE, CORRUPT) if name in rows.schema.names]
         first = rows.slice(0, 1).select(known).to_pylist()[0]
         payload = first.get("data", first[CORRUPT].encode())
-        said = quarantine.refusal(first, quarantine.why_not(payload, self._fields))
+        said = quarantine.refusal(first, quarantine.why_not(payload, target.fields))
         return ConfigError(
             f"{said} Nothing of its batch was written. Mend the schema and run again, which goes "
             "on here; or give the option 'quarantineTable', to put such records aside; or leave "
             f"the option 'onBadRecord' out, to keep them in {CORRUPT}."
         )
-
-    def _why_not(self, row: pa.RecordBatch) -> quarantine.Reason:
-        return quarantine.why_not(row.column("data")[0].as_py(), self._fields)
 
     def close(self) -> list[NewFile]:
         """Finish all files and return them. Raises as `write`."""
@@ -236,7 +263,10 @@ class TaskFiles:
         """The table's name if it exists or was created, else the rest table's."""
         options = self._target.options
         if name is None:
-            name = self._rest(f"{rows.num_rows} rows lack a value of {options.name}")
+            why = f"{rows.num_rows} rows lack a value of {options.name}"
+            if options.tables:
+                why = listed.no_table(rows.slice(0, 1))[1].removesuffix(".")
+            name = self._rest(why)
         if name in self._known:
             return self._known[name]
         one = options.of_table(name)
@@ -252,10 +282,7 @@ class TaskFiles:
         if table is None:
             numbers = {} if self._batch is None else made_for(*self._batch)
             table = make_table(one.format, one.name, columns, one.partitions, numbers)
-        made = _prepared(one, columns, table, numbered=True)
-        assert made.layout is not None  # noqa: S101
-        assert made.storage is not None  # noqa: S101
-        self._files.add_table(name, made.layout, made.storage)
+        self._add(name, _prepared(one, columns, table, numbered=True))
         self._known[name] = name
         return name
 
@@ -266,10 +293,20 @@ class TaskFiles:
             return True
         return self._batch is not None and was_made_for(table, *self._batch)
 
+    def _add(self, name: str, target: Target) -> None:
+        assert target.layout is not None  # noqa: S101
+        assert target.storage is not None  # noqa: S101
+        self._files.add_table(name, target.layout, target.storage)
+
     def _rest(self, why: str) -> str:
         if (rest := self._target.options.rest) is None:
             raise ConfigError(f"{why}: name a table for these rows in the option 'restTable'.")
         return rest
+
+
+def _of_table(target: Target, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Without columns that these rows have for other purposes: the table may have them, too."""
+    return rows.select([name for name in rows.schema.names if name in target.rows.names])
 
 
 class _Sink:
@@ -281,9 +318,10 @@ class _Sink:
         self._replace = replace
 
     def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> Written:
-        options = self._options
-        if options.route is None and is_gone(options.format, options.name):
-            raise gone(options.name, 0)
+        for one in self._target.listed or (self._target,):
+            options = one.options
+            if options.route is None and is_gone(options.format, options.name):
+                raise gone(options.name, 0)
         files = TaskFiles(self._target)
         handed_over: list[NewFile] = []
         try:
@@ -325,7 +363,7 @@ class _Sink:
             ]
         for one in made:
             one.result()
-        if self._options.route is None:
+        if self._options.route is None and not self._options.tables:
             commit(self._options, own)
 
     def _written(self, messages: list[WriterCommitMessage | None]) -> tuple[str, list[NewFile]]:
@@ -424,28 +462,52 @@ def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
     """
     if options.route is not None:
         return prepare(options, schema)
-    table = None
     checkpoint = None if options.checkpoint is None else local_path(options.checkpoint)
     if checkpoint is None:
         return prepare(options, schema, numbered=True)
     state = read_checkpoint(checkpoint)
     # Spark has planned this batch before it asks. A path without a scheme may also be on a file
     # system that only Spark knows, but hardly beside a table on this machine.
-    folder = options.name.path
-    if state.planned is None and folder is not None and local_path(folder) is not None:
+    name = options.tables[0].options.name if options.tables else options.name
+    if state.planned is None and name.path is not None and local_path(name.path) is not None:
         raise TableError(
-            f"{options.checkpoint} has gone: it was removed, perhaps with {options.name}, while "
+            f"{options.checkpoint} has gone: it was removed, perhaps with {name}, while "
             "this query used it. To begin anew, remove what is left of both, or take other folders "
             "for them."
         )
-    if state.planned and not options.adopt:
-        table = find_table(options.format, options.name)
-        if table is None:
-            raise gone(options.name, state.planned)
-        if state.query is not None:
-            check_has_batches(table, state.query, state.planned)
-    with not_gone(options.format, options.name, state.planned or 0):
-        return prepare(options, schema, table, numbered=True)
+
+    ledger = TableLedger(checkpoint, state.query or "")
+
+    def prepare_one(one: LakehouseOptions, rows: StructType) -> Target:
+        table = None
+        if state.planned and not one.adopt:
+            table = find_table(one.format, one.name)
+            if table is None and (one is options or ledger.last(str(one.name)) != NONE):
+                raise gone(one.name, state.planned)
+            if table is not None and state.query is not None and one is options:
+                check_has_batches(table, state.query, state.planned)
+        with not_gone(one.format, one.name, state.planned or 0):
+            return prepare(one, rows, table, numbered=True)
+
+    if not options.tables:
+        return prepare_one(options, schema)
+    return _prepared_list(options, schema, prepare_one)
+
+
+def _prepared_list(
+    options: LakehouseOptions,
+    schema: StructType,
+    prepare_one: Callable[[LakehouseOptions, StructType], Target],
+) -> Target:
+    """The tables of a list, several at a time."""
+    with ThreadPoolExecutor(_COMMITS) as pool:
+        made = pool.map(
+            lambda at, one: prepare_one(one.options, listed.schema_of(schema, at, one)),
+            range(len(options.tables)),
+            options.tables,
+        )
+    columns = [one for one in schema if one.name in (*KEPT, "data")]
+    return Target(options, arrow_schema(StructType(columns)), listed=tuple(made))
 
 
 def prepare(
@@ -460,6 +522,10 @@ def prepare(
     `table`: if it was opened before; `numbered`: the rows are a batch with a number. Raises
     ConfigError for rows that do not fit, and TableError for a table that cannot be written.
     """
+    if options.tables:
+        return _prepared_list(
+            options, schema, lambda one, rows: prepare(one, rows, numbered=numbered)
+        )
     rows = _rows(options, schema)
     if options.route is not None:
         return Target(options, rows)
@@ -492,6 +558,10 @@ def _prepared(
 
 def check_fit(options: LakehouseOptions, schema: StructType) -> None:
     """Check that the rows of a query fit, without a change. Raises ConfigError."""
+    for at, one in enumerate(options.tables):
+        check_fit(one.options, listed.schema_of(schema, at, one))
+    if options.tables:
+        return
     rows = _rows(options, schema)
     table = None if options.route is not None else find_table(options.format, options.name)
     if table is None:
