@@ -11,7 +11,7 @@ from deltalake import DeltaTable, TableFeatures
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tests.support.numbers_table import SCHEMA, written
 
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse import small_files
 from jetspark.lakehouse.batches import commit_batch, last_batch
 from jetspark.lakehouse.delta import CLAIM
@@ -99,6 +99,22 @@ def test_a_table_that_cannot_be_compacted_does_not_end_the_query(small: Place) -
     )
     merge_small_files([(small.open(), SIZE)])
     assert small.open().facts().files == 10
+
+
+def test_a_failure_is_for_the_next_turn_unless_rows_may_be_there_twice(
+    small: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing_with(error: Exception) -> Table:
+        def fail(_: int) -> None:
+            raise error
+
+        table = small.open()
+        monkeypatch.setattr(table, "compact", fail)
+        return table
+
+    merge_small_files([(failing_with(OSError("no route")), SIZE)])
+    with pytest.raises(TableError, match="twice"):
+        merge_small_files([(failing_with(TableError("there twice")), SIZE)])
 
 
 def test_a_query_merges_what_its_batches_have_added(place: Place, tmp_path: Path) -> None:

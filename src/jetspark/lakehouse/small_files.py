@@ -14,7 +14,7 @@ import time
 import zlib
 from collections.abc import Sequence
 
-from jetspark.errors import CommitConflict, ConfigError
+from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.table import Table
 
 logger = logging.getLogger("jetspark.lakehouse")
@@ -50,7 +50,12 @@ def _merge(table: Table, size: int) -> None:
         table.refresh()
         if 0 < table.bytes_to_merge(size) <= _MOST_BYTES:
             table.compact(size)
-    except CommitConflict as error:
-        logger.info("%s", error)
-    except ConfigError as error:  # a table that is written, but not compacted
+    except (
+        CommitConflict,
+        ConfigError,
+    ) as error:  # another's turn, or a table that is only written
         logger.info("Not compacted: %s", error)
+    except TableError:
+        raise
+    except Exception:  # of the storage, of too many kinds to name them; the next turn tries again
+        logger.warning("%s was not compacted", table.name, exc_info=True)
