@@ -24,7 +24,7 @@ from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lag import Progress
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.target import TaskFiles, prepare
-from jetspark.spark.second_try import Tried
+from jetspark.spark.retry_quarantine import Tried
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Rows of a batch that is still running, as Spark counts them; test_told.py has what tasks tell."""
+"""Rows of a batch that is still running, as Spark counts them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from jetspark.cli.folders import temporary_folder
 from jetspark.cli.options import Repeated, pairs
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.errors import ConfigError, PipelineError, SparkUnavailableError
-from jetspark.spark import told
+from jetspark.spark import rows_under_way
 from jetspark.wire.documents import decode_json
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ class Watch:
         self._read = read
         self.losses = Losses()
         self.stopped: StopRequested | None = None
-        self._told: Path | None = None
+        self._reports: Path | None = None
         """The folder where tasks of first batches tell their rows."""
         self._under_way: dict[StreamingQuery, RowsUnderWay] = {}
         self._began = time.monotonic()
@@ -355,21 +355,21 @@ class Watch:
     def until_stopped(self) -> Iterator[Stop]:
         """Around Spark: gather losses; a signal ends the block and is in `stopped`."""
         try:
-            with stop_on_signals() as stop, self.losses.gathered(), self._rows_told():
+            with stop_on_signals() as stop, self.losses.gathered(), self._reports_of_tasks():
                 yield stop
         except StopRequested as request:
             self.stopped = request
 
     @contextmanager
-    def _rows_told(self) -> Iterator[None]:
+    def _reports_of_tasks(self) -> Iterator[None]:
         with temporary_folder("jetspark-rows-") as folder:
-            self._told = folder / "rows"
-            self._told.mkdir()
-            os.environ[told.VARIABLE] = str(self._told)
+            self._reports = folder / "rows"
+            self._reports.mkdir()
+            os.environ[rows_under_way.VARIABLE] = str(self._reports)
             try:
                 yield
             finally:
-                del os.environ[told.VARIABLE]
+                del os.environ[rows_under_way.VARIABLE]
 
     def report(self, *sentences: str, **facts: object) -> None:
         """Print the result: the sentences, or the facts with lag, losses, signal and seconds."""
@@ -430,9 +430,9 @@ class Watch:
                         for _, line in self._lines(queries):
                             self._outcome.note(line)
                     begun = all(query.lastProgress is not None for query in queries.values())
-                    if begun and self._told is not None:
-                        shutil.rmtree(self._told, ignore_errors=True)
-                        self._told = None
+                    if begun and self._reports is not None:
+                        shutil.rmtree(self._reports, ignore_errors=True)
+                        self._reports = None
                     if meanwhile is not None and begun and time.monotonic() >= due:
                         before = time.monotonic()
                         meanwhile()

@@ -47,10 +47,10 @@ from jetspark.spark.lakehouse.target import (
 from jetspark.spark.option_values import json_fields
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.reading import RangePartition, read_partition
+from jetspark.spark.rows_under_way import reporting
 from jetspark.spark.sink import query_id
 from jetspark.spark.source import JetStreamDataSource, schema_of
 from jetspark.spark.stream import JetStreamStreamReader
-from jetspark.spark.told import telling
 
 FORMAT = "jetspark-direct"
 OF_DAY = "day(timestamp)"
@@ -275,10 +275,10 @@ class DirectReader(JetStreamStreamReader):
         write = self._write_listed if self._into.options.tables else self._write
         schema = None
         try:
-            with telling(query_id()) as tell:
+            with reporting(query_id()) as report:
                 for batch in read_partition(replace(self._options, json_fields=()), partition):
                     schema, left = write(files, batch)
-                    tell(batch.num_rows)
+                    report(batch.num_rows)
                     yield from map(with_files, left)
             written = files.close()
         except BaseException:

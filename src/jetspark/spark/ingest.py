@@ -49,7 +49,7 @@ from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_columns, prepare
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.queries import start_query, with_quick_checkpoint
-from jetspark.spark.second_try import Tried, try_again
+from jetspark.spark.retry_quarantine import Tried, try_again
 from jetspark.validation import path_of
 
 _OF_DAY = "to_date(timestamp)"
@@ -183,7 +183,7 @@ class Ingest:
         each once, and the others get their new reasons.
 
         It needs neither the stream nor the checkpoint, and a query may write the table meanwhile.
-        Raises as `look_at_records` and `second_try.try_again`, or PipelineError.
+        Raises as `look_at_records` and `retry_quarantine.try_again`, or PipelineError.
         """
         self.look_at_records()
 

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from jetspark.spark.told import told
+from jetspark.spark.rows_under_way import rows_under_way
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -234,7 +234,7 @@ class RowsUnderWay:
 
     def count(self) -> int:
         """0 before the batch has begun."""
-        if rows := told(self._query):
+        if rows := rows_under_way(self._query):
             return rows
         with suppress(Py4JJavaError):  # what Spark has just dropped
             for one in _items(self._store.executionsList()):

@@ -17,37 +17,37 @@ from jetspark.spark.lag import RowsUnderWay
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.target import prepare
 from jetspark.spark.options import parse_options
-from jetspark.spark.told import VARIABLE, telling, told
+from jetspark.spark.rows_under_way import VARIABLE, reporting, rows_under_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 
-def test_what_tasks_tell_is_added_up_for_each_query(
+def test_what_tasks_report_is_added_up_for_each_query(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    with telling("a") as one, telling("a") as another, telling("b") as other:
+    with reporting("a") as one, reporting("a") as another, reporting("b") as other:
         one(10_000)
         another(7)
         one(1)
         other(2**40)
-    assert (told("a"), told("b"), told("c")) == (10_008, 2**40, 0)
+    assert (rows_under_way("a"), rows_under_way("b"), rows_under_way("c")) == (10_008, 2**40, 0)
 
 
 def test_nobody_who_listens_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    with telling("a") as one:
+    with reporting("a") as one:
         one(1)
     monkeypatch.setenv(VARIABLE, str(tmp_path / "removed"))
-    with telling("a") as one, telling(None) as other:
+    with reporting("a") as one, reporting(None) as other:
         one(1)
         other(1)
-    assert told("a") == 0
+    assert rows_under_way("a") == 0
 
 
-def test_a_task_that_writes_files_tells_each_of_its_batches(
+def test_a_task_that_writes_files_reports_each_of_its_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path))
@@ -58,7 +58,7 @@ def test_a_task_that_writes_files_tells_each_of_its_batches(
             yield pa.RecordBatch.from_pydict(
                 {"seq": list(range(count))}, pa.schema([SCHEMA.field("seq")])
             )
-            seen.append(told("a"))
+            seen.append(rows_under_way("a"))
 
     monkeypatch.setattr(direct, "read_partition", batches)
     monkeypatch.setattr(direct, "query_id", lambda: "a")

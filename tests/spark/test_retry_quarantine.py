@@ -25,7 +25,7 @@ from jetspark.lakehouse.batches import commit_files
 from jetspark.lakehouse.formats import Format, find_table, make_table, open_table
 from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import TableName
-from jetspark.spark import second_try
+from jetspark.spark import retry_quarantine
 from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.target import prepare
@@ -97,7 +97,7 @@ class Place:
             schema = pa.schema([*records.schema, *(pa.field(*one) for one in fields)])
             return pa.Table.from_pylist(found, schema)
 
-        return second_try.try_again(prepare(self.options, ROWS, numbered=True), decode)
+        return retry_quarantine.try_again(prepare(self.options, ROWS, numbered=True), decode)
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
         table = find_table(self.format, TableName(path=str(self.folder / name)))
@@ -133,7 +133,7 @@ def test_what_fits_becomes_rows_and_the_rest_stays_with_its_new_reason(
     assert place.aside() == {2: 'n is a text ("two"), not int64.'}
     (left,) = place._rows("aside")
     assert (left["data"], left["column"], left["subject"]) == (b'{"n": "two"}', "n", "s")
-    assert place.try_again() == second_try.Tried(0, 0, 1)
+    assert place.try_again() == retry_quarantine.Tried(0, 0, 1)
     assert place.rows() == Counter([1, 3])
 
 
@@ -165,7 +165,7 @@ def test_a_run_that_is_killed_at_a_commit_adds_nothing_twice(
         done += 1
 
     with monkeypatch.context() as patched:
-        patched.setattr(second_try, "commit_files", commit_or_end)
+        patched.setattr(retry_quarantine, "commit_files", commit_or_end)
         with pytest.raises(Killed):
             lake.try_again()
     lake.put_aside({"n": 8, "site": "a"}, first=8)  # meanwhile, by the query
@@ -173,7 +173,7 @@ def test_a_run_that_is_killed_at_a_commit_adds_nothing_twice(
     lake.try_again()
     assert lake.rows("rows", "all/a", "all/b") == Counter([*range(1, 7), 8])
     assert lake.aside() == {7: 'n is a text ("x"), not int64.'}
-    assert lake.try_again() == second_try.Tried(0, 0, 1)
+    assert lake.try_again() == retry_quarantine.Tried(0, 0, 1)
 
 
 def test_of_two_runs_at_the_same_time_one_adds_the_rows(tmp_path: Path, format_: Format) -> None:

@@ -1,4 +1,4 @@
-"""Rows of tasks that are still running, told to the command that waits for them.
+"""Rows of tasks that are still running, reported to the command that waits for them.
 
 What a task writes itself, Spark does not count. Spark's processes inherit the name of a folder, in
 which a file for each query has a number for each of its record batches. The command removes the
@@ -20,26 +20,26 @@ _NUMBER = struct.Struct("<q")
 
 
 @contextmanager
-def telling(query: str | None) -> Iterator[Callable[[int], None]]:
-    """A function that tells of so many more rows, if there is a folder."""
+def reporting(query: str | None) -> Iterator[Callable[[int], None]]:
+    """A function that reports so many more rows, if there is a folder."""
     file = None
     if query is not None and (folder := os.environ.get(VARIABLE)):
         with suppress(OSError):
             file = os.open(Path(folder, query), os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    def tell(rows: int) -> None:
+    def report(rows: int) -> None:
         if file is not None:
             with suppress(OSError):
                 os.write(file, _NUMBER.pack(rows))  # one write: no other one is within
 
     try:
-        yield tell
+        yield report
     finally:
         if file is not None:
             os.close(file)
 
 
-def told(query: str) -> int:
+def rows_under_way(query: str) -> int:
     """The rows of a query so far, also those of attempts that failed."""
     try:
         found = Path(os.environ.get(VARIABLE, ""), query).read_bytes()
