@@ -91,6 +91,10 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
             [*JSON, "--on-bad-record", "stop", "--quarantine", "q"],
             "Give either --quarantine, where records go that do not become rows, or --on-bad-rec",
         ),
+        (
+            [*INGEST, "--json", "Data STRING", "--quarantine", "q"],
+            "--json: column Data has a name that another field has, or the message itself (stream,",
+        ),
         ([*INGEST, "--compact-every", "-5"], "--compact-every must be a whole number of at least"),
         ([*RETRY, "--json", "n LONG"], "There is no Delta table at "),
         ([*RETRY, "--json", "n LNG"], "there is no type LNG (did you mean LONG?)"),

@@ -324,7 +324,8 @@ class Ingest:
         columns = self._source.columns
         if self.json_schema is None:
             return columns
-        return json_columns(self.json_schema, "--json", columns)
+        kept = self.quarantine is not None
+        return json_columns(self.json_schema, "--json", columns, keep_payload=kept)
 
     @cached_property
     def _partitions(self) -> list[tuple[str, str | None]]:

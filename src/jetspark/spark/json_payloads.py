@@ -31,18 +31,21 @@ _TIMES = {"date", "timestamp"}
 _POLICY = "spark.sql.legacy.timeParserPolicy"
 
 
-def json_columns(ddl: str, option: str, columns: Iterable[str]) -> list[str]:
-    """The columns of `with_json_fields`, without Spark.
+def json_columns(
+    ddl: str, option: str, columns: Iterable[str], *, keep_payload: bool = False
+) -> list[str]:
+    """The columns of `with_json_fields`, without Spark and without the payload.
 
     `option`: the name of the schema's option, for messages; `columns`: of the source. Raises
     ConfigError.
     """
     fields = check_fields(ddl, option)
     _, kept = _divided(columns, option)
-    if name := ambiguous((*kept, CORRUPT), fields):
+    others = (*kept, *(("data",) if keep_payload else ()), CORRUPT)
+    if name := ambiguous(others, fields):
         raise ConfigError(
             f"{option}: column {name} has a name that another field has, or the message itself "
-            f"({', '.join((*kept, CORRUPT))}), and Spark ignores case: leave it out."
+            f"({', '.join(others)}), and Spark ignores case: leave it out."
         )
     return [*kept, *fields, CORRUPT]
 
@@ -83,7 +86,7 @@ def with_json_fields(
     fields = schema.names if parsed else []
     columns = [name for name in source.columns if name not in fields]
     payload, kept = _divided(columns, option)
-    json_columns(ddl, option, columns)
+    json_columns(ddl, option, columns, keep_payload=keep_payload)
     text = F.col(payload).cast("string")
     # Spark's own parsing comes first, since an expression that is always needed is evaluated once
     # for all columns. It is null where the source left no payload.
