@@ -146,7 +146,9 @@ def stored(folder: Path, sink: Sink) -> Iterator[Row]:
 class Scene:
     """One run: its server, its folder, and the command."""
 
-    def __init__(self, run: Run, server: NatsServer, sink: Sink, format_: str) -> None:
+    def __init__(
+        self, run: Run, server: NatsServer, sink: Sink, format_: str, batches: int
+    ) -> None:
         self.rng, self.folder, self.server = run.rng, run.folder, server
         self.hits: Counter[str] = Counter()
         self.endings: Counter[str] = Counter()
@@ -159,17 +161,17 @@ class Scene:
             *("ingest", STREAM, "--server", server.url, "--format", format_),
             *("--master", "local[2,4]", "--json", "k STRING, n LONG", "--column=site=subject[1]"),
             *("--checkpoint", str(run.folder / "progress"), "--option", "minPartitions=2"),
-            *("--max-offsets-per-trigger", str(len(self.published) // 8)),
+            *("--max-offsets-per-trigger", str(len(self.published) // batches)),
             *sink.arguments(run.folder),
         ]
         if not sink.keys and run.rng.random() < 0.3:
             self._arguments += ["--partition-by", "day"]
 
-    def act(self) -> None:
-        """Kill it, start it again, let it end."""
+    def act(self, lives: int) -> None:
+        """Start it so often and kill it, and then let it end."""
         for start in range(_MOST_STARTS):
             with jetspark(*self._arguments) as command:
-                if start < _LIVES:
+                if start < lives:
                     for _ in range(self.rng.randint(2, 5)):
                         self._strike(command, partial(self._kill_worker, command.pid), "worker")
                     self._strike(command, partial(self._kill_command, command.pid), "driver")
@@ -179,7 +181,8 @@ class Scene:
             if code != -signal.SIGKILL:
                 assert code == 1, (code, err)
                 assert "Traceback" not in err, err
-                self.endings[err.strip().splitlines()[0][:150]] += 1
+                lines = [one for one in err.splitlines() if not one.startswith("Spark's log: ")]
+                self.endings[lines[-1][:150]] += 1
         raise TimeoutError(f"it did not end in {_MOST_STARTS} starts: {self.endings}")
 
     def _strike(
@@ -249,13 +252,13 @@ def _files(folder: Path, pattern: str) -> int:
     return 0
 
 
-def ingesting(run: Run, sink: Sink, format_: str) -> Outcome:
+def ingesting(run: Run, sink: Sink, format_: str, lives: int = _LIVES) -> Outcome:
     """One run."""
     small_jvms()
     os.environ["TMPDIR"] = str(run.folder)
     with NatsServer() as server:
-        scene = Scene(run, server, sink, format_)
-        scene.act()
+        scene = Scene(run, server, sink, format_, batches=4 * lives)
+        scene.act(lives)
     found = scene.findings()
     hits = ", ".join(f"{count} {what}" for what, count in sorted(scene.hits.items()))
     ended = "; ".join(f"{count} × {said}" for said, count in scene.endings.items())

@@ -71,6 +71,7 @@ def fuzz(
                 list(Format)[turn // 2 % 2],
                 json_schema=", ".join(f"`{one}` {kind}" for one, kind in types.items()),
                 quarantine=turn % 2 == 1,
+                rest_column="the rest" if turn % 5 else None,
             )
             if number != size:
                 wrong.append(f"{number} rows of {size} messages")
