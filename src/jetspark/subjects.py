@@ -1,9 +1,11 @@
-"""Rules for subjects, queue names and the names of streams and consumers (ADR-6), all pure."""
+"""Rules for subjects, queue names and the names of streams and consumers (ADR-6), ids; all pure."""
 
 from __future__ import annotations
 
 import difflib
 import re
+import secrets
+import string
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
@@ -106,6 +108,11 @@ def check_disjoint(what: str, filters: Sequence[str]) -> None:
             raise ConfigError(
                 f"{what}: {one!r} and {other!r} overlap; no message may match two of them."
             )
+
+
+def new_nuid() -> str:
+    """A new id in the form that NATS clients use."""
+    return "".join(secrets.choice(string.digits + string.ascii_letters) for _ in range(22))
 
 
 def nearest_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

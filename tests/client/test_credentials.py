@@ -14,7 +14,7 @@ from tests.support.accounts import Operator, creds_text, new_key
 
 import jetspark
 import jetspark.blocking
-from jetspark import ConnectOptions, JetsparkError
+from jetspark import JetsparkError
 from jetspark.bulk.links import connect as connect_bulk
 from jetspark.connection.options import make_options
 from jetspark.errors import AuthorizationError, ConfigError
@@ -123,21 +123,6 @@ async def test_a_token_or_user_goes_with_a_key_and_each_server_takes_its_own(
         await asyncio.to_thread(everywhere, server.url, **login, **identity)
     with pytest.raises(AuthorizationError):
         await connect(servers[2].url, **login)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"token": "t", "user": "u", "password": "p"},
-        {"creds": "c", "nkey_seed": "s"},
-        {"creds": "c", "jwt": "j", "token": "t"},
-        {"token": "t", "nkey": "U"},
-        {"user": lambda: "u"},
-    ],
-)
-def test_credentials_that_exclude_each_other_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"one kind|goes with it|go together"):
-        ConnectOptions(**options)
 
 
 # -- refusals ------------------------------------------------------------------------------------

@@ -19,6 +19,21 @@ Unique = Callable[[str], str]
 SOON = 10  # seconds: much less than draining may take
 
 
+async def stuck_callback(
+    nc: jetspark.Client, subject: str
+) -> tuple[jetspark.Subscription, asyncio.Event]:
+    """A subscription whose callback never ends; the event is set when it runs."""
+    runs = asyncio.Event()
+
+    async def callback(message: Message) -> None:
+        runs.set()
+        await asyncio.Event().wait()
+
+    sub = nc.subscribe(subject, callback=callback)
+    await nc.publish(subject)
+    return sub, runs
+
+
 async def test_draining_does_not_wait_for_a_loop_that_was_left(
     shared_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
@@ -155,14 +170,7 @@ async def test_cancelled_close_or_drain_still_closes_client(
     shared_server: NatsServer, connect: Connect, unique: Unique, turns: int, end: str
 ) -> None:
     nc = await connect(shared_server.url)
-    running = asyncio.Event()
-
-    async def callback(message: Message) -> None:
-        running.set()
-        await asyncio.Event().wait()
-
-    sub = nc.subscribe(unique("c"), callback=callback)
-    await nc.publish(sub.subject)
+    sub, running = await stuck_callback(nc, unique("c"))
     await running.wait()
     ended = nc.events()
     ending = asyncio.create_task(getattr(nc, end)())
@@ -275,14 +283,7 @@ async def test_a_second_drain_fails_as_the_first_does(
     shared_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
     nc = await connect(shared_server.url)
-    here = asyncio.Event()
-
-    async def callback(message: Message) -> None:
-        here.set()
-        await asyncio.Event().wait()
-
-    sub = nc.subscribe(unique("twice"), callback=callback)
-    await nc.publish(sub.subject)
+    _, here = await stuck_callback(nc, unique("twice"))
     async with asyncio.timeout(SOON):
         await here.wait()
         drains = [asyncio.create_task(nc.drain(0.05)), asyncio.create_task(nc.drain())]
@@ -296,14 +297,7 @@ async def test_draining_a_cancelled_drain_says_so(
     shared_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
     nc = await connect(shared_server.url)
-    here = asyncio.Event()
-
-    async def callback(message: Message) -> None:
-        here.set()
-        await asyncio.Event().wait()
-
-    sub = nc.subscribe(unique("twice"), callback=callback)
-    await nc.publish(sub.subject)
+    _, here = await stuck_callback(nc, unique("twice"))
     async with asyncio.timeout(SOON):
         await here.wait()
         draining = nc.events()
@@ -418,16 +412,9 @@ async def test_draining_that_takes_too_long_names_the_subscriptions_it_waits_for
     shared_server: NatsServer, connect: Connect, unique: Unique
 ) -> None:
     nc = await connect(shared_server.url)
-    began = asyncio.Event()
-
-    async def handle(message: Message) -> None:
-        began.set()
-        await asyncio.Event().wait()
-
     slow, quick = unique("slow"), unique("quick")
     nc.subscribe(quick, callback=lambda message: None)
-    nc.subscribe(slow, callback=handle)
-    await nc.publish(slow)
+    _, began = await stuck_callback(nc, slow)
     await began.wait()
     with pytest.raises(errors.RequestTimeoutError, match=slow) as raised:
         await nc.drain(0.2)

@@ -9,8 +9,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.objects.info import digest_text, info_subject, is_digest, new_nuid
-from jetspark.subjects import check_publish_subject
+from jetspark.objects.info import digest_text, info_subject, is_digest
+from jetspark.subjects import check_publish_subject, new_nuid
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300))

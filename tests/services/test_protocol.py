@@ -47,12 +47,6 @@ def test_subjects_of_the_three_levels() -> None:
         verb_subject(Verb.PING, "a", ">")
 
 
-def test_ids_are_22_letters_and_digits_and_differ() -> None:
-    ids = {protocol.new_id() for _ in range(100)}
-    assert len(ids) == 100
-    assert all(len(one) == 22 and one.isalnum() and one.isascii() for one in ids)
-
-
 def test_statistics_have_every_field_and_a_time_with_six_digits() -> None:
     stats = ServiceStats(
         **IDENTITY,

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import base64
 import re
-import secrets
-import string
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -37,7 +35,6 @@ LONGEST_NAME: Final = 2048
 
 _ALGORITHM: Final = "SHA-256"
 _STORE = re.compile(r"[-_a-zA-Z0-9]+")
-_ID_LETTERS: Final = string.digits + string.ascii_letters
 
 
 def check_store(name: str) -> str:
@@ -76,10 +73,6 @@ def all_infos(store: str) -> str:
 
 def chunk_subject(store: str, nuid: str) -> str:
     return f"$O.{store}.C.{nuid}"
-
-
-def new_nuid() -> str:
-    return "".join(secrets.choice(_ID_LETTERS) for _ in range(22))
 
 
 def digest_text(sha256: bytes) -> str:

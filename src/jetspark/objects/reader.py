@@ -78,11 +78,11 @@ from jetspark.objects.info import (
     info_subject,
     is_digest,
     latin_info_subject,
-    new_nuid,
     to_stored,
 )
 from jetspark.payloads import Payload, byte_view, has_buffer
 from jetspark.retries import FULL, PAUSE, is_transient_for_client
+from jetspark.subjects import new_nuid
 from jetspark.timestamps import ns_to_datetime
 from jetspark.validation import path_of
 

@@ -37,7 +37,6 @@ from jetspark.objects.info import (
     ObjectStoreStatus,
     check_store,
     info_subject,
-    new_nuid,
     new_store,
     store_config,
     stream_options,
@@ -60,6 +59,7 @@ from jetspark.objects.reader import (
     write_all,
 )
 from jetspark.objects.writer import ORPHAN_AGE, ObjectWriter, purge_orphans
+from jetspark.subjects import new_nuid
 from jetspark.timestamps import Seconds
 from jetspark.validation import check_whole, texts_of
 

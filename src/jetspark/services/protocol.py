@@ -9,8 +9,6 @@ are in `extra`.
 from __future__ import annotations
 
 import re
-import secrets
-import string
 import threading
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
@@ -176,10 +174,6 @@ def verb_subject(
     if id is None:
         return verb_subjects(verb, name, prefix=prefix)[1]
     return verb_subjects(verb, name, check_service_name("instance", id), prefix)[2]
-
-
-def new_id() -> str:
-    return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(22))
 
 
 def encode_answer(answer: ServicePing | ServiceInfo | ServiceStats) -> bytes:

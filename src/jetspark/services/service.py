@@ -47,9 +47,8 @@ from jetspark.services.protocol import (
     checked_metadata,
     encode_answer,
     error_headers,
-    new_id,
 )
-from jetspark.subjects import check_queue
+from jetspark.subjects import check_queue, new_nuid
 from jetspark.timestamps import Seconds
 from jetspark.validation import check_whole
 from jetspark.wire.documents import encode_document
@@ -425,7 +424,7 @@ class Service(EndpointCalls):
         if inspect.iscoroutinefunction(stats_handler):
             raise ConfigError("stats_handler is a plain function, not an async one.")
         self._stats_handler = stats_handler
-        self._id = new_id()
+        self._id = new_nuid()
         self._started = datetime.now(UTC)
         self.running = Running(client, f"service {name!r}")
 
