@@ -128,7 +128,7 @@ def test_backups_are_written_verified_and_restored_on_this_machine_only(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    name = f"{uri[:2]}://x/y is no folder of this machine: back up into one, or copy the backup "
+    name = f"{uri[:2]}://x/y is not a folder of this machine: back up into one, or copy the backup "
     with blocking.connect(shared_server.url) as nc:
         for place in (uri, Path(uri)):
             with pytest.raises(ConfigError, match=name):

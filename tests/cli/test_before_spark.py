@@ -53,7 +53,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*INGEST, "--json", "Headers STRING"], "--json: column Headers has a name that"),
         ([*INGEST, "--json", "id STRING, ID INT"], "--json: column ID has a name that another"),
         ([*INGEST, "--json", "_Corrupt_record INT"], "--json: column _Corrupt_record has a name"),
-        ([*INGEST, "--json", "a INT NOT NULL"], "is no schema: a is NOT NULL, but each column"),
+        ([*INGEST, "--json", "a INT NOT NULL"], "is not a schema: a is NOT NULL, but each column"),
         ([*INGEST, "--format", "parquet"], "--format parquet: jetspark writes Delta and Iceberg"),
         ([*INGEST, "--format", "JSON"], 'use Spark\'s own writeStream.format("JSON") in a program'),
         ([*INGEST, "--format", "hudi"], "--format must be delta or iceberg, not 'hudi'."),
@@ -115,14 +115,14 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         *(
             (["ingest", "S", "--to", to, *INGEST[4:], *more], sentence)
             for to, more, sentence in [
-                ("lake/{}", [], "--to: {} is no value of a row: write {column}, {subject[1]}"),
+                ("lake/{}", [], "--to: {} is not a value of a row: write {column}, {subject[1]}"),
                 ("lake/{subject[x]}", [], "{subject[x]}: a token of a subject has a number, from "),
                 ("lake/{subject[-1]}", [], "{subject[-1]}: a token of a subject has a number"),
-                ("lake/{subject[1}", [], "{subject[1} is no value of a row"),
+                ("lake/{subject[1}", [], "{subject[1} is not a value of a row"),
                 ("lake/{header[]}", [], "{header[]}: name the header."),
                 ("lake/{region", [], "the braces do not match: write {column}"),
                 ("lake/region}", [], "the braces do not match: write {column}"),
-                ("lake/{field[1]}", [], "{field[1]} is no value of a row"),
+                ("lake/{field[1]}", [], "{field[1]} is not a value of a row"),
                 ("c:{subject[1]}", [], "has no namespace: write c:namespace.{subject[1]} for a"),
                 ("c:a.{subject[1]}", [], "--checkpoint: name a folder for the progress into c:a."),
                 ("c:a.{subject[1]}", ["--format", "delta"], "is a table of a catalog, which is in"),
@@ -141,7 +141,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
                 (
                     "c:a.{region}",
                     ["--checkpoint", "chk", "--quarantine", "lake/bad"],
-                    "lake/bad is no table of the catalog c, as the other one is: write namespace.",
+                    "lake/bad is not a table of the catalog c, as the other one is: write ",
                 ),
                 (
                     "c:a.{region}",
@@ -171,7 +171,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
                 ("t", ["--column", "site"], "--column 'site': write name=subject[1], name=header"),
                 ("t", ["--column", "=subject[1]"], "--column '=subject[1]': write name=subject"),
                 ("t", ["--column", "seq=subject[1]"], "there is a column seq already."),
-                ("t", ["--column", "a=field[1]"], "--column: {field[1]} is no value of a row"),
+                ("t", ["--column", "a=field[1]"], "--column: {field[1]} is not a value of a row"),
                 ("t", ["--column", "a=subject[x]"], "{subject[x]}: a token of a subject has a"),
                 ("t", ["--column", "a=upper(subject)"], "there is no column upper(subject); there"),
                 ("t", ["--column", "a=day(at)"], "there is no column at; there are stream, "),
@@ -282,7 +282,7 @@ def test_a_schema_in_a_pipeline_file_is_reported_with_its_line(
 ) -> None:
     source = 'stream = "A"\njson = "{}"'
     said = pipeline(source=source.format("id STRNG"))
-    assert "at:4: json 'id STRNG' is no schema: there is no type" in said
+    assert "at:4: json 'id STRNG' is not a schema: there is no type" in said
     said = pipeline(source=source.format("Seq INT"))
     assert "at:4: json: column Seq has a name that another" in said
 
@@ -405,7 +405,7 @@ def test_a_schema_that_spark_takes_is_taken(ddl: str, names: list[str]) -> None:
     ],
 )
 def test_a_schema_that_spark_refuses_is_refused(ddl: str) -> None:
-    with pytest.raises(ConfigError, match="is no schema: "):
+    with pytest.raises(ConfigError, match="is not a schema: "):
         check_fields(ddl, "--json")
 
 

@@ -161,7 +161,7 @@ def test_with_the_former_rules_for_times_they_are_left_to_spark(spark: SparkSess
         ({"jsonSchema": "a ARRAY<INT>"}, "a is something else: use from_json on data"),
         ({"jsonSchema": "a TIMESTAMP"}, "a is something else: .* write TIMESTAMP_LTZ[.]$"),
         ({"jsonSchema": "a CHAR(3)"}, "a is something else: use from_json on data"),
-        ({"jsonSchema": "a STRING NOT NULL"}, "is no schema: a is NOT NULL, but each column"),
+        ({"jsonSchema": "a STRING NOT NULL"}, "is not a schema: a is NOT NULL, but each column"),
         ({"jsonSchema": "a STRNG"}, "no type STRNG .did you mean STRING"),
         ({"jsonSchema": "a STRING, Seq INT"}, "another column Seq"),
         ({"jsonSchema": "a STRING, A INT"}, "another column A"),
@@ -176,9 +176,9 @@ def test_wrong_schemas_are_refused(options: dict[str, str], says: str) -> None:
 @pytest.mark.parametrize(
     ("ddl", "says"),
     [
-        ("a INT, b STRING COLLATE FOO", "is no schema: The value FOO .* correct collation name"),
-        ("a STRING b INT", "is no schema: Syntax error at or near 'b'"),
-        ("d DECIMAL(50,2)", "is no schema: Decimal precision 50 exceeds max precision 38"),
+        ("a INT, b STRING COLLATE FOO", "is not a schema: The value FOO .* correct collation name"),
+        ("a STRING b INT", "is not a schema: Syntax error at or near 'b'"),
+        ("d DECIMAL(50,2)", "is not a schema: Decimal precision 50 exceeds max precision 38"),
         ("s STRUCT<a: VARCHAR(3)>", "The char/varchar type can't be used in the table schema"),
         ("m MAP<INT, STRING>", "can only contain STRING as a key type for a MAP"),
     ],

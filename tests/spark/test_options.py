@@ -175,7 +175,7 @@ def test_a_schema_of_ones_own_is_refused() -> None:
 def test_streams_by_name_list_or_pattern() -> None:
     assert parse_options({"streams": "A, B"}).streams == ("A", "B")
     assert parse_options({"streamPattern": "ORD.*"}).stream_pattern == "ORD.*"
-    with pytest.raises(ConfigError, match="is no regular expression"):
+    with pytest.raises(ConfigError, match="is not a regular expression"):
         parse_options({"streamPattern": "("})
     with pytest.raises(ConfigError, match="names 'A' twice"):
         parse_options({"streams": "A,A"})

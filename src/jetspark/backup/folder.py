@@ -70,7 +70,7 @@ def local_folder(folder: str | os.PathLike[str]) -> Path:
     path = found[2].removeprefix("//")
     if found[1].lower() != "file":
         raise ConfigError(
-            f"{shown_folder(text)} is no folder of this machine: back up into one, or copy the "
+            f"{shown_folder(text)} is not a folder of this machine: back up into one, or copy the "
             "backup into one first."
         )
     if not path.startswith("/") or "?" in path or "#" in path:

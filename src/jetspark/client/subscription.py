@@ -50,7 +50,7 @@ class MessageSource(Protocol):
         """Stop the deliveries, and receive all messages in flight."""
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """This task drains the client, so it takes no messages; whether it is the callback's."""
+        """This task drains the client, so it takes no messages. True: it is the callback's."""
 
     def abandon(self) -> asyncio.Task[None] | None:
         """The connection closed: a callback gets no more items, and is cancelled if it runs.

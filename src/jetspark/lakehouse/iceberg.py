@@ -367,11 +367,10 @@ class OpenIceberg(Table):
     def _without_replaced(
         self, changes: Changes, files: FileWriter
     ) -> tuple[list[DataFile], Changes]:
-        """The files with rows that are replaced, of which the other rows are written anew, and the
-        changes that are not older than the table's rows.
+        """The files with replaced rows, and the changes that are not older than the table's rows.
 
-        Rows are found by their keys as Arrow: an expression with every key takes minutes, and the
-        stack of the process.
+        The other rows of these files are written again. Rows are found by their keys as Arrow,
+        since an expression with every key takes minutes, and the stack of the process.
         """
         found: list[tuple[FileScanTask, pa.Table]] = []
         if changes.rows.num_rows:

@@ -76,8 +76,11 @@ def vacuumed(table: Table, old: Container[int], retention: timedelta) -> Vacuum:
 
 
 def manifests_of(table: Table, old: Sequence[int]) -> list[str]:
-    """Manifests and their lists below the table's location that only these snapshots name. None
-    unless all snapshots are one line and these its end: then it would take all of them to tell."""
+    """Manifests and their lists below the table's location that only these snapshots name.
+
+    Empty unless all snapshots form one line that ends with these; otherwise all would have to be
+    read.
+    """
     metadata = table.metadata
     gone = set(old)
     line = list(ancestors_of(metadata.current_snapshot(), metadata))

@@ -69,7 +69,7 @@ class PartitionBy:
 
     @classmethod
     def parse(cls, text: str) -> PartitionBy:
-        """What is no transform is a column's name. Raises ConfigError."""
+        """A transform, or else a column's name. Raises ConfigError."""
         text = text.strip()
         if (found := _OF_TIME.fullmatch(text)) is not None:
             return cls(found[2].strip(), found[1].casefold())

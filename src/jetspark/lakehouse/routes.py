@@ -72,8 +72,8 @@ class ValueOf:
         if (keyed := _WITH_KEY.fullmatch(said)) is None:
             if not said or "[" in said:
                 raise ConfigError(
-                    f"{option}: {{{said}}} is no value of a row: write {{column}}, {{subject[1]}} "
-                    "or {header[Name]}."
+                    f"{option}: {{{said}}} is not a value of a row: write {{column}}, "
+                    "{subject[1]} or {header[Name]}."
                 )
             return cls(said, said)
         kind, key = keyed[1], keyed[2].strip()

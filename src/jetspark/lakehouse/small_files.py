@@ -28,8 +28,10 @@ _SECONDS = 10.0
 
 
 def size_due(table: Table, every: int, full: int) -> int | None:
-    """The size of the files that are to be made after a commit on top of this version, of which
-    every so many get one; None mostly. The turns of different tables come at different commits."""
+    """The size of the files to make after a commit on top of this version; None if it is not due.
+
+    Every so many commits it is due, at different ones for different tables.
+    """
     turn, left = divmod(table.commits + zlib.crc32(str(table.name).encode()), every)
     if left:
         return None

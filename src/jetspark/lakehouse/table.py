@@ -118,7 +118,7 @@ class Table(Protocol):
 
     @property
     def commits(self) -> int:
-        """How many commits it has had, for what is done after every so many of them."""
+        """The number of its commits, for work that is due after every so many."""
 
     @property
     def is_new(self) -> bool:

@@ -149,7 +149,7 @@ class Upsert:
     def _last(self, rows: pa.Table) -> pa.Table:
         for name in (*self.keys, *([] if self.sequence_by is None else [self.sequence_by])):
             if pc.any(rows[name].is_null(nan_is_null=True), min_count=0).as_py():
-                raise ConfigError(f"A row has no value in {name!r}, which tells its key or order.")
+                raise ConfigError(f"A row has no value in {name!r}, which is its key or order.")
         if self.sequence_by is not None:
             rows = rows.sort_by(self.sequence_by)
         places = rows.select(self.keys).append_column(PLACE, pa.array(range(rows.num_rows)))
@@ -157,7 +157,7 @@ class Upsert:
         if self.sequence_by is None and len(last) < rows.num_rows:
             raise ConfigError(
                 f"Two rows of a batch have the same {', '.join(self.keys)}: set the option "
-                "'sequenceBy' to the column that tells which is the last."
+                "'sequenceBy' to the column that orders them."
             )
         return rows.take(last)
 

@@ -118,8 +118,8 @@ class Services:
     ) -> Any:
         """`request` with a value as JSON, and the JSON of the answer as a `type`.
 
-        A `value` of None is no payload. `type`: a msgspec.Struct, a dataclass, list[int] and so on.
-        Raises ConfigError for a value without a form in JSON, DocumentError for an answer of
+        A `value` of None sends no payload. `type`: a msgspec.Struct, a dataclass, list[int] and so
+        on. Raises ConfigError for a value without a form in JSON, DocumentError for an answer of
         another type, and the errors of `request`.
         """
         payload = json_payload(value)

@@ -56,7 +56,7 @@ def check_fields(ddl: str, option: str) -> dict[str, str]:
             fields[name] = kind
     except _NoSchema as reason:
         raise ConfigError(
-            f"{option} {ddl!r} is no schema: {reason}; write for example "
+            f"{option} {ddl!r} is not a schema: {reason}; write for example "
             "'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
         ) from None
     return fields

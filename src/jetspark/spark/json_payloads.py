@@ -149,7 +149,7 @@ def _schema(ddl: str, option: str) -> StructType:
     try:
         schema = StructType.fromDDL(ddl)
     except (PySparkException, Py4JError) as error:
-        raise ConfigError(f"{option} {ddl!r} is no schema: {explain(error)}") from error
+        raise ConfigError(f"{option} {ddl!r} is not a schema: {explain(error)}") from error
     assert isinstance(schema, StructType)  # noqa: S101  it has fields with names
     return schema
 

@@ -167,7 +167,7 @@ def pattern(name: str, value: str) -> str:
         re.compile(value)
     except re.error as error:
         raise ConfigError(
-            f"Option {name!r} is no regular expression ({error}): {value!r}."
+            f"Option {name!r} is not a regular expression ({error}): {value!r}."
         ) from None
     return value
 

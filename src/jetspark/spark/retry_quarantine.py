@@ -1,8 +1,8 @@
-"""Records that were put aside are tried again, with a mended schema.
+"""Tries quarantined records again, with a mended schema.
 
 Rows that fit are added to their tables, a commit for each; then one commit removes their records
 from the quarantine, and gives the others their new reasons. A run that was killed in between has
-begun (a number in the quarantine) and not ended (another one): then the tables tell which records
+begun (a number in the quarantine) and not ended (another one): then the tables show which records
 they have. A table's number proves that nobody has added records since it was looked at.
 """
 
@@ -29,9 +29,9 @@ from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.lakehouse.target import Target, TaskFiles
 
 _KEY: Final = ("stream", "seq", "timestamp")
-"""What tells one message from all others, also of a stream that was deleted and made anew."""
+"""Identifies a message, even in a stream that was deleted and recreated."""
 _ROWS = 10_000
-"""Records that are decoded at a time."""
+"""Records decoded at a time."""
 
 Key: TypeAlias = tuple[str, int, datetime]
 Decode: TypeAlias = Callable[[pa.Table], pa.Table]

@@ -1,9 +1,9 @@
 """Rows of tasks that are still running, reported to the command that waits for them.
 
-What a task writes itself, Spark does not count. Spark's processes inherit the name of a folder, in
-which a file for each query has a number for each of its record batches. The command removes the
-folder after the first batch, since then Spark's reports have the figures; executors on other
-machines have none.
+Spark does not count the rows that a task writes itself. Spark's processes inherit the name of a
+folder, in which a file for each query has a number for each of its record batches. The command
+removes the folder after the first batch, since then Spark's reports have the figures; executors on
+other machines have none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def reporting(query: str | None) -> Iterator[Callable[[int], None]]:
     def report(rows: int) -> None:
         if file is not None:
             with suppress(OSError):
-                os.write(file, _NUMBER.pack(rows))  # one write: no other one is within
+                os.write(file, _NUMBER.pack(rows))  # one write, so that numbers do not mix
 
     try:
         yield report

@@ -432,8 +432,8 @@ def _beside(target: TableName, option: str, said: str) -> str:
         said = catalog[1]
     if in_catalog(f"{target.catalog}:{said}") is None:
         raise ConfigError(
-            f"Option {option!r}: {said} is no table of the catalog {target.catalog}, as the other "
-            "one is: write namespace.table."
+            f"Option {option!r}: {said} is not a table of the catalog {target.catalog}, as the "
+            "other one is: write namespace.table."
         )
     return said
 

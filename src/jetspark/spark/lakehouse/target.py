@@ -454,8 +454,8 @@ _UNWRITTEN = ("time(", "geometry", "geography")
 
 
 def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
-    """As `prepare`, for a batch of a streaming query, of which only the first creates the table:
-    a later one has lost its rows with it.
+    """`prepare` for a batch of a streaming query: only the first batch creates the table, since a
+    later one would have lost its rows with it.
 
     Raises TableError for a table, or a checkpoint, that is gone, as far as a checkpoint on this
     machine shows it.
@@ -581,7 +581,7 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
         options.upsert.check_names(names)
     if options.route is not None:
         options.route.check(str(options.name), names)
-        if options.name.catalog is not None:  # out of reach, it is told before Spark starts
+        if options.name.catalog is not None:  # raises before Spark starts if out of reach
             find_table(options.format, options.of_table("x".join(options.route.texts)).name)
         return
     table = find_table(options.format, options.name)
