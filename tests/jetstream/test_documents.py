@@ -212,14 +212,14 @@ def test_json_is_sent_as_it_is() -> None:
 
 @pytest.mark.parametrize("text", ["[1]", "{", b"{", "ORDERS"])
 def test_text_that_is_no_json_object_is_refused_with_a_hint(text: Any) -> None:
-    with pytest.raises(ConfigError, match=r"is no StreamConfig in JSON .*: give fields by name"):
+    with pytest.raises(ConfigError, match=r"is not a StreamConfig in JSON .*: give fields by name"):
         config_to_wire(StreamConfig, text, {})
 
 
 def test_a_file_that_is_no_json_is_named(tmp_path: Path) -> None:
     file = tmp_path / "stream.json"
     file.write_text('{"name": "S", ')
-    with pytest.raises(ConfigError, match=r"stream\.json is no StreamConfig in JSON"):
+    with pytest.raises(ConfigError, match=r"stream\.json is not a StreamConfig in JSON"):
         config_to_wire(StreamConfig, file, {})
 
 
@@ -330,7 +330,7 @@ def test_json_request_is_sent_unchanged(tmp_path: Path) -> None:
     for form in (text, text.encode(), file):
         assert json_of(form) == text.encode()
     assert json_of({"a": timedelta(seconds=1), "b": None}) == b'{"a":1000000000,"b":null}'
-    with pytest.raises(ConfigError, match="is no document in JSON"):
+    with pytest.raises(ConfigError, match="is not a document in JSON"):
         json_of("[1]")
 
 

@@ -289,7 +289,7 @@ async def test_api_request_raises_typed_errors(js: JetStream, nc: Client) -> Non
     for subject in ("", "STREAM.*", "STREAM INFO"):
         with pytest.raises(BadSubjectError):
             await js.api_request(subject)
-    with pytest.raises(ConfigError, match="is no document in JSON"):
+    with pytest.raises(ConfigError, match="is not a document in JSON"):
         await js.api_request("STREAM.LIST", "[]")
     assert nc.stats.out_msgs == before
 

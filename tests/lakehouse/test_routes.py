@@ -81,9 +81,9 @@ def test_a_value_of_others_stays_within_its_folder_and_different_values_have_dif
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("lake/{}", "no value of a row"),
+        ("lake/{}", "not a value of a row"),
         ("lake/{subject[x]}", "has a number"),
-        ("lake/{field[1]}", "no value of a row"),
+        ("lake/{field[1]}", "not a value of a row"),
     ],
 )
 def test_a_template_that_cannot_be_read_is_refused(template: str, said: str) -> None:

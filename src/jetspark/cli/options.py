@@ -363,7 +363,7 @@ def named_options(option: str, texts: list[str] | None, flags: Mapping[str, str]
     folded = {name.casefold(): flag for name, flag in flags.items()}
     for name in found:
         if flag := folded.get(name.casefold()):
-            raise ConfigError(f"Use {flag} in place of {option} {name}.")
+            raise ConfigError(f"Give {flag} in place of {option} {name}.")
     return found
 
 
