@@ -63,7 +63,7 @@ def listener() -> Iterator[socket.socket]:
 @pytest.mark.parametrize(
     ("answer", "error", "sentence"),
     [
-        (b"", BrokenSocketError, "before it was a WebSocket"),
+        (b"", BrokenSocketError, "before opening the WebSocket"),
         (b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", ServerRefusedError, "HTTP 403"),
         (b"HTTP/1.1 502 Bad Gateway\r\n\r\nsorry", ServerRefusedError, "HTTP 502"),
         (None, ConnectTimeoutError, "within 0.1 s"),
