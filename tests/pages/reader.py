@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.pages.page import Block, is_as_shown, prints_what_it_promises
-from tests.support.java import INTERPRETED, jvm_options
+from tests.support.java import jvm_options
 from tests.support.ports import free_port
 
 from jetspark.blocking import connect
@@ -149,7 +149,6 @@ class Reader:
             "SPARK_SUBMIT_OPTS": " ".join(
                 [
                     jvm_options(),
-                    INTERPRETED,
                     *(f"-D{name}={value}" for name, value in settings.items()),
                 ]
             ),

@@ -11,7 +11,8 @@ from jetspark.errors import SparkUnavailableError
 
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
-"""Spark compiles no Java for plans of some rows: a sixth of the processor time of a command."""
+"""Spark compiles no Java for plans of some rows: a sixth of the processor time of a command. The
+pages are tested without this, as users have it."""
 
 
 def small_jvms() -> None:
