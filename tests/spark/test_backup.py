@@ -100,7 +100,9 @@ def test_what_does_not_fit_is_one_sentence(
     cut.mkdir()
     for file in folder.iterdir():
         (cut / file.name).write_bytes(file.read_bytes()[: 10**6])
-    assert "The archive has 1000000 bytes and not" in str(failure(load(spark, cut).collect))
+    assert "The archive has 1000000 bytes; backup.json says " in str(
+        failure(load(spark, cut).collect)
+    )
 
 
 def test_messages_removed_while_the_stream_was_backed_up_are_a_loss(

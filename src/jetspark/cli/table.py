@@ -37,12 +37,13 @@ _OF_RETRY = {
     "mergeSchema": "--merge-schema",
 }
 
+_RETRY = 'jetspark table retry lake/bad --to lake/orders --json "id STRING, n LONG"'
 table = group(
     "table",
     "jetspark table info lake/orders",
     "jetspark table compact lake/orders",
     "jetspark table vacuum lake/orders --dry-run",
-    'jetspark table retry lake/bad_orders --to lake/orders --json "id STRING, amount DOUBLE"',
+    _RETRY,
 )
 
 
@@ -161,9 +162,7 @@ def vacuum(
     show_result("\n".join(lines), document, as_json=json)
 
 
-@command(
-    table, 'jetspark table retry lake/bad_orders --to lake/orders --json "id STRING, amount DOUBLE"'
-)
+@command(table, _RETRY)
 def retry(
     quarantine: str,
     /,
