@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -424,6 +424,23 @@ def test_start_accepts_a_position_a_time_or_an_age() -> None:
     for wrong in ("", "-", "-5", "1h", "2026-13-01", "tomorrow"):
         with pytest.raises(ConfigError, match="--start"):
             starting(wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "passes"),
+    [
+        ({}, False),
+        ({"json_schema": "id LONG, day DATE"}, False),
+        ({"json_schema": "id LONG, tags ARRAY<STRING>"}, True),
+        ({"partition_by": ["day"]}, False),
+        ({"partition_by": ["h=hour(timestamp)"]}, True),
+        ({"through_spark": True}, True),
+    ],
+)
+def test_whether_rows_go_through_the_jvm_is_known_before_spark(
+    given: dict[str, Any], passes: bool
+) -> None:
+    assert Ingest(options={"stream": "S"}, to="t", **given).passes_spark is passes
 
 
 @pytest.fixture

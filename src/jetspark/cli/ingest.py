@@ -128,7 +128,7 @@ def ingest(
         table_option: Further option of the table, as name=value (targetFileSize=64m,
             storage.AWS_REGION=…).
         max_offsets_per_trigger: Maximum number of sequences in one batch; by default 2,000,000 and
-            1 GiB, of a bucket 500,000.
+            1 GiB, of a bucket 500,000; without a limit if the option backfill is given.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
     """
     outcome = Outcome(flags.quiet, json_output)
@@ -147,6 +147,8 @@ def ingest(
     if interval is not None and not follow:
         raise ConfigError("--interval is for --follow: give that, too, or leave it out.")
     batch = _BATCH_OF_BUCKET if bucket else _BATCH
+    if "backfill" in {name.casefold() for name in further}:
+        batch = {}  # a snapshot is of the whole stream
     if max_offsets_per_trigger is not None:
         batch = {"maxOffsetsPerTrigger": str(max_offsets_per_trigger)}
     with options_as_flags(_FLAGS, further):
@@ -203,7 +205,7 @@ def ingest(
                 f"jetspark ingest {to}",
                 flags,
                 settings,
-                messages=None if follow else messages,
+                messages=None if follow else messages if job.passes_spark else 0,
             ) as spark,
             locked(spark, job.checkpoint_location),
         ):

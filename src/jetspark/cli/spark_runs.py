@@ -207,8 +207,8 @@ def quiet_spark(
 ) -> Iterator[SparkSession]:
     """A session that logs to a file, which stays only when Spark fails, not after a user's mistake.
 
-    `messages`: the most that the job reads; None if unknown or endless. `look_only`: leave nothing
-    behind, not even a class archive. `place_of`: how errors name a setting.
+    `messages`: how many go through the JVM at most; None if unknown or endless. `look_only`: leave
+    nothing behind, not even a class archive. `place_of`: how errors name a setting.
     """
     with signals_held():
         from py4j.protocol import Py4JError, Py4JNetworkError

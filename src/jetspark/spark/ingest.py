@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from jetspark.bulk.arrow import TYPES
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import (
     Format,
@@ -238,6 +239,15 @@ class Ingest:
             return start_query(with_quick_checkpoint(spark, self.checkpoint_location, writer.start))
         except (PySparkException, Py4JError) as error:
             raise explain(error) from error
+
+    @property
+    def passes_spark(self) -> bool:
+        """Whether many rows go through the JVM, as far as is known before Spark is started."""
+        if self.through_spark or self._in_sql or self._source.bucket is not None:
+            return True
+        if self.json_schema is None:
+            return False
+        return not set(check_fields(self.json_schema, "--json").values()) <= set(TYPES)
 
     def _with_partitions(self, rows: DataFrame) -> DataFrame:
         for name, expression in self._in_sql.items():
