@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from jetspark.cli import app, demo, spark_runs
+from jetspark.cli.ingest import batch_limits
 from jetspark.cli.options import options_as_flags, starting
 from jetspark.cli.signals import StopRequested
 from jetspark.cli.spark_runs import SparkFlags
@@ -441,6 +442,18 @@ def test_whether_rows_go_through_the_jvm_is_known_before_spark(
     given: dict[str, Any], passes: bool
 ) -> None:
     assert Ingest(options={"stream": "S"}, to="t", **given).passes_spark is passes
+
+
+def test_a_batch_is_limited_unless_it_is_a_snapshot() -> None:
+    def limits(*options: tuple[str, str], most: int | None = None, bucket: bool = False) -> Any:
+        return batch_limits(dict(options), most, bucket=bucket)
+
+    usual = {"maxOffsetsPerTrigger": "2000000", "maxBytesPerTrigger": "1073741824"}
+    assert limits() == limits(("backfill", "consumer")) == usual
+    assert limits(("Backfill", "snapshot")) == {}
+    assert limits(bucket=True) == {"maxOffsetsPerTrigger": "500000"}
+    assert limits(("backfill", "snapshot"), bucket=True) == {"maxOffsetsPerTrigger": "500000"}
+    assert limits(("backfill", "snapshot"), most=7) == {"maxOffsetsPerTrigger": "7"}
 
 
 @pytest.fixture

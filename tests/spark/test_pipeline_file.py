@@ -312,6 +312,10 @@ def test_a_list_of_tables_is_read(tmp_path: Path) -> None:
         ('stream = "SHOP"', 'stream = "SHOP"\ncolumns = "data"', 6, "needs the column subject"),
         ('stream = "SHOP"\n[sinks.shop]', 'stream = "SHOP"\ncolumns = "subject, data"\n'
          '[sinks.shop]\nquarantineTable = "q"', 7, "with quarantineTable needs the column stream"),
+        ('"\n[[sinks.shop.tables]]\nsubjects = ["orders.>"]\npath = "lake/orders"\njson = "',
+         '"\nquarantineTable = "q"\n[[sinks.shop.tables]]\nsubjects = ["orders.>"]\n'
+         'path = "lake/orders"\njson = "data STRING, ', 11,
+         "column data has a name that another field has, or the message itself"),
         ("jetspark-delta", "noop", 7, "tables is for jetspark-delta and jetspark-iceberg"),
         ('"lake/payments"', '"lake/payments"\n[sinks.b]\nformat = "jetspark-delta"\n'
          'path = "lake/payments"', 19, r"sink shop \(line 4\) has this path"),

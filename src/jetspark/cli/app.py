@@ -165,7 +165,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         'jetspark replay lake/orders --to COPY --rows "seq >= 1000" --order-by seq',
         "jetspark replay lake --to COPY --guarantee exactly-once --transaction-id 7",
     ),
-    "table": ("Show Delta and Iceberg tables, compact them, remove old files.",),
+    "table": ("Show and compact Delta and Iceberg tables, remove old files, retry bad records.",),
     "server": (
         "Run a nats-server with JetStream on this machine.",
         "jetspark server",

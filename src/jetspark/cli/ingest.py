@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated
 
@@ -128,7 +129,7 @@ def ingest(
         table_option: Further option of the table, as name=value (targetFileSize=64m,
             storage.AWS_REGION=…).
         max_offsets_per_trigger: Maximum number of sequences in one batch; by default 2,000,000 and
-            1 GiB, of a bucket 500,000; without a limit if the option backfill is given.
+            1 GiB, of a bucket 500,000; through a snapshot (option backfill) without a limit.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
     """
     outcome = Outcome(flags.quiet, json_output)
@@ -146,16 +147,11 @@ def ingest(
         raise ConfigError("--to: name the table, such as lake/orders.")
     if interval is not None and not follow:
         raise ConfigError("--interval is for --follow: give that, too, or leave it out.")
-    batch = _BATCH_OF_BUCKET if bucket else _BATCH
-    if "backfill" in {name.casefold() for name in further}:
-        batch = {}  # a snapshot is of the whole stream
-    if max_offsets_per_trigger is not None:
-        batch = {"maxOffsetsPerTrigger": str(max_offsets_per_trigger)}
     with options_as_flags(_FLAGS, further):
         source = connection.spark_options(further) | {
             "bucket" if bucket else "stream": stream,
             **({} if own_start else starting(start or "earliest")),
-            **batch,
+            **batch_limits(further, max_offsets_per_trigger, bucket=bucket),
             "minPartitions": str(os.cpu_count() or 1),
         }
         if subjects is not None:
@@ -255,6 +251,19 @@ def show_schemas(outcome: Outcome, source: dict[str, str], to: str | None, messa
             outcome.note(remark)
         if one.schema:
             say(shlex.quote(one.schema))
+
+
+def batch_limits(
+    options: Mapping[str, str], most_offsets: int | None, *, bucket: bool
+) -> Mapping[str, str]:
+    """Options of the source that limit a batch. `options`: those that the user gave."""
+    if most_offsets is not None:
+        return {"maxOffsetsPerTrigger": str(most_offsets)}
+    if bucket:
+        return _BATCH_OF_BUCKET
+    backfill = {name.casefold(): value for name, value in options.items()}.get("backfill")
+    # A snapshot is of the whole stream, and only the first batch comes through one.
+    return _BATCH if backfill in (None, "consumer") else {}
 
 
 def done(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:

@@ -265,6 +265,14 @@ class NewFile:
         return pq.read_metadata(pa.BufferReader(self.footer))
 
 
+def by_table(files: Iterable[NewFile]) -> dict[str, list[NewFile]]:
+    """The files of each table."""
+    found: dict[str, list[NewFile]] = {}
+    for file in files:
+        found.setdefault(file.table, []).append(file)
+    return found
+
+
 def write_files(
     layout: Layout, storage: Storage, name: str, batches: Iterable[pa.RecordBatch]
 ) -> list[NewFile]:

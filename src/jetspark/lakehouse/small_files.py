@@ -52,10 +52,7 @@ def _merge(table: Table, size: int) -> None:
         table.refresh()
         if 0 < table.bytes_to_merge(size) <= _MOST_BYTES:
             table.compact(size)
-    except (
-        CommitConflict,
-        ConfigError,
-    ) as error:  # another's turn, or a table that is only written
+    except (CommitConflict, ConfigError) as error:  # another's turn, or it is only written
         logger.info("Not compacted: %s", error)
     except TableError:
         raise

@@ -319,7 +319,7 @@ class DirectReader(JetStreamStreamReader):
         return batch.schema, left
 
     def _row_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The table's columns of decoded rows, computed by Spark."""
+        """The table's columns of decoded rows, with the values that Spark would give them."""
         for name, value in self._into.made.items():
             if name not in batch.schema.names:  # a table of a list may have a field of this name
                 batch = batch.append_column(name, value.of(batch))

@@ -466,7 +466,11 @@ class _Reader:
         names = list(columns)
         if ddl is not None:
             ddl = self._text((*where, "json"), ddl)
-            names = self._checked((*where, "json"), lambda: json_columns(ddl, "json", columns))
+            aside = _key(all_, "quarantineTable") is not None
+            names = self._checked(
+                (*where, "json"),
+                lambda: json_columns(ddl, "json", columns, keep_payload=aside),
+            )
         names += [] if DAY in names or "timestamp" not in columns else [DAY]
         partition_by = table.pop("partition_by", [])
         if not _is_texts(partition_by):

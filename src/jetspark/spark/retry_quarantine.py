@@ -21,7 +21,7 @@ from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import added, commit_files
 from jetspark.lakehouse.formats import find_table, open_table
-from jetspark.lakehouse.new_files import NewFile
+from jetspark.lakehouse.new_files import NewFile, by_table
 from jetspark.lakehouse.table import Changes, Numbers, Table
 from jetspark.lakehouse.upserts import remove
 from jetspark.spark.json_payloads import CORRUPT
@@ -203,10 +203,7 @@ class _Attempt:
     # -- commits ----------------------------------------------------------------------------
 
     def _add(self, files: Sequence[NewFile]) -> None:
-        by_table: dict[str, list[NewFile]] = {}
-        for file in files:
-            by_table.setdefault(file.table, []).append(file)
-        for name, group in by_table.items():
+        for name, group in by_table(files).items():
             options = self._options(name)
             table = open_table(options.format, options.name)
             self._records.refresh()

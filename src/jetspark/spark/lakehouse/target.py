@@ -45,7 +45,7 @@ from jetspark.lakehouse.batches import (
     was_made_for,
 )
 from jetspark.lakehouse.formats import find_table, is_gone, make_table, not_gone, open_table
-from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage
+from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage, by_table
 from jetspark.lakehouse.partitions import check_partitions
 from jetspark.lakehouse.schemas import Differences, check_names, differences
 from jetspark.lakehouse.small_files import merge_small_files, size_due
@@ -352,14 +352,12 @@ class _Sink:
         self, files: Sequence[NewFile], commit: Callable[[LakehouseOptions, list[NewFile]], None]
     ) -> None:
         """Commit the files of each table, several tables at a time."""
-        by_table: dict[str, list[NewFile]] = {}
-        for file in files:
-            by_table.setdefault(file.table, []).append(file)
-        own = by_table.pop("", [])
+        groups = by_table(files)
+        own = groups.pop("", [])
         with ThreadPoolExecutor(_COMMITS) as pool:
             made = [
                 pool.submit(commit, self._options.of_table(name), group)
-                for name, group in by_table.items()
+                for name, group in groups.items()
             ]
         for one in made:
             one.result()
