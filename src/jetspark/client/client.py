@@ -554,8 +554,6 @@ class Client:
         """
         self.check_loop()
         self._check_subscribe(subject, queue, max_msgs)
-        check_whole("pending_msgs_limit", pending_msgs_limit)
-        check_whole("pending_bytes_limit", pending_bytes_limit)
         return Subscription(
             self,
             self._link,

@@ -187,7 +187,7 @@ class Scoped:
 
 
 class FrameQueue:
-    """A queue with limits, for the read loop.
+    """A queue with limits, for the read loop. Raises ConfigError for a limit below 1.
 
     Reports drops once an episode: a slow reader makes room for one message at a time, and that is
     one episode, which ends when a whole queue was accepted since the last drop.
@@ -214,6 +214,8 @@ class FrameQueue:
         bytes_limit: int,
         report: Callable[[JetsparkError], None],
     ) -> None:
+        check_whole("pending_msgs_limit", msgs_limit)
+        check_whole("pending_bytes_limit", bytes_limit)
         self._subject = subject
         self._msgs_limit = msgs_limit
         self._bytes_limit = bytes_limit
@@ -250,6 +252,13 @@ class FrameQueue:
         if self.waiters:
             self.waiters.wake()
         return True
+
+    def take(self, limit: int) -> list[MessageFrame]:
+        """Up to `limit` queued frames."""
+        frames = self.frames
+        taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
+        self.pending_bytes -= sum(len(frame.payload) for frame in taken)
+        return taken
 
     def _drop(self) -> None:
         self.dropped += 1
@@ -288,6 +297,8 @@ class FrameReader(Scoped, Generic[ItemT]):
         self._waiters = waiters
         self._ended = False
         self._error: JetsparkError | None = None
+        self._reader: asyncio.Task[object] | None = None
+        self._emptied: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._calling: Callback[ItemT] | None = None
         self._barriers: Barriers | None = None
@@ -348,6 +359,9 @@ class FrameReader(Scoped, Generic[ItemT]):
 
     async def _fill(self) -> None:
         """Wait for a frame; raises StopAsyncIteration or the error at the end."""
+        self._reader = asyncio.current_task()
+        if self._emptied is not None and not self._emptied.done():
+            self._emptied.set_result(None)
         if self._barriers is not None:
             self._barriers.end(handled=True)
         self._client.check_loop()
@@ -446,6 +460,19 @@ class FrameReader(Scoped, Generic[ItemT]):
         if not (await asyncio.wait({task}, timeout=timeout))[0]:
             raise self._not_taken()
 
+    async def _finish(self, timeout: float | None) -> None:
+        """Wait until the buffer was taken, unless the caller is its reader."""
+        reader = self._reader
+        if self._task is not None:
+            await self._callback_done(timeout)
+            return
+        if reader is None or reader.done() or reader is asyncio.current_task():
+            return
+        if self._frames:
+            emptied = self._emptied = self._client.loop.create_future()
+            if not (await asyncio.wait({emptied}, timeout=timeout))[0]:
+                raise self._not_taken()
+
     def _not_taken(self) -> RequestTimeoutError:
         return RequestTimeoutError(
             f"{len(self._frames)} messages of {self.source} were not taken in time."
@@ -457,7 +484,12 @@ class FrameReader(Scoped, Generic[ItemT]):
         return self._task
 
     def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """For the client's drain: whether this task is the callback's."""
+        """For the client's drain: this task drains, so it no longer takes messages.
+
+        Returns whether it is the callback's.
+        """
+        if self._reader is task:
+            self._reader = None
         return task is not None and self._task is task
 
     def abandon(self) -> asyncio.Task[None] | None:
@@ -504,8 +536,6 @@ class Subscription(FrameReader[Message]):
         )
         self._link = link
         self._discarded = 0
-        self._reader: asyncio.Task[object] | None = None
-        self._emptied: asyncio.Future[None] | None = None
         self._route = Route(
             subject,
             incoming.on_frame,
@@ -588,12 +618,6 @@ class Subscription(FrameReader[Message]):
         self._incoming.pending_bytes -= len(frame.payload)
         return Message(self._client, frame)
 
-    async def _fill(self) -> None:
-        self._reader = asyncio.current_task()
-        if self._emptied is not None and not self._emptied.done():
-            self._emptied.set_result(None)
-        await super()._fill()
-
     async def next(self, timeout: Seconds | None = None) -> Message:
         """The next message; waits `timeout` seconds, None: for ever.
 
@@ -615,9 +639,7 @@ class Subscription(FrameReader[Message]):
 
         For callers that create messages of another class from many frames.
         """
-        frames = self._frames
-        taken = [frames.popleft() for _ in range(min(limit, len(frames)))]
-        self._incoming.pending_bytes -= sum(len(frame.payload) for frame in taken)
+        taken = self._incoming.take(limit)
         self._took(len(taken))
         return taken
 
@@ -677,25 +699,6 @@ class Subscription(FrameReader[Message]):
                 self._link.routes.end(self._route, None)
         await self._finish(in_seconds(timeout))
 
-    async def _finish(self, timeout: float | None) -> None:
-        """Wait until the buffer was taken, unless the caller is its reader."""
-        reader = self._reader
-        if self._task is not None:
-            await self._callback_done(timeout)
-            return
-        if reader is None or reader.done() or reader is asyncio.current_task():
-            return
-        if self._frames:
-            emptied = self._emptied = self._client.loop.create_future()
-            if not (await asyncio.wait({emptied}, timeout=timeout))[0]:
-                raise self._not_taken()
-
-    def left_by(self, task: asyncio.Task[object] | None) -> bool:
-        """For the client's drain: this task drains, so it no longer takes messages."""
-        if self._reader is task:
-            self._reader = None
-        return super().left_by(task)
-
     def _leave(self) -> None:
         if not self._ended:
             self.unsubscribe()
@@ -703,8 +706,3 @@ class Subscription(FrameReader[Message]):
     def __repr__(self) -> str:
         group = f", queue={self.queue!r}" if self.queue else ""
         return f"Subscription({self.subject!r}{group}, pending={self.pending_msgs})"
-
-
-def end_with(subscription: Subscription, error: JetsparkError) -> None:
-    """No more messages will come, because of this error; the queued ones come first."""
-    subscription._link.routes.refuse(subscription._route, error)

@@ -7,6 +7,7 @@ links, so a replayed SUB requests only the remaining messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TypeAlias
 
@@ -30,6 +31,7 @@ OnRefused: TypeAlias = Callable[[str, JetsparkError], None]
 """Called for refused publishes to this subject, or with it as the reply subject."""
 
 
+@dataclass(slots=True, eq=False)
 class Route:
     """One subscription id. `handler` runs in the read loop: it must neither block nor raise.
 
@@ -37,48 +39,24 @@ class Route:
     when it removes the route half-way, it must ignore the rest itself.
     """
 
-    __slots__ = (
-        "base",
-        "handler",
-        "max_msgs",
-        "on_disconnect",
-        "on_end",
-        "on_reconnect",
-        "on_refused",
-        "on_run",
-        "queue",
-        "received",
-        "sid",
-        "subject",
-    )
+    subject: str
+    handler: Callable[[MessageFrame], None]
+    _: KW_ONLY
+    queue: str | None = None
+    max_msgs: int = 0
+    on_run: OnRun | None = None
+    on_disconnect: Callable[[], None] | None = None
+    on_reconnect: Callable[[], None] | None = None
+    on_refused: OnRefused | None = None
+    """For routes of replies: called when a request was refused and gets none."""
+    on_end: Callable[[JetsparkError | None], None] | None = None
+    sid: int = 0
+    received: int = 0
+    base: int = 0
+    """`received` when the present SUB was sent; the server counts from then."""
 
-    def __init__(
-        self,
-        subject: str,
-        handler: Callable[[MessageFrame], None],
-        *,
-        queue: str | None = None,
-        max_msgs: int = 0,
-        on_run: OnRun | None = None,
-        on_disconnect: Callable[[], None] | None = None,
-        on_reconnect: Callable[[], None] | None = None,
-        on_refused: OnRefused | None = None,
-        on_end: Callable[[JetsparkError | None], None] | None = None,
-    ) -> None:
-        self.sid = 0
-        self.subject = subject
-        self.queue = queue or None
-        self.handler = handler
-        self.max_msgs = max_msgs
-        self.on_run = on_run
-        self.received = 0
-        self.base = 0
-        """`received` when the present SUB was sent; the server counts from then."""
-        self.on_disconnect = on_disconnect
-        self.on_reconnect = on_reconnect
-        self.on_refused = on_refused
-        """For routes of replies: called when a request was refused and gets none."""
-        self.on_end = on_end
+    def __post_init__(self) -> None:
+        self.queue = self.queue or None
 
 
 class RouteTable:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import msgspec
 
@@ -80,6 +80,15 @@ def _masked(value: Any, name: str = "") -> Any:
 
 
 _REQUIRED_LEVEL: Final = "Nats-Required-Api-Level"
+
+
+class ContextOptions(TypedDict, total=False):
+    """Options of `Client.jetstream`, for type checkers."""
+
+    timeout: Seconds
+    domain: str | None
+    api_prefix: str | None
+    trace: bool
 
 
 class Api:

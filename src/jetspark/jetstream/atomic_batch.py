@@ -18,8 +18,9 @@ the other.
 from __future__ import annotations
 
 import asyncio
+import math
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 
 import msgspec
 
@@ -35,8 +36,8 @@ from jetspark.errors import (
 )
 from jetspark.jetstream.in_flight import CLOSED, BasePublisher, InFlight, Sender, own
 from jetspark.jetstream.publish_request import (
+    BatchOptions,
     PublishTries,
-    TimeToLive,
     parse_pub_ack,
     stored_as_ordinary,
 )
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from jetspark.documents.streams import PubAck
     from jetspark.jetstream.api import Api
     from jetspark.timestamps import Seconds
-    from jetspark.wire.headers import Headers, HeadersLike
+    from jetspark.wire.headers import Headers
     from jetspark.wire.kernel import MessageFrame
 
 _NO_HEADERS: Final = VERSION + b"\r\n"
@@ -69,8 +70,8 @@ class BatchMessage(msgspec.Struct, frozen=True, gc=False):
 class AtomicWindow(InFlight):
     """The messages added, what the server keeps, and how it ended. No I/O and no clock.
 
-    Messages are numbered on the wire, from 1. The newest one is held until `release` returns it for
-    sending. All end together, by `stored` or by `end`.
+    The newest message is held until `release` returns it for sending. There is no room for a second
+    one before the server has answered the first. All end together, by `stored` or by `end`.
     """
 
     def __init__(self) -> None:
@@ -84,7 +85,16 @@ class AtomicWindow(InFlight):
         self.ack: PubAck | None = None
         """The answer to the commit."""
         self.subject = ""
-        """The number of the last message released."""
+        """The subject of the last message released."""
+
+    def open(self) -> None:
+        super().open()
+        self.limit = 1
+
+    def keep(self) -> None:
+        """The server keeps the first message: take the others."""
+        self.kept = True
+        self.limit = math.inf
 
     def hold(self, message: BatchMessage) -> int:
         """Hold one more message; returns its index, or CLOSED."""
@@ -105,6 +115,7 @@ class AtomicWindow(InFlight):
         if not self.sent:
             raise ConfigError("The batch is empty.")
         self.committing = True
+        self.close()
         if (last := self.release()) is not None:
             return *last, COMMIT
         return self.sent + 1, BatchMessage(self.subject, b"", _NO_HEADERS), COMMIT_BEFORE
@@ -171,11 +182,12 @@ class AtomicSender(Sender):
     def message(
         self, subject: str, payload: bytes, headers: Headers | None, *, is_first: bool
     ) -> BatchMessage:
-        """A message for later. `is_first`: it has an option for the first message only.
+        """A message for `add`. `is_first`: it has an option for the first message only.
 
         Raises the errors of `check_open` and `Publishing.send`.
         """
-        self.check_open()
+        if self.window.closed:
+            self.check_open()
         if is_first and self.window.sent:
             raise ConfigError("expect_last_seq belongs to the first message of a batch.")
         if self._hooks is None:
@@ -299,15 +311,16 @@ class AtomicSender(Sender):
         question = self._question
         if not frame.payload and frame.headers is None and question is None:
             return  # the empty reply to a staged message
-        number = self.index_of(frame.subject[len(self.inbox) :])
-        if number is None or self.window.ended is not None:
+        index = self.index_of(frame.subject[len(self.inbox) :])
+        if index is None or self.window.ended is not None:
             return
+        asked = question if question is not None and index + 1 == question.number else None
         try:
             ack = _ack_in(frame, self.window.subject)
-            if question is not None and number == question.number:
-                self._on_answer(question, ack)
+            if asked is not None:
+                self._on_answer(asked, ack)
         except NoStreamResponseError as error:
-            self._on_no_responders(number, error)
+            self._on_no_responders(asked, error)
         except JetsparkError as error:
             self.end(error)
 
@@ -320,16 +333,14 @@ class AtomicSender(Sender):
             # A server that does not know batches stores each message as an ordinary one.
             raise stored_as_ordinary("atomic batches", ack)
         else:
-            self.window.kept = True
+            self.window.keep()
         self._question = None
         self.changed()
 
-    def _on_no_responders(self, number: int, error: JetsparkError) -> None:
-        question = self._question
-        if question is None or number != question.number:
-            self.end(error)
-            return
+    def _on_no_responders(self, question: _Question | None, error: JetsparkError) -> None:
         try:
+            if question is None:
+                raise error
             self.repeat(question.tries, lambda: self._send(*question[:3]))
         except JetsparkError as last:
             self.end(last)
@@ -364,13 +375,7 @@ class AtomicBatch(BasePublisher[AtomicSender]):
         self,
         subject: str,
         payload: Payload = b"",
-        *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
-        expect_last_seq: int | None = None,
-        expect_last_subject_seq: int | None = None,
-        expect_last_subject_seq_of: str | None = None,
+        **options: Unpack[BatchOptions],
     ) -> int:
         """One more message; returns its number in the batch, 1 for the first.
 
@@ -382,17 +387,22 @@ class AtomicBatch(BasePublisher[AtomicSender]):
         NotEnabledOnStreamError, NoStreamResponseError, RequestTimeoutError, BrokenSocketError and
         APIError for other refusals of the stream.
         """
-        payload = payload_bytes(payload)  # a copy, since a later call sends it
-        sender = self._sender
-        expect = (expect_last_seq, expect_last_subject_seq, expect_last_subject_seq_of)
-        kept = sender.headers(headers, msg_id, ttl, expect)
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # a copy, since a later call sends it
+        kept = self._sender.headers(**options) if options else None
+        is_first = options.get("expect_last_seq") is not None
+        message = self._sender.message(subject, payload, kept, is_first=is_first)
+        window = self._window
+        while window.count() >= window.limit or self._outbox.crowded or self._turn.locked():
+            await self._wait_for_space()
+        return self._sender.add(message)
+
+    async def _wait_for_space(self) -> None:
         async with self._turn:
-            message = sender.message(subject, payload, kept, is_first=expect_last_seq is not None)
-            if sender.window.sent and not sender.window.kept:
-                await self._ask(sender.stage)  # the first is answered before a second is sent
-            elif self._outbox.crowded:
+            if self._window.full:
+                await self._ask(self._sender.stage)
+            else:
                 await self._outbox.wait()
-            return sender.add(message)
 
     async def flush(self) -> None:
         """Wait until the server has every message, so that only the commit can still fail.

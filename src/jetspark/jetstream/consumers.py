@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.messages import Message
-from jetspark.client.subscription import Scoped, end_with, weakly
+from jetspark.client.subscription import FrameQueue, FrameReader, weakly
 from jetspark.client.tasks import background
 from jetspark.documents.configuration import Configuration, config_to_wire
 from jetspark.documents.consumers import (
@@ -25,7 +25,7 @@ from jetspark.documents.document import from_wire, text_of_time
 from jetspark.documents.requirements import check_consumer, check_feature, consumer_needs
 from jetspark.err_codes import CONSUMER_EXISTS
 from jetspark.errors import (
-    BadTimeoutError,
+    BadSubscriptionError,
     ConfigError,
     ConsumerIsPushError,
     ConsumerNotFoundError,
@@ -58,10 +58,10 @@ from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_moment, check_sequence
 from jetspark.wire import js_api
-from jetspark.wire.kernel import frame_of
 from jetspark.wire.status import CONFLICT, CONTROL, status_of
 
 if TYPE_CHECKING:
+    from jetspark.client.client import Client
     from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ QUIET = 20.0
 """Seconds of silence after which a consumer without heartbeats is looked up."""
 
 
-class PushMessages(Scoped):
+class PushMessages(FrameReader[JsMsg]):
     """The result of `PushConsumer.subscribe`: iterate it, or give it a callback.
 
     Nothing is acknowledged automatically. Control messages are hidden: a flow control request, or a
@@ -327,6 +327,8 @@ class PushMessages(Scoped):
     without acks it is gone.
     """
 
+    _client: Client
+
     def __init__(
         self,
         api: Api,
@@ -337,30 +339,33 @@ class PushMessages(Scoped):
         pending_bytes_limit: int,
     ) -> None:
         config, client = info.config, api.client
+        subject, frames = config.deliver_subject or "", client.hooks.queue(client, callback)
+        self._incoming = incoming = FrameQueue(
+            subject, frames, pending_msgs_limit, pending_bytes_limit, client.report
+        )
+        if callback is not None:
+            callback = client.hooks.callback(callback)
+        super().__init__(client, callback, frames, incoming.waiters)
         self._api = api
-        self._client = client
         self._stream = info.stream_name
         self._name = info.name
-        self._callback = callback
-        self._sub = client.subscribe(
-            config.deliver_subject or "",
-            queue=config.deliver_group or None,
-            callback=None if callback is None else self._call_back,
-            pending_msgs_limit=pending_msgs_limit,
-            pending_bytes_limit=pending_bytes_limit,
-        )
-        if callback is None:
-            self._sub.__aiter__()  # read here, so the client need not keep it alive
         self._heartbeat = 0.0
         if config.idle_heartbeat is not None and not config.deliver_group:
             self._heartbeat = config.idle_heartbeat.total_seconds()
-        self._clock: asyncio.TimerHandle | None = None
         self._heard = self._silent = 0
         self._asking: asyncio.Task[None] | None = None
         self._acks = config.ack_policy != AckPolicy.NONE
         self._gaps = GapDetector(delivered)
-        self._taken = 0  # frames, including the server's own
+        self._handled = 0  # frames, including the server's own
         self._dropped = 0  # as of the last heartbeat
+        self._listener = client.listen(
+            subject,
+            incoming.on_frame,
+            queue=config.deliver_group or None,
+            on_run=incoming.on_run,
+            on_end=weakly(self._end_reading),
+        )
+        self._begin_reading(f"jetspark-push-{info.name}", self._listener.close)
         self._set_clock()
 
     # -- state ---------------------------------------------------------------------------------
@@ -368,32 +373,27 @@ class PushMessages(Scoped):
     @property
     def active(self) -> bool:
         """Whether more messages may arrive."""
-        return self._sub.active
+        return not self._ended
 
     @property
     def pending_msgs(self) -> int:
         """Messages received and not taken yet, control messages included."""
-        return self._sub.pending_msgs
+        return len(self._frames)
 
     @property
     def dropped(self) -> int:
         """Messages dropped at a pending limit."""
-        return self._sub.dropped
+        return self._incoming.dropped
 
     @property
     def source(self) -> str:
         """The consumer, for errors."""
         return f"consumer {self._name!r}"
 
-    @property
-    def callback_task(self) -> asyncio.Task[None] | None:
-        """The task that calls the callback; None when there is none."""
-        return self._sub.callback_task
-
     # -- taking messages -----------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[JsMsg]:
-        self._sub.__aiter__()  # raises with a callback
+        self._check_iterated()
         return self._loop()
 
     async def _loop(self) -> AsyncIterator[JsMsg]:
@@ -408,11 +408,10 @@ class PushMessages(Scoped):
         finally:
             self._loop_ends(over=not self.active)
 
-    async def __anext__(self) -> JsMsg:
-        while True:
-            frame = frame_of(await self._sub.__anext__())
-            if not self._is_control(frame):
-                return JsMsg(self._client, frame)
+    def _take(self) -> JsMsg | None:
+        frame = self._frames.popleft()
+        self._incoming.pending_bytes -= len(frame.payload)
+        return None if self._is_control(frame) else JsMsg(self._client, frame)
 
     async def next(self, timeout: Seconds | None = None) -> JsMsg:
         """The next message; waits `timeout` seconds, None: for ever.
@@ -420,40 +419,31 @@ class PushMessages(Scoped):
         Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
         ConnectionClosedError, and ConfigError when there is a callback.
         """
-        loop = self._client.loop
-        seconds = in_seconds(timeout)
-        if seconds is not None and seconds < 0:
-            raise BadTimeoutError(seconds)
-        deadline = None if seconds is None else loop.time() + seconds
-        while True:
-            left = None if deadline is None else max(deadline - loop.time(), 0)
-            frame = frame_of(await self._sub.next(left))
-            if not self._is_control(frame):
-                return JsMsg(self._client, frame)
+        return await self._next_within(timeout)
+
+    def _over(self) -> JetsparkError:
+        self._client.require_open()
+        return BadSubscriptionError(f"The messages of {self.source} have ended.")
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` buffered frames, taken as if by iterating.
 
         For callers that create messages of another class from many frames.
         """
-        return [frame for frame in self._sub.take_queued(limit) if not self._is_control(frame)]
-
-    def _call_back(self, message: Message) -> Awaitable[None] | None:
-        frame = frame_of(message)
-        if self._callback is None or self._is_control(frame):
-            return None
-        return self._callback(JsMsg(self._client, frame))
+        taken = self._incoming.take(limit)
+        self._took(len(taken))
+        return [frame for frame in taken if not self._is_control(frame)]
 
     # -- control messages ----------------------------------------------------------------------
 
     def _is_control(self, frame: MessageFrame) -> bool:
         """Whether it is a control message; answers it if necessary."""
-        self._taken += 1
+        self._handled += 1
         block = frame.headers
         status = None if block is None or frame.payload else status_of(block)
         if status is None or status.code != CONTROL:
             if self._gaps.before is None:
-                self._gaps.first(frame.reply, self._taken - 1)
+                self._gaps.first(frame.reply, self._handled - 1)
             return False
         self._gaps.others += 1
         message = Message(self._client, frame)
@@ -473,11 +463,11 @@ class PushMessages(Scoped):
 
     def _compare(self, heartbeat: bytes | None) -> None:
         """Compare what the consumer had sent at this heartbeat with what was taken."""
-        gaps, dropped = self._gaps, self._sub.dropped
+        gaps, dropped = self._gaps, self.dropped
         if dropped != self._dropped:
             self._dropped, gaps.before = dropped, None
-        if self._heartbeat and (missing := gaps.missing(heartbeat, self._taken)):
-            gaps.doubt(missing, self._taken)
+        if self._heartbeat and (missing := gaps.missing(heartbeat, self._handled)):
+            gaps.doubt(missing, self._handled)
 
     # -- time ----------------------------------------------------------------------------------
 
@@ -486,15 +476,15 @@ class PushMessages(Scoped):
         self._clock = self._client.loop.call_later(pause, weakly(self._on_clock))
 
     def _on_clock(self) -> None:
-        if not self._sub.active:
+        if self._ended:
             return
-        received = self._sub.delivered + self._sub.pending_msgs + self._sub.dropped
+        received = self._listener.received
         # Count checks, not seconds: a loop blocked by user code received nothing either.
         self._silent = self._silent + 1 if received == self._heard else 0
         self._heard = received
         if not self._client.is_connected:
             self._silent = 0
-        if missing := self._gaps.look(self._taken + self._sub.pending_msgs):
+        if missing := self._gaps.look(self._handled + self.pending_msgs):
             then = "they are delivered again after its ack_wait" if self._acks else "they are lost"
             self._client.report(not_come(f"push consumer {self._name!r}", missing, then))
         if self._silent == 2 * LOOKS and self._heartbeat:
@@ -508,10 +498,9 @@ class PushMessages(Scoped):
         try:
             await consumer_info(self._api, self._stream, self._name)
         except (ConsumerNotFoundError, StreamNotFoundError) as error:
-            self._stop_clock()
             if self._callback is not None:
                 self._client.report(error)
-            end_with(self._sub, error)
+            self._close(error)
         except JetsparkError:
             pass  # unknown without a leader, link or permission
 
@@ -519,11 +508,15 @@ class PushMessages(Scoped):
 
     def stop(self) -> None:
         """End it now, and discard messages not taken. May be called again."""
-        self._stop_clock()
         if self._asking is not None:
             self._asking.cancel()
-        if self._sub.active:
-            self._sub.unsubscribe()
+        self._discard()
+        self._close(None)
+
+    def _close(self, error: JetsparkError | None) -> None:
+        self._stop_clock()
+        self._listener.close()
+        self._end_reading(error)
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         """Stop the deliveries, and take the messages on their way.
@@ -532,8 +525,13 @@ class PushMessages(Scoped):
         (seconds) limits the wait for the server (default: request_timeout) and, if given, the wait
         for the callback. Raises RequestTimeoutError, ConnectionClosedError; it ends in any case.
         """
-        self._stop_clock()
-        await self._sub.drain(timeout)
+        if not self._ended:
+            self._listener.stop()
+            try:
+                await self._client.flush(timeout)
+            finally:
+                self._close(None)
+        await self._finish(in_seconds(timeout))
 
     def _stop_clock(self) -> None:
         if self._clock is not None:

@@ -7,19 +7,18 @@ calls.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from jetspark.documents.configuration import Configuration, json_of
 from jetspark.documents.document import from_wire
 from jetspark.documents.streams import AccountInfo
-from jetspark.jetstream.api import Api
+from jetspark.jetstream.api import Api, ContextOptions
 from jetspark.jetstream.consumers import ConsumerCalls
 from jetspark.jetstream.events import EventCalls
 from jetspark.jetstream.ordered import OrderedCalls
 from jetspark.jetstream.publish import PublishCalls
 from jetspark.jetstream.streams import StreamCalls
 from jetspark.subjects import check_publish_subject
-from jetspark.timestamps import Seconds
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
@@ -36,16 +35,8 @@ class JetStreamContext(
 ):
     """See `jetspark.JetStream`, which adds buckets and object stores."""
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        timeout: Seconds = 5.0,
-        domain: str | None = None,
-        api_prefix: str | None = None,
-        trace: bool = False,
-    ) -> None:
-        self._api = Api(client, timeout=timeout, domain=domain, api_prefix=api_prefix, trace=trace)
+    def __init__(self, client: Client, **options: Unpack[ContextOptions]) -> None:
+        self._api = Api(client, **options)
 
     @property
     def api(self) -> Api:

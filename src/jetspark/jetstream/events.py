@@ -26,7 +26,6 @@ from jetspark.documents.events import (
 from jetspark.errors import ConnectionClosedError, JetsparkError, JetStreamError
 from jetspark.jetstream.api import Api
 from jetspark.timestamps import Seconds, in_seconds
-from jetspark.validation import check_whole
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
@@ -182,8 +181,6 @@ class EventCalls:
         Raises ConfigError for an unknown kind, or for a kind without a stream or consumer when one
         is given; BadNameError, BadSubjectError, ConnectionClosedError.
         """
-        check_whole("pending_msgs_limit", pending_msgs_limit)
-        check_whole("pending_bytes_limit", pending_bytes_limit)
         wanted = None if kinds is None else event_kinds(kinds)
         domain = self._api.domain
 

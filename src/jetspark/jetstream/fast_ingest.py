@@ -26,7 +26,8 @@ reply.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
 import msgspec
 
@@ -53,15 +54,14 @@ from jetspark.jetstream.in_flight import (
     link_lost,
 )
 from jetspark.jetstream.publish_request import (
+    BatchOptions,
     PublishTries,
-    TimeToLive,
     ack_document,
     refusal,
     stored_as_ordinary,
 )
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.validation import check_whole, check_word
-from jetspark.wire.headers import HeadersLike
 from jetspark.wire.status import status_of
 
 if TYPE_CHECKING:
@@ -164,8 +164,8 @@ class IngestWindow(InFlight):
         if flow is not None:
             self._flow = flow
         indexes = range(self._acked_to, min(count, self.sent))
-        ended = [entry for index in indexes if (entry := self.take(index, None)) is not None]
         self._acked_to += len(indexes)
+        ended = [entry for entry in map(self.take, indexes, repeat(None)) if entry is not None]
         if ended:
             self.acked += len(ended)
             self.known = ended[-1][0]
@@ -220,25 +220,21 @@ class IngestSender(Sender):
         self.ack: PubAck | None = None
         """The server's last word."""
         self._agreed = f"{ack_every}.{gaps}."
-        self._append = NumberedPublishes(publishing, b"").send
         self._first: Callable[[], None] | None = None  # sends the first message again
         self._tries: PublishTries | None = None  # the first message's, until there is a reply
-        self._published = 0  # messages that were certainly sent
         self._ending = False
         self._broken: JetsparkError | None = None  # a missing message ends the batch
         self._heard = 0.0
 
     # -- senders -------------------------------------------------------------------------------
 
-    def send(self, index: int, subject: str, payload: bytes, headers: Headers | None) -> None:
-        if index:
-            self._append(index + 1, subject, payload, headers)
-        else:
-            self.window.known = subject
-            self._tries = PublishTries(subject, self.timeout)
-            self._first = partial(self._control, _START, 1, subject, payload, headers)
-            self._first()
-        self._published = index + 1
+    def _start(self, number: int, subject: str, payload: bytes, headers: Headers | None) -> None:
+        """Send the first message; the others are sent with less effort."""
+        self.window.known = subject
+        self._tries = PublishTries(subject, self.timeout)
+        self._first = partial(self._control, _START, number, subject, payload, headers)
+        self._first()
+        self.send = NumberedPublishes(self.publishing, self.inbox.encode(), _APPENDED).send
 
     def check_open(self) -> None:
         super().check_open()
@@ -249,7 +245,7 @@ class IngestSender(Sender):
 
     def begin(self) -> None:
         self.inbox += self._agreed
-        self._append = NumberedPublishes(self.publishing, self.inbox.encode(), _APPENDED).send
+        self.send = self._start
         self._heard = self.clock()
 
     def finish(self) -> None:
@@ -400,7 +396,7 @@ class IngestSender(Sender):
         if subject is not None and not self.repeating:
             operation = _END if self._ending else _PING
             try:
-                self._control(operation, self._published + self._ending, subject)
+                self._control(operation, self.published + self._ending, subject)
             except JetsparkError:
                 pass
 
@@ -442,13 +438,7 @@ class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
         self,
         subject: str,
         payload: Payload = b"",
-        *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
-        expect_last_seq: int | None = None,
-        expect_last_subject_seq: int | None = None,
-        expect_last_subject_seq_of: str | None = None,
+        **options: Unpack[BatchOptions],
     ) -> int:
         """Publish, waiting only while too many acks are outstanding; returns the message's index.
 
@@ -458,8 +448,7 @@ class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
         """
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it is sent when there is room
-        expect = (expect_last_seq, expect_last_subject_seq, expect_last_subject_seq_of)
-        kept = self._sender.headers(headers, msg_id, ttl, expect)
+        kept = self._sender.headers(**options) if options else None
         window = self._window
         while window.count() >= window.limit or self._outbox.crowded:
             await self._wait_for_space()

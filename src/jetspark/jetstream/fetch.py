@@ -22,7 +22,8 @@ Contract
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -326,27 +327,6 @@ async def wait_for_leader(
     return None
 
 
-async def wait_for_leader_or(
-    end: asyncio.Future[None],
-    deadline: float,
-    api: Api,
-    names: Mapping[str, str],
-    status: int | None,
-) -> JetsparkError | None:
-    """`wait_for_leader`, or None once `end` is done. Raises TimeoutError at the deadline."""
-    loop = asyncio.get_running_loop()
-    waiting = loop.create_task(wait_for_leader(api, names, status))
-    either: set[asyncio.Future[Any]] = {waiting, end}
-    left = deadline - loop.time()
-    try:
-        done, _ = await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        if not done:
-            raise TimeoutError
-        return waiting.result() if waiting.done() else None
-    finally:
-        waiting.cancel()
-
-
 EXPIRES_EARLIER = 0.010
 """Seconds by which the server's timer is shorter than ours, so that the server ends first."""
 
@@ -386,10 +366,13 @@ class Pull:
                 raise ConfigError("heartbeat must be more than 0 and at most half of timeout.")
         self._api = api
         self._client = api.client
+        self._consumer = consumer
         self._names = {"stream": stream, "consumer": consumer}
         self._subject = js_api.subject_of(api.prefix, js_api.MSG_NEXT, self._names)
         self._batch = batch
         self._no_wait = timeout is None
+        self._quiet = math.inf
+        """Seconds of silence after which something may be wrong."""
         self._timeout = api.timeout if timeout is None else timeout
         self._max_bytes = max_bytes
         self._heartbeat = heartbeat
@@ -404,14 +387,14 @@ class Pull:
         self._listener: Listener | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._look: asyncio.Task[None] | None = None
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._clock: asyncio.TimerHandle | None = None
 
     async def run(self) -> FetchResult:
         """Fetch. Cancelling returns the messages. Raises the errors of `PullConsumer.fetch`."""
         self._client.check_loop()
         loop = self._client.loop
         self._deadline = loop.time() + self._timeout
-        self._set_timer("deadline", self._deadline, self._on_deadline)
+        self._set_clock()
         try:
             while True:
                 waiter = self._waiter = loop.create_future()
@@ -431,8 +414,8 @@ class Pull:
         finally:
             self._waiter = None
             self._stop_listening()
-            for timer in self._timers.values():
-                timer.cancel()
+            if self._clock is not None:
+                self._clock.cancel()
             if self._look is not None:
                 self._look.cancel()
         return self._result()
@@ -463,8 +446,7 @@ class Pull:
         left = self._deadline - self._client.loop.time()
         if self._listener is None or left <= 0:
             return  # over, or the deadline's timer fires in this turn
-        if self._no_wait:
-            self._watch_silence()
+        self._quiet = SILENCE if self._no_wait else math.inf
         max_bytes = heartbeat = 0
         if self._max_bytes is not None:
             max_bytes = self._max_bytes - sum(
@@ -476,8 +458,9 @@ class Pull:
         # The server refuses a heartbeat of more than half the time left.
         if self._heartbeat is not None and self._heartbeat <= _expires(left) / 2:
             heartbeat = duration_to_ns(self._heartbeat)
-            self._heard = self._client.loop.time()
-            self._set_heartbeat_timer(self._heartbeat)
+            self._quiet = 2 * self._heartbeat
+        self._heard = self._client.loop.time()
+        self._set_clock()
         payload = PullRequest(
             batch=self._batch - len(self._messages),
             max_bytes=max_bytes,
@@ -495,12 +478,17 @@ class Pull:
 
     async def _wait_for_leader(self, status: int, waiter: asyncio.Future[None]) -> None:
         """Wait between two requests. Ends the fetch when another request is pointless."""
+        self._requested = False
+        self._set_clock()
+        work = wait_for_leader(self._api, self._names, status)
+        waiting = self._client.loop.create_task(work)
         try:
-            error = await wait_for_leader_or(waiter, self._deadline, self._api, self._names, status)
-        except TimeoutError:
-            error = self._timed_out()
-        if error is not None:
-            self._finish(error)
+            either: set[asyncio.Future[Any]] = {waiting, waiter}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done() and (error := waiting.result()) is not None:
+                self._finish(error)
+        finally:
+            waiting.cancel()
 
     def _give_back(self) -> None:
         if not self._requested or not self._acks or not self._client.is_connected:
@@ -512,8 +500,7 @@ class Pull:
 
     def _stop_listening(self) -> None:
         """Expect no more answers, so that no clock runs for one."""
-        self._stop_timer("heartbeat")
-        self._stop_timer("silence")
+        self._quiet = math.inf
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -526,8 +513,7 @@ class Pull:
             self._on_status(status, frame)
 
     def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
-        if self._heartbeat is not None:
-            self._heard = self._client.loop.time()
+        self._heard = self._client.loop.time()
         if frames[0].reply is None:
             return False  # statuses: deliveries have a reply subject to ack to
         client, missing = self._client, self._batch - len(self._messages)
@@ -545,7 +531,7 @@ class Pull:
         if missing > 0 and end in (PullEnd.ORDINARY, PullEnd.TOO_LARGE):
             redelivered = "they are delivered again after its ack_wait"
             then = redelivered if self._acks else "they are lost"
-            self._finish(not_come(f"consumer {self._names['consumer']!r}", missing, then))
+            self._finish(not_come(f"consumer {self._consumer!r}", missing, then))
         elif end is PullEnd.ORDINARY or (end is PullEnd.TOO_LARGE and self._messages):
             self._finish(None)
         elif end is PullEnd.PIN_LOST and self._priority is not None:
@@ -569,60 +555,47 @@ class Pull:
             self._stop_listening()
 
     def _request_when_led(self, status: int) -> None:
-        if self._messages:
-            # Messages that have come should not wait for a new leader.
-            self._finish(None)
-            return
-        self._retry_status = status
+        # Messages that have come should not wait for a new leader.
+        self._retry_status = None if self._messages else status
         self._finish(None)
 
     # -- time and the link -----------------------------------------------------------------------
 
-    def _on_deadline(self) -> None:
-        if self._client.is_connected and self._requested:
-            self._set_timer("deadline", self._deadline + GRACE, self._on_silent_end)
-        else:
-            self._on_silent_end()
+    def _set_clock(self) -> None:
+        """Call `_on_clock` when the fetch may be overdue."""
+        loop = self._client.loop
+        due = self._deadline if loop.time() < self._deadline else self._deadline + GRACE
+        if self._listener is not None:
+            due = min(due, self._heard + self._quiet)
+        if self._clock is None or due < self._clock.when():
+            if self._clock is not None:
+                self._clock.cancel()
+            self._clock = loop.call_at(due, self._on_clock)
 
-    def _on_silent_end(self) -> None:
-        # Without a link no more could come: this is an ordinary partial batch.
-        partial = self._messages and not self._client.is_connected
-        self._finish(None if partial else self._timed_out())
+    def _on_clock(self) -> None:
+        self._clock = None
+        now = self._client.loop.time()
+        grace = GRACE if self._client.is_connected and self._requested else 0
+        if now >= self._deadline + grace:
+            # Without a link no more could come: this is an ordinary partial batch.
+            partial = self._messages and not self._client.is_connected
+            self._finish(None if partial else self._timed_out())
+            return
+        if self._listener is not None and now >= self._heard + self._quiet:
+            if self._heartbeat is not None:
+                self._finish(silence_error(f"Consumer {self._consumer!r}", self._heartbeat))
+                return
+            self._heard = now
+            if self._look is None or self._look.done():
+                what = f"A fetch from consumer {self._consumer!r}"
+                looking = self._look_at_consumer(len(self._messages))
+                self._look = background(looking, what, self._finish)
+        self._set_clock()
 
     def _timed_out(self) -> RequestTimeoutError:
         return RequestTimeoutError(
-            f"No answer to a fetch from consumer {self._names['consumer']!r} "
-            f"within {self._timeout:g} s."
+            f"No answer to a fetch from consumer {self._consumer!r} within {self._timeout:g} s."
         )
-
-    def _set_timer(self, name: str, when: float, call: Callable[..., None], *args: Any) -> None:
-        self._stop_timer(name)
-        self._timers[name] = self._client.loop.call_at(when, call, *args)
-
-    def _stop_timer(self, name: str) -> None:
-        if (timer := self._timers.pop(name, None)) is not None:
-            timer.cancel()
-
-    def _set_heartbeat_timer(self, heartbeat: float) -> None:
-        due = self._heard + 2 * heartbeat
-        self._set_timer("heartbeat", due, self._on_heartbeat_timer, heartbeat)
-
-    def _on_heartbeat_timer(self, heartbeat: float) -> None:
-        if self._client.loop.time() < self._heard + 2 * heartbeat:
-            self._set_heartbeat_timer(heartbeat)
-            return
-        self._finish(silence_error(f"Consumer {self._names['consumer']!r}", heartbeat))
-
-    def _watch_silence(self) -> None:
-        due = self._client.loop.time() + SILENCE
-        self._set_timer("silence", due, self._on_silence_timer, len(self._messages))
-
-    def _on_silence_timer(self, frames: int) -> None:
-        if len(self._messages) != frames:
-            self._watch_silence()
-        else:
-            what = f"A fetch from consumer {self._names['consumer']!r}"
-            self._look = background(self._look_at_consumer(frames), what, self._finish)
 
     async def _look_at_consumer(self, frames: int) -> None:
         try:
@@ -636,8 +609,6 @@ class Pull:
         blocked = info.get("paused", False) or 0 < limit <= info["num_ack_pending"]
         if blocked and len(self._messages) == frames:
             self._finish(None)
-        elif self._waiter is not None and not self._waiter.done():
-            self._watch_silence()
 
     def _on_disconnect(self) -> None:
         if self._waiter is not None and not self._waiter.done():

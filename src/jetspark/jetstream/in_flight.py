@@ -21,7 +21,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeAlias, TypeVar, Unpack
 
 from jetspark.errors import (
     BrokenSocketError,
@@ -31,7 +31,7 @@ from jetspark.errors import (
     JetStreamError,
     PublishFailedError,
 )
-from jetspark.jetstream.publish_request import TimeToLive, publish_headers
+from jetspark.jetstream.publish_request import BatchOptions, publish_headers
 from jetspark.retries import PAUSE
 from jetspark.timestamps import Seconds, in_seconds
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from jetspark.documents.streams import PubAck
     from jetspark.jetstream.api import Api
     from jetspark.jetstream.publish_request import PublishTries
-    from jetspark.wire.headers import Headers, HeadersLike
+    from jetspark.wire.headers import Headers
     from jetspark.wire.kernel import MessageFrame
 
 OnResult: TypeAlias = "Callable[[PubAck | JetsparkError], None]"
@@ -56,10 +56,6 @@ Entry: TypeAlias = "tuple[str, bytes, Headers | None, float, OnResult | None]"
 Only messages that may be sent again keep payload and headers.
 """
 
-Expectations: TypeAlias = "tuple[int | None, int | None, str | None]"
-"""The options `expect_last_seq`, `expect_last_subject_seq` and `expect_last_subject_seq_of`."""
-
-NO_EXPECTATIONS: Final[Expectations] = (None, None, None)
 CLOSED: Final = -1
 
 
@@ -221,8 +217,9 @@ class Sender:
     raise_failures = True
     """Whether the end of the block raises PublishFailedError."""
     send: Callable[[int, str, bytes, Headers | None], None]
-    """Puts a message (index, subject, payload, headers) into the outbox. Raises as
-    `Publishing.send`."""
+    """Puts a message (number, subject, payload, headers) into the outbox; numbers begin at 1.
+
+    Raises the errors of `Publishing.send`."""
 
     def __init__(
         self,
@@ -250,6 +247,8 @@ class Sender:
         """Seconds between two checks of the deadlines."""
         self.inbox = ""
         """What all reply subjects begin with."""
+        self.published = 0
+        """Messages that were certainly sent."""
         self._api = api
         self._hooks = publishing.hooked
         self.put = self._put if self._hooks is None else self._put_hooked
@@ -266,26 +265,9 @@ class Sender:
 
     # -- senders -------------------------------------------------------------------------------
 
-    def headers(
-        self,
-        headers: HeadersLike | None,
-        msg_id: str | None,
-        ttl: TimeToLive | None,
-        expect: Expectations = NO_EXPECTATIONS,
-    ) -> Headers | None:
+    def headers(self, **options: Unpack[BatchOptions]) -> Headers | None:
         """The headers of a message with these options. Raises as `publish_headers`."""
-        if headers is None and msg_id is None and ttl is None and expect == NO_EXPECTATIONS:
-            return None  # most messages: a call less
-        last_seq, last_subject_seq, last_subject_seq_of = expect
-        return publish_headers(
-            self._api.server,
-            headers,
-            msg_id=msg_id,
-            ttl=ttl,
-            expect_last_seq=last_seq,
-            expect_last_subject_seq=last_subject_seq,
-            expect_last_subject_seq_of=last_subject_seq_of,
-        )
+        return publish_headers(self._api.server, **options)
 
     def _put(
         self,
@@ -299,12 +281,14 @@ class Sender:
         if index == CLOSED:
             self.check_open()
         try:
-            self.send(index, subject, payload, headers)
+            self.send(index + 1, subject, payload, headers)
         except BaseException as error:
             withdrawn = self.window.withdraw(index)
             self.changed()  # somebody else may wait for the place
             if withdrawn or not isinstance(error, JetsparkError):
                 raise
+            return index
+        self.published = index + 1
         return index
 
     def _put_hooked(
@@ -397,7 +381,7 @@ class Sender:
     def index_of(self, tail: bytes) -> int | None:
         """The index of the message with this end of the reply subject; None: no message has it."""
         try:
-            return int(tail)
+            return int(tail) - 1
         except ValueError:
             return None
 

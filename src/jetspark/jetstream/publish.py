@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import index
-from typing import Any
+from typing import Any, Unpack
 
 from jetspark.client.client import request_and_read
 from jetspark.client.messages import Message, Sendable, parts_of
@@ -31,6 +31,8 @@ from jetspark.jetstream.api import Api
 from jetspark.jetstream.atomic_batch import AtomicBatch, AtomicSender
 from jetspark.jetstream.fast_ingest import FastIngest, GapPolicy, IngestSender
 from jetspark.jetstream.publish_request import (
+    PublishMsgOptions,
+    PublishOptions,
     PublishTries,
     TimeToLive,
     headers_of,
@@ -57,15 +59,8 @@ class PublishCalls(StoredCalls):
         subject: str,
         payload: Payload = b"",
         *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
-        expect_stream: str | None = None,
-        expect_last_seq: int | None = None,
-        expect_last_subject_seq: int | None = None,
-        expect_last_subject_seq_of: str | None = None,
-        expect_last_msg_id: str | None = None,
         timeout: Seconds | None = None,
+        **options: Unpack[PublishOptions],
     ) -> PubAck:
         """Publish; returns where it was stored.
 
@@ -81,31 +76,15 @@ class PublishCalls(StoredCalls):
         `sent` False, it is not stored), ConnectionClosedError with the same `sent`,
         UnsupportedByServerError, and the errors of `Client.publish`.
         """
-        all_headers = publish_headers(
-            self._api.server,
-            headers,
-            msg_id=msg_id,
-            ttl=ttl,
-            expect_stream=expect_stream,
-            expect_last_seq=expect_last_seq,
-            expect_last_subject_seq=expect_last_subject_seq,
-            expect_last_subject_seq_of=expect_last_subject_seq_of,
-            expect_last_msg_id=expect_last_msg_id,
-        )
+        all_headers = publish_headers(self._api.server, **options) if options else None
         return await acknowledged(self._api, subject, payload, all_headers, timeout)
 
     async def publish_msg(
         self,
         message: Sendable,
         *,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
-        expect_stream: str | None = None,
-        expect_last_seq: int | None = None,
-        expect_last_subject_seq: int | None = None,
-        expect_last_subject_seq_of: str | None = None,
-        expect_last_msg_id: str | None = None,
         timeout: Seconds | None = None,
+        **options: Unpack[PublishMsgOptions],
     ) -> PubAck:
         """`publish` a prepared or received message, without its `reply`.
 
@@ -118,14 +97,8 @@ class PublishCalls(StoredCalls):
             subject,
             data,
             headers=headers_of(message),
-            msg_id=msg_id,
-            ttl=ttl,
-            expect_stream=expect_stream,
-            expect_last_seq=expect_last_seq,
-            expect_last_subject_seq=expect_last_subject_seq,
-            expect_last_subject_seq_of=expect_last_subject_seq_of,
-            expect_last_msg_id=expect_last_msg_id,
             timeout=timeout,
+            **options,
         )
 
     def publisher(

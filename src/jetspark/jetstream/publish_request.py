@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import copy
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
@@ -57,9 +57,43 @@ TimeToLive: TypeAlias = timedelta | float | Literal["never"]
 """A timedelta or whole seconds, at least 1; "never": not even by the stream's max_age."""
 
 
+class MessageOptions(TypedDict, total=False):
+    """Options of a publisher's message; see `JetStream.publish`."""
+
+    headers: HeadersLike | None
+    msg_id: str | None
+    ttl: TimeToLive | None
+
+
+class BatchOptions(MessageOptions, total=False):
+    """Options of a message in a batch."""
+
+    expect_last_seq: int | None
+    expect_last_subject_seq: int | None
+    expect_last_subject_seq_of: str | None
+
+
+class PublishMsgOptions(TypedDict, total=False):
+    """Options of `JetStream.publish_msg`, whose message has its own headers."""
+
+    msg_id: str | None
+    ttl: TimeToLive | None
+    expect_stream: str | None
+    expect_last_seq: int | None
+    expect_last_subject_seq: int | None
+    expect_last_subject_seq_of: str | None
+    expect_last_msg_id: str | None
+
+
+class PublishOptions(PublishMsgOptions, total=False):
+    """Options of `JetStream.publish`."""
+
+    headers: HeadersLike | None
+
+
 def publish_headers(
     server: ServerInfo | None,
-    headers: HeadersLike | None,
+    headers: HeadersLike | None = None,
     *,
     msg_id: str | None = None,
     ttl: TimeToLive | None = None,
@@ -74,17 +108,6 @@ def publish_headers(
     `server`: the server that answers; None: unknown. Raises ConfigError, BadNameError,
     BadSubjectError, BadHeaderError, UnsupportedByServerError.
     """
-    if (
-        headers is None
-        and msg_id is None
-        and ttl is None
-        and expect_stream is None
-        and expect_last_seq is None
-        and expect_last_subject_seq is None
-        and expect_last_subject_seq_of is None
-        and expect_last_msg_id is None
-    ):
-        return None  # most publishes
     if expect_stream is not None:
         check_name("stream", expect_stream)
     if expect_last_subject_seq_of is not None:

@@ -25,7 +25,7 @@ import asyncio
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, Unpack
 
 from jetspark.client.publishing import NumberedPublishes
 from jetspark.client.tasks import background
@@ -36,7 +36,7 @@ from jetspark.errors import APIError, ConfigError, JetsparkError, NoStreamRespon
 from jetspark.jetstream.in_flight import BasePublisher, InFlight, Results, Sender, link_lost
 from jetspark.jetstream.publish_request import (
     MSG_ID,
-    TimeToLive,
+    MessageOptions,
     ack_document,
     ack_timeout,
     plain_ack_head,
@@ -45,7 +45,6 @@ from jetspark.payloads import Payload, payload_bytes
 from jetspark.retries import FULL, PAUSE, is_transient
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole, check_word
-from jetspark.wire.headers import HeadersLike
 from jetspark.wire.status import status_of
 
 if TYPE_CHECKING:
@@ -302,7 +301,7 @@ class PublisherSender(Sender):
                 plain, disturbed = self._plain_ack, window.disturbed
                 continue
             try:
-                index = int(frame.subject[inbox:])
+                index = int(frame.subject[inbox:]) - 1
                 on_result = take(index)[4]
             except (KeyError, ValueError):
                 continue  # late: it failed, or was sent again and acknowledged twice
@@ -391,7 +390,7 @@ class PublisherSender(Sender):
                 break  # still no leader, which would refuse the others too
             if (entry := window.again(index)) is not None:
                 try:
-                    self.send(index, *entry[:3])
+                    self.send(index + 1, *entry[:3])
                 except JetsparkError as error:
                     window.fail(index, error)
         self.changed()
@@ -421,10 +420,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         self,
         subject: str,
         payload: Payload = b"",
-        *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
+        **options: Unpack[MessageOptions],
     ) -> int:
         """Publish, waiting only while the window is full; returns the message's index.
 
@@ -432,9 +428,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         """
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
-        kept = None
-        if headers is not None or msg_id is not None or ttl is not None:
-            kept = self._sender.headers(headers, msg_id, ttl)
+        kept = self._sender.headers(**options) if options else None
         window = self._window
         while window.count() >= window.limit or self._outbox.crowded:
             await self._wait_for_space()
@@ -444,10 +438,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         self,
         subject: str,
         payload: Payload = b"",
-        *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
+        **options: Unpack[MessageOptions],
     ) -> asyncio.Future[PubAck]:
         """`send` that returns a future with this message's PubAck or error.
 
@@ -455,7 +446,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         """
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
-        kept = self._sender.headers(headers, msg_id, ttl)
+        kept = self._sender.headers(**options) if options else None
         while self._window.full or self._outbox.crowded:
             await self._wait_for_space()
         future: asyncio.Future[PubAck] = self._loop.create_future()

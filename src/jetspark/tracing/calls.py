@@ -48,49 +48,37 @@ class TraceCalls(Client):
         server reported; ConfigError for headers that tracing itself sets, ConnectionClosedError,
         BadTimeoutError, and the errors of publish_nowait.
         """
-        return await trace_message(self, subject, payload, headers, deliver, timeout)
-
-
-async def trace_message(
-    client: Client,
-    subject: str,
-    payload: Payload,
-    headers: HeadersLike | None,
-    deliver: bool,
-    timeout: Seconds | None,
-) -> MessageTrace:
-    """`TraceCalls.trace`, for both clients."""
-    seconds = seconds_of(timeout, client.options)
-    data = payload_bytes(payload)  # a copy: the caller may change it in the meantime
-    sent = Headers(headers or ())
-    for name in _OURS:
-        if name in sent:
-            raise ConfigError(f"The header {name} cannot be given: tracing sets its own.")
-    await client.flush(seconds)
-    # No await from here to the publish: an older server, after a reconnect, would deliver the
-    # message.
-    if (info := client.server_info) is not None and not info.at_least(2, 11):
-        raise UnsupportedByServerError("trace", "2.11", info.version)
-    reports = Reports()
-    deadline = client.loop.time() + seconds
-    with client.requests.reply_queue(subject, deadline) as (replies, inbox):
-        sent.set(_DESTINATION, inbox.decode())
-        if not deliver:
-            sent.set(_ONLY, "true")
-        client.publishing.send(subject, data, None, sent)
-        try:
-            while reports.missing() and (frame := await replies.next()) is not None:
-                try:
-                    reports.add(parse_report(frame.payload))
-                except JetsparkError as error:
-                    client.report(error)
-        except PermissionsError as error:
-            if error.operation == "publish" and error.subject == inbox.decode():
-                raise _refused_inbox(error, client.options.inbox_prefix) from None
-            raise
-    if not reports:
-        raise RequestTimeoutError(f"No server reported on {subject!r} within {seconds:g} s.")
-    return reports.joined(subject, delivered=deliver)
+        seconds = seconds_of(timeout, self.options)
+        data = payload_bytes(payload)  # a copy: the caller may change it in the meantime
+        sent = Headers(headers or ())
+        for name in _OURS:
+            if name in sent:
+                raise ConfigError(f"The header {name} cannot be given: tracing sets its own.")
+        await self.flush(seconds)
+        # No await from here to the publish: an older server, after a reconnect, would deliver the
+        # message.
+        if (info := self.server_info) is not None and not info.at_least(2, 11):
+            raise UnsupportedByServerError("trace", "2.11", info.version)
+        reports = Reports()
+        deadline = self.loop.time() + seconds
+        with self.requests.reply_queue(subject, deadline) as (replies, inbox):
+            sent.set(_DESTINATION, inbox.decode())
+            if not deliver:
+                sent.set(_ONLY, "true")
+            self.publishing.send(subject, data, None, sent)
+            try:
+                while reports.missing() and (frame := await replies.next()) is not None:
+                    try:
+                        reports.add(parse_report(frame.payload))
+                    except JetsparkError as error:
+                        self.report(error)
+            except PermissionsError as error:
+                if error.operation == "publish" and error.subject == inbox.decode():
+                    raise _refused_inbox(error, self.options.inbox_prefix) from None
+                raise
+        if not reports:
+            raise RequestTimeoutError(f"No server reported on {subject!r} within {seconds:g} s.")
+        return reports.joined(subject, delivered=deliver)
 
 
 def _refused_inbox(error: PermissionsError, prefix: str) -> PermissionsError:

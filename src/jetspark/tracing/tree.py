@@ -115,38 +115,29 @@ _TYPES: Final[dict[str, type[TraceEvent]]] = {
 }
 
 
-class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The server that reports."""
-
+class _Server(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     id: str
     cluster: str = ""
     domain: str = ""
-    """The JetStream domain."""
     version: str = field(name="ver", default="")
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The report of one server. `raw`: the whole document."""
-
-    server: ServerFacts
-    hop: str
-    """This server's hop; empty for the server of this connection."""
-    events: tuple[TraceEvent, ...]
-    raw: dict[str, Any]
-
-
-def parse_report(data: bytes) -> Report:
-    """Raises JetsparkError for a document that is not a report."""
+def parse_report(data: bytes) -> TracedServer:
+    """The report of one server, without those behind it. Raises JetsparkError for another one."""
     try:
         raw = decode_document(data, "report")
-        events = tuple(_event(one) for one in raw.get("events") or ())
+        server = convert_document(raw["server"], _Server, "server")
         headers = (raw.get("request") or {}).get("header") or {}
-        hop = (headers.get("Nats-Trace-Hop") or [""])[0]
-        return Report(
-            server=convert_document(raw["server"], ServerFacts, "server"),
-            hop=str(hop),
-            events=events,
+        return TracedServer(
+            name=server.name,
+            id=server.id,
+            version=server.version,
+            cluster=server.cluster,
+            domain=server.domain,
+            hop=str((headers.get("Nats-Trace-Hop") or [""])[0]),
+            events=tuple(_event(one) for one in raw.get("events") or ()),
+            servers=(),
             raw=raw,
         )
     except DocumentError as error:
@@ -319,12 +310,12 @@ class Reports:
     """Collects reports until none is missing."""
 
     def __init__(self) -> None:
-        self._by_hop: dict[str, Report] = {}
+        self._by_hop: dict[str, TracedServer] = {}
 
     def __len__(self) -> int:
         return len(self._by_hop)
 
-    def add(self, report: Report) -> None:
+    def add(self, report: TracedServer) -> None:
         """Add a report; only the first one of a hop counts."""
         self._by_hop.setdefault(report.hop, report)
 
@@ -333,11 +324,10 @@ class Reports:
         if FIRST not in self._by_hop:
             return (MissingServer(FIRST, "", ""),)
         return tuple(
-            MissingServer(egress.hop, egress.name, report.server.name)
+            MissingServer(egress.hop, egress.name, report.name)
             for report in self._by_hop.values()
-            for egress in report.events
-            if isinstance(egress, TraceEgress) and egress.reports
-            if egress.hop not in self._by_hop
+            for egress in report.egresses
+            if egress.reports and egress.hop not in self._by_hop
         )
 
     def joined(self, subject: str, *, delivered: bool) -> MessageTrace:
@@ -364,22 +354,11 @@ def _may_arrive(event: TraceEvent) -> bool:
     return not isinstance(event, TraceIngress | TraceMapping) or bool(event.error)
 
 
-def _tree(hop: str, reports: Mapping[str, Report]) -> TracedServer:
+def _tree(hop: str, reports: Mapping[str, TracedServer]) -> TracedServer:
     report = reports[hop]
-    facts = report.server
-    sent = [event.hop for event in report.events if isinstance(event, TraceEgress) and event.hop]
+    sent = [egress.hop for egress in report.egresses if egress.hop]
     behind = [one for one in dict.fromkeys(sent) if one in reports and _before(one) == hop]
-    return TracedServer(
-        name=facts.name,
-        id=facts.id,
-        version=facts.version,
-        cluster=facts.cluster,
-        domain=facts.domain,
-        hop=hop,
-        events=report.events,
-        servers=tuple(_tree(one, reports) for one in behind),
-        raw=report.raw,
-    )
+    return dataclasses.replace(report, servers=tuple(_tree(one, reports) for one in behind))
 
 
 # -- for people ----------------------------------------------------------------------------------

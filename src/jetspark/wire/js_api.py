@@ -15,35 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from jetspark.err_codes import (
-    ATOMIC_DUPLICATE_MESSAGE,
-    ATOMIC_INVALID_COMMIT,
-    ATOMIC_INVALID_ID,
-    ATOMIC_MISSING_SEQUENCE,
-    ATOMIC_TOO_LARGE,
-    ATOMIC_UNSUPPORTED_HEADER,
-    BATCH_INCOMPLETE,
-    BATCH_UNKNOWN,
-    BATCHED_INVALID_ID,
-    BATCHED_INVALID_PATTERN,
-    BATCHED_TOO_MANY,
-    CONSUMER_DOES_NOT_EXIST,
-    CONSUMER_EXISTS,
-    CONSUMER_NAME_IN_USE,
-    CONSUMER_NOT_FOUND,
-    MESSAGE_NOT_FOUND,
-    MIRROR_WITH_BATCHED,
-    NOT_ENABLED,
-    NOT_ENABLED_FOR_ACCOUNT,
-    SEQUENCE_NOT_FOUND,
-    STREAM_EXISTS_RESTORE,
-    STREAM_NAME_IN_USE,
-    STREAM_NOT_FOUND,
-    TOO_MANY_BATCHES,
-    WRONG_LAST_MSG_ID,
-    WRONG_LAST_SEQUENCE,
-    WRONG_LAST_SEQUENCE_CONSTANT,
-)
+from jetspark import err_codes as codes
 from jetspark.errors import (
     APIError,
     BatchError,
@@ -125,36 +97,36 @@ _ADR_6: Final = frozenset({"stream", "consumer"})
 _ANSWER_TYPE: Final = "io.nats.jetstream.api.v1."
 
 _BATCH_ERRORS: Final = (
-    ATOMIC_MISSING_SEQUENCE,
-    BATCH_INCOMPLETE,
-    ATOMIC_UNSUPPORTED_HEADER,
-    ATOMIC_INVALID_ID,
-    ATOMIC_TOO_LARGE,
-    ATOMIC_INVALID_COMMIT,
-    ATOMIC_DUPLICATE_MESSAGE,
-    BATCHED_INVALID_PATTERN,
-    BATCHED_INVALID_ID,
-    BATCH_UNKNOWN,
-    MIRROR_WITH_BATCHED,
-    TOO_MANY_BATCHES,
-    BATCHED_TOO_MANY,
+    codes.ATOMIC_MISSING_SEQUENCE,
+    codes.BATCH_INCOMPLETE,
+    codes.ATOMIC_UNSUPPORTED_HEADER,
+    codes.ATOMIC_INVALID_ID,
+    codes.ATOMIC_TOO_LARGE,
+    codes.ATOMIC_INVALID_COMMIT,
+    codes.ATOMIC_DUPLICATE_MESSAGE,
+    codes.BATCHED_INVALID_PATTERN,
+    codes.BATCHED_INVALID_ID,
+    codes.BATCH_UNKNOWN,
+    codes.MIRROR_WITH_BATCHED,
+    codes.TOO_MANY_BATCHES,
+    codes.BATCHED_TOO_MANY,
 )
 
 ERRORS: Final[Mapping[int, type[APIError]]] = {
-    CONSUMER_NOT_FOUND: ConsumerNotFoundError,
-    CONSUMER_NAME_IN_USE: NameInUseError,
-    MESSAGE_NOT_FOUND: MessageNotFoundError,
-    SEQUENCE_NOT_FOUND: MessageNotFoundError,
-    NOT_ENABLED_FOR_ACCOUNT: JetStreamNotEnabledForAccountError,
-    STREAM_NAME_IN_USE: NameInUseError,
-    STREAM_NOT_FOUND: StreamNotFoundError,
-    WRONG_LAST_MSG_ID: WrongLastSequenceError,
-    WRONG_LAST_SEQUENCE: WrongLastSequenceError,
-    NOT_ENABLED: JetStreamNotEnabledError,
-    STREAM_EXISTS_RESTORE: NameInUseError,
-    CONSUMER_EXISTS: NameInUseError,
-    CONSUMER_DOES_NOT_EXIST: ConsumerNotFoundError,
-    WRONG_LAST_SEQUENCE_CONSTANT: WrongLastSequenceError,
+    codes.CONSUMER_NOT_FOUND: ConsumerNotFoundError,
+    codes.CONSUMER_NAME_IN_USE: NameInUseError,
+    codes.MESSAGE_NOT_FOUND: MessageNotFoundError,
+    codes.SEQUENCE_NOT_FOUND: MessageNotFoundError,
+    codes.NOT_ENABLED_FOR_ACCOUNT: JetStreamNotEnabledForAccountError,
+    codes.STREAM_NAME_IN_USE: NameInUseError,
+    codes.STREAM_NOT_FOUND: StreamNotFoundError,
+    codes.WRONG_LAST_MSG_ID: WrongLastSequenceError,
+    codes.WRONG_LAST_SEQUENCE: WrongLastSequenceError,
+    codes.NOT_ENABLED: JetStreamNotEnabledError,
+    codes.STREAM_EXISTS_RESTORE: NameInUseError,
+    codes.CONSUMER_EXISTS: NameInUseError,
+    codes.CONSUMER_DOES_NOT_EXIST: ConsumerNotFoundError,
+    codes.WRONG_LAST_SEQUENCE_CONSTANT: WrongLastSequenceError,
     **dict.fromkeys(NotEnabledOnStreamError.OPTIONS, NotEnabledOnStreamError),
     **dict.fromkeys(_BATCH_ERRORS, BatchError),
 }
@@ -225,7 +197,7 @@ def error_of(document: Any, names: Mapping[str, str]) -> APIError:
         message = f'Consumer "{consumer}" of stream "{stream}" not found.'
     elif cls is NameInUseError and consumer:
         message = consumer_in_use(stream, consumer)
-    elif err_code == STREAM_EXISTS_RESTORE and stream:
+    elif err_code == codes.STREAM_EXISTS_RESTORE and stream:
         message = f'Stream "{stream}" exists already: delete it before it is restored.'
     elif cls is NameInUseError and stream:
         message = f'Stream "{stream}" exists with another configuration: {UPDATE}.'

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, Unpack
 
 from jetspark.backup import BackupProgress
 from jetspark.blocking.by_hand.publish import AtomicBatch, FastIngest, Publisher
@@ -23,12 +23,14 @@ from jetspark.documents.events import Event
 from jetspark.documents.streams import PubAck, StoredMsg
 from jetspark.errors import NoRespondersError
 from jetspark.full_client import JetStream as AsyncJetStream
+from jetspark.jetstream.api import ContextOptions
 from jetspark.jetstream.api import Paged as AsyncPaged
 from jetspark.jetstream.atomic_batch import AtomicSender
 from jetspark.jetstream.fast_ingest import GapPolicy, IngestSender
 from jetspark.jetstream.publish_request import (
+    PublishMsgOptions,
+    PublishOptions,
     PublishTries,
-    TimeToLive,
     headers_of,
     parse_pub_ack,
     publish_headers,
@@ -36,7 +38,6 @@ from jetspark.jetstream.publish_request import (
 from jetspark.jetstream.publisher import DisconnectPolicy, PublisherSender
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
-from jetspark.wire.headers import HeadersLike
 
 T = TypeVar("T")
 
@@ -47,23 +48,8 @@ class BaseJetStream(Twin):
     _caller: CallerSide
     _inner: AsyncJetStream
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        timeout: Seconds = 5.0,
-        domain: str | None = None,
-        api_prefix: str | None = None,
-        trace: bool = False,
-    ) -> None:
-        inner = AsyncJetStream(
-            client._caller.inner,
-            timeout=timeout,
-            domain=domain,
-            api_prefix=api_prefix,
-            trace=trace,
-        )
-        super().__init__(client._caller, inner)
+    def __init__(self, client: Client, **options: Unpack[ContextOptions]) -> None:
+        super().__init__(client._caller, AsyncJetStream(client._caller.inner, **options))
         self._client = client
 
     @property
@@ -75,27 +61,10 @@ class BaseJetStream(Twin):
         subject: str,
         payload: Payload = b"",
         *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
-        expect_stream: str | None = None,
-        expect_last_seq: int | None = None,
-        expect_last_subject_seq: int | None = None,
-        expect_last_subject_seq_of: str | None = None,
-        expect_last_msg_id: str | None = None,
         timeout: Seconds | None = None,
+        **options: Unpack[PublishOptions],
     ) -> PubAck:
-        whole = publish_headers(
-            self._inner.api.server,
-            headers,
-            msg_id=msg_id,
-            ttl=ttl,
-            expect_stream=expect_stream,
-            expect_last_seq=expect_last_seq,
-            expect_last_subject_seq=expect_last_subject_seq,
-            expect_last_subject_seq_of=expect_last_subject_seq_of,
-            expect_last_msg_id=expect_last_msg_id,
-        )
+        whole = publish_headers(self._inner.api.server, **options) if options else None
         tries = PublishTries(
             subject, self._inner.timeout if timeout is None else in_seconds(timeout)
         )
@@ -114,28 +83,16 @@ class BaseJetStream(Twin):
         self,
         message: Sendable,
         *,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
-        expect_stream: str | None = None,
-        expect_last_seq: int | None = None,
-        expect_last_subject_seq: int | None = None,
-        expect_last_subject_seq_of: str | None = None,
-        expect_last_msg_id: str | None = None,
         timeout: Seconds | None = None,
+        **options: Unpack[PublishMsgOptions],
     ) -> PubAck:
         subject, data, _, _ = parts_of(message)
         return self.publish(
             subject,
             data,
             headers=headers_of(message),
-            msg_id=msg_id,
-            ttl=ttl,
-            expect_stream=expect_stream,
-            expect_last_seq=expect_last_seq,
-            expect_last_subject_seq=expect_last_subject_seq,
-            expect_last_subject_seq_of=expect_last_subject_seq_of,
-            expect_last_msg_id=expect_last_msg_id,
             timeout=timeout,
+            **options,
         )
 
     def publisher(

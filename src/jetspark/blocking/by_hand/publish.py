@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
-from typing import Generic, Self
+from typing import Generic, Self, Unpack
 
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.docstrings import twin_of
@@ -26,11 +26,10 @@ from jetspark.jetstream.atomic_batch import AtomicSender
 from jetspark.jetstream.fast_ingest import FastIngest as AsyncFastIngest
 from jetspark.jetstream.fast_ingest import IngestSender
 from jetspark.jetstream.in_flight import Results, SenderT
-from jetspark.jetstream.publish_request import TimeToLive
+from jetspark.jetstream.publish_request import BatchOptions, MessageOptions
 from jetspark.jetstream.publisher import Publisher as AsyncPublisher
 from jetspark.jetstream.publisher import PublisherSender
 from jetspark.payloads import Payload, payload_bytes
-from jetspark.wire.headers import HeadersLike
 
 
 class BasePublisher(Generic[SenderT]):
@@ -100,16 +99,11 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         self,
         subject: str,
         payload: Payload = b"",
-        *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
+        **options: Unpack[MessageOptions],
     ) -> int:
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
-        kept = None
-        if headers is not None or msg_id is not None or ttl is not None:
-            kept = self._sender.headers(headers, msg_id, ttl)
+        kept = self._sender.headers(**options) if options else None
         window = self._window
         with self._turn:
             if window.count() >= window.limit or self._buffer.crowded:
@@ -120,14 +114,11 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         self,
         subject: str,
         payload: Payload = b"",
-        *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
+        **options: Unpack[MessageOptions],
     ) -> Future[PubAck]:
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
-        kept = self._sender.headers(headers, msg_id, ttl)
+        kept = self._sender.headers(**options) if options else None
         future: Future[PubAck] = Future()
         with self._turn:
             self._wait_for_space()
@@ -162,18 +153,11 @@ class FastIngest(BasePublisher[IngestSender], Results[IngestSender]):
         self,
         subject: str,
         payload: Payload = b"",
-        *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
-        expect_last_seq: int | None = None,
-        expect_last_subject_seq: int | None = None,
-        expect_last_subject_seq_of: str | None = None,
+        **options: Unpack[BatchOptions],
     ) -> int:
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, before waiting for space
-        expect = (expect_last_seq, expect_last_subject_seq, expect_last_subject_seq_of)
-        kept = self._sender.headers(headers, msg_id, ttl, expect)
+        kept = self._sender.headers(**options) if options else None
         window = self._window
         with self._turn:
             if window.count() >= window.limit or self._buffer.crowded:
@@ -207,25 +191,23 @@ class AtomicBatch(BasePublisher[AtomicSender]):
         self,
         subject: str,
         payload: Payload = b"",
-        *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
-        expect_last_seq: int | None = None,
-        expect_last_subject_seq: int | None = None,
-        expect_last_subject_seq_of: str | None = None,
+        **options: Unpack[BatchOptions],
     ) -> int:
-        payload = payload_bytes(payload)  # a copy, since a later call sends it
-        sender = self._sender
-        expect = (expect_last_seq, expect_last_subject_seq, expect_last_subject_seq_of)
-        kept = sender.headers(headers, msg_id, ttl, expect)
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # a copy, since a later call sends it
+        kept = self._sender.headers(**options) if options else None
+        window = self._window
+        is_first = options.get("expect_last_seq") is not None
         with self._turn:
-            message = sender.message(subject, payload, kept, is_first=expect_last_seq is not None)
-            if sender.window.sent and not sender.window.kept:
-                self._ask(sender.stage)  # the first is answered before a second is sent
-            elif self._buffer.crowded:
-                self._buffer.block()
-            return sender.add(message)
+            message = self._sender.message(subject, payload, kept, is_first=is_first)
+            if window.count() >= window.limit or self._buffer.crowded:
+                self._wait_for_space()
+            return self._sender.add(message)
+
+    def _wait_for_space(self) -> None:
+        if self._window.full:
+            self._ask(self._sender.stage)
+        super()._wait_for_space()
 
     def flush(self) -> None:
         with self._turn:
