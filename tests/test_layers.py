@@ -29,7 +29,7 @@ VALUES = {
         "timestamps",
         "subjects",
     ),
-    *("kv_rules", "files", "version"),
+    *("kv_rules", "letter_rules", "files", "version"),
 }
 CORE = VALUES | {"wire", "connection", "client"}
 FEATURES = {

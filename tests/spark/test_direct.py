@@ -15,6 +15,7 @@ from tests.support.json_payloads import FIELDS, payload
 from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb
 
+from jetspark.blocking import connect
 from jetspark.errors import ConfigError, PipelineError
 from jetspark.lakehouse.formats import Format
 from jetspark.spark.failures import explain
@@ -258,6 +259,28 @@ def test_what_does_not_become_a_row_is_put_aside_with_its_reason(
         (4, b"\xff{", None, "The payload is not UTF-8: byte 0 is 0xff."),
     ]
     assert (done.rows, done.aside) == (1, 3)
+
+
+def test_bad_records_are_the_same_letters_on_both_ways(lake: Lake) -> None:
+    lake.fill(("s.a", b'{"n": 1}'), ("s", b"{}"), ("s.b", b"\xff{"), ("s.a", b'{"n": [2]}'))
+    found = []
+    for way in ("direct", "spark"):
+        how: dict[str, Any] = {"quarantine": f"stream:{lake.stream}_{way}"}
+        done = lake.ingest(f"{way}/{{subject[2]}}", through_spark=way == "spark", **how)
+        assert (done.rows, done.aside) == (1, 3)
+        with connect(lake.server.url) as nc:
+            letters = nc.jetstream().dead_letters(f"{lake.stream}_{way}").letters().all()
+        found.append([(one.stream_seq, one.data, one.column, one.text) for one in letters])
+    assert sorted(found[0]) == sorted(found[1])
+    assert {(seq, column) for seq, _, column, _ in found[0]} == {
+        (2, "subject"),
+        (3, None),
+        (4, "n"),
+    }
+    with pytest.raises(
+        ConfigError, match=r"is a stream of dead letters: jetspark dead-letters rep"
+    ):
+        lake.job("direct/{subject[2]}", **how).look_at_records()
 
 
 @pytest.mark.parametrize("through_spark", [False, True])

@@ -26,8 +26,15 @@ from jetspark.spark.lakehouse.options import (
     parse_lakehouse_options,
 )
 from jetspark.spark.lakehouse.target import LakehouseStreamWriter, TaskFiles, Written
-from jetspark.spark.pipeline import check_queries, check_tables, start
+from jetspark.spark.pipeline import (
+    check_queries,
+    check_tables,
+    sink_of_quarantine,
+    start,
+    try_again,
+)
 from jetspark.spark.pipeline_file import PipelineFile, read_pipeline
+from jetspark.spark.retry_quarantine import Tried
 from jetspark.spark.source import schema_of
 from jetspark.subjects import subject_matches
 
@@ -258,6 +265,20 @@ def test_one_reading_fills_tables_of_different_schemas_as_spark_does(
     assert found[0]["raw"] == [(len(messages) - 2, b"\xff")]
     no_table = f"No table of the list takes the subject {name}.other."
     assert found[0]["aside"][-1][3:] == ("subject", no_table)
+    left, orders = len(found[0]["aside"]), len(found[0]["orders"])
+    mended = f"""
+[[sinks.tasks.tables]]
+subjects = ["{name}.other"]
+path = "{tmp_path}/tasks/others"
+"""
+    sink = sinks[0].replace("id LONG, amount DOUBLE", "amount DOUBLE") + mended
+    mended_pipeline = pipeline_of(shared_server, name, tmp_path, sink)
+    aside = str(tmp_path / "tasks" / "aside")
+    assert sink_of_quarantine(mended_pipeline, aside) == "tasks"
+    assert try_again(mended_pipeline, "tasks", spark) == Tried(added=2, there=0, left=left - 2)
+    assert column("delta", tmp_path / "tasks" / "others", "data") == Counter([b"{}"])
+    assert len(column("delta", tmp_path / "tasks" / "orders", "seq")) == orders + 1
+    pipeline = pipeline_of(shared_server, name, tmp_path, *sinks)
     check_tables(pipeline)
     shutil.rmtree(tmp_path / "tasks" / "without_rows")
     check_tables(pipeline)

@@ -27,7 +27,8 @@ from jetspark.lakehouse.new_files import write_files
 from jetspark.lakehouse.table import TableName
 from jetspark.spark import retry_quarantine
 from jetspark.spark.json_payloads import CORRUPT
-from jetspark.spark.lakehouse.options import parse_lakehouse_options
+from jetspark.spark.lakehouse import listed
+from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
 from jetspark.spark.lakehouse.target import prepare
 
 if TYPE_CHECKING:
@@ -65,12 +66,12 @@ class Place:
         self._aside = TableName(path=str(folder / "aside"))
         make_table(format_, self._aside, quarantine.SCHEMA, ())
 
-    def put_aside(self, *payloads: Any, first: int = 1) -> None:
+    def put_aside(self, *payloads: Any, first: int = 1, subject: str = "s") -> None:
         """As messages from this sequence on."""
         table = open_table(self.format, self._aside)
         rows = [
             {
-                "stream": "S", "subject": "s", "seq": seq,
+                "stream": "S", "subject": subject, "seq": seq,
                 "timestamp": BEGIN + timedelta(seconds=seq),
                 "data": json.dumps(one).encode(), "column": "n", "reason": "It did not fit.",
             }
@@ -201,6 +202,83 @@ def test_rows_with_keys_are_merged_in_their_order(tmp_path: Path, format_: Forma
     unordered = Place(tmp_path / "other", format_, keys="n")
     with pytest.raises(ConfigError, match="'keys' needs 'sequenceBy'"):
         unordered.try_again()
+
+
+def list_of(lake: Place, **tables: str) -> Callable[[pa.Table], pa.Table]:
+    """A list of tables by subject, and what decodes messages for it."""
+    given = [([one], "n LONG", {"path": str(lake.folder / path)}) for one, path in tables.items()]
+    options = {"quarantineTable": str(lake.folder / "aside"), **listed_option(given)}
+    lake.options = parse_lakehouse_options(lake.format, options)
+
+    def decode(records: pa.Table) -> pa.Table:
+        numbers, fields = [], []
+        for row in records.to_pylist():
+            numbers.append(list(tables).index(row["subject"]) if row["subject"] in tables else None)
+            n = json.loads(row["data"])["n"]
+            fits = type(n) is int
+            fields.append({"n": n if fits else None, CORRUPT: None if fits else str(n)})
+        for at in range(len(tables)):
+            own = [
+                one if at == number else None for one, number in zip(fields, numbers, strict=True)
+            ]
+            records = records.append_column(listed.fields_column(at), pa.array(own, FIELDS))
+        return records.append_column(listed.NUMBER, pa.array(numbers, pa.int32()))
+
+    return decode
+
+
+FIELDS = pa.struct([("n", pa.int64()), (CORRUPT, pa.string())])
+
+
+def rows_of_list(tables: int) -> StructType:
+    rows = StructType([one for one in ROWS if one.name in quarantine.MESSAGE])
+    fields = StructType([StructField("n", LongType()), StructField(CORRUPT, StringType())])
+    for at in range(tables):
+        rows = rows.add(listed.fields_column(at), fields)
+    return rows.add(listed.NUMBER, "integer")
+
+
+@pytest.mark.parametrize("killed_at", range(1, 5))
+def test_records_of_a_list_become_rows_of_its_tables_also_when_it_was_mended_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: Format, killed_at: int
+) -> None:
+    lake = Place(tmp_path, format_)
+    for first, subject in enumerate(("a", "b", "c")):
+        lake.put_aside({"n": 1}, {"n": "x"}, first=2 * first + 1, subject=subject)
+
+    def try_again(*paths: str) -> retry_quarantine.Tried:
+        decode = list_of(lake, **dict(zip("abc", paths, strict=False)))
+        target = prepare(lake.options, rows_of_list(len(paths)), numbered=True)
+        return retry_quarantine.try_again(target, decode)
+
+    done = 0
+
+    def commit_or_end(*given: Any) -> None:
+        nonlocal done
+        done += 1
+        if done == killed_at:
+            raise Killed
+        commit_files(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(retry_quarantine, "commit_files", commit_or_end)
+        with pytest.raises(Killed):
+            try_again("one", "two")
+    # The tables have changed places, and there is a third one.
+    tried = try_again("two", "one", "c")
+    assert tried.added + tried.there == 3
+    assert lake.rows("one", "two", "c") == Counter([1, 3, 5])
+    assert lake.aside() == dict.fromkeys((2, 4, 6), 'n is a text ("x"), not int64.')
+    assert try_again("two", "one", "c") == retry_quarantine.Tried(0, 0, 3)
+
+
+def test_a_record_of_a_subject_that_the_list_lacks_stays(tmp_path: Path) -> None:
+    lake = Place(tmp_path, Format.DELTA)
+    lake.put_aside({"n": 1}, subject="other")
+    decode = list_of(lake, a="a")
+    target = prepare(lake.options, rows_of_list(1), numbered=True)
+    assert retry_quarantine.try_again(target, decode) == retry_quarantine.Tried(0, 0, 1)
+    assert lake.aside() == {1: "No table of the list takes the subject other."}
 
 
 def test_a_table_of_other_columns_holds_no_records(tmp_path: Path) -> None:

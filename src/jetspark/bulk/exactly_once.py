@@ -161,7 +161,7 @@ class Ledger:
             try:
                 api.stream(self.stream)
             except StreamNotFoundError:
-                api.call(js_api.STREAM_CREATE, config, stream=self.stream)
+                api.create(config)
 
         self.leaders.ask(once)
 

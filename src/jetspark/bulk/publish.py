@@ -9,6 +9,10 @@ after any other refusal, publishing fails; acknowledged messages stay stored.
 
 `in_order`: when a message is published again, so are all later ones. So a subject's last message in
 the stream is the one sent last, which in a bucket is the key's value.
+
+`once`: each message is stored only while its subject has none, so a message that is published again
+is stored once. Those that were refused since there is one are in `refused`: the caller proves that
+it is theirs.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ import msgspec
 from jetspark.bulk.links import BlockingLink, connect
 from jetspark.bulk.retry import Retry, answer_within, attempt
 from jetspark.connection.options import ConnectOptions
+from jetspark.err_codes import WRONG_LAST_SEQUENCE
 from jetspark.errors import (
     APIError,
     BrokenSocketError,
@@ -56,6 +61,10 @@ def size_of(message: EncodedMessage) -> int:
     """Bytes of subject, headers and payload."""
     subject, block, payload = message
     return len(subject) + (0 if block is None else len(block)) + len(payload)
+
+
+FIRST_OF_SUBJECT = ("Nats-Expected-Last-Subject-Sequence", "0")
+"""The header of a message that is stored only while its subject has none."""
 
 
 def header_block(pairs: Iterable[tuple[str, str]]) -> bytes:
@@ -107,19 +116,24 @@ class StreamPublisher:
         window: int = 4000,
         timeout: float = 60.0,
         in_order: bool = False,
+        once: bool = False,
     ) -> None:
+        """`once`: the messages have the header `FIRST_OF_SUBJECT`."""
         self._options = options
         self._stream = stream
         self._window = window
         self._timeout = timeout
         self._in_order = in_order
+        self._once = once
+        self.refused: list[EncodedMessage] = []
+        """With `once`: messages that are not stored, since their subjects have one."""
         self._done: set[int] = set()
         """With `in_order`: acknowledged messages with an unacknowledged one before."""
         self._pending: dict[int, EncodedMessage] = {}
         self._last = 0
         self._block: list[bytes] = []
         self._block_bytes = 0
-        self._refused: list[int] = []
+        self._waiting: list[int] = []
         self._retry_at = 0.0
         self._refusal: JetsparkError | None = None
         self._retry = Retry(timeout, Backoff(_RETRY_SECONDS, _RETRY_SECONDS))
@@ -180,7 +194,7 @@ class StreamPublisher:
         self._retry.since = time.monotonic()
         while len(self._pending) > max(0, most):
             silence = max(self._retry.since, self._linked) + answer_within(self._timeout)
-            due = self._retry_at if self._refused else silence
+            due = self._retry_at if self._waiting else silence
             deadline = min(self._retry.deadline, due)
             try:
                 if [frame for frame in self._link.messages(deadline) if self._on_ack(frame)]:
@@ -204,6 +218,10 @@ class StreamPublisher:
         answer = decode_document(frame.payload, "ack")
         if document := answer.get("error"):
             error = js_api.error_of(document, {"stream": self._stream})
+            if self._once and error.err_code == WRONG_LAST_SEQUENCE:
+                if (message := self._pending.pop(index, None)) is not None:
+                    self.refused.append(message)
+                return True
             error.add_note(f'The message was for the subject "{self._subject(index)}".')
             if not is_transient(error):
                 raise error
@@ -227,9 +245,9 @@ class StreamPublisher:
 
     def _later(self, index: int, error: APIError | NoStreamResponseError) -> None:
         self._refusal = error
-        if not self._refused:
+        if not self._waiting:
             self._retry_at = time.monotonic() + _RETRY_SECONDS
-        self._refused.append(index)
+        self._waiting.append(index)
 
     def _on_silence(self) -> None:
         now = time.monotonic()
@@ -238,10 +256,10 @@ class StreamPublisher:
                 f'Stream "{self._stream}" acknowledged nothing for {self._timeout:g} s; '
                 f"{len(self._pending)} messages are without an ack."
             )
-        if not self._refused:
+        if not self._waiting:
             self._connect_again()
             return
-        refused, self._refused = self._refused, []
+        refused, self._waiting = self._waiting, []
         if self._in_order:
             refused = [index for index in self._pending if index >= min(refused)]
             self._done.difference_update(refused)
@@ -258,7 +276,7 @@ class StreamPublisher:
         """Connect, and publish the messages without an ack again."""
         self._link.close()
         attempt(lambda: self._use(connect(self._options)), self._retry)
-        self._refused = []
+        self._waiting = []
         self._linked = time.monotonic()
         if self._linked > self._retry.deadline:  # servers may accept links and drop them
             self._on_silence()

@@ -267,6 +267,11 @@ class StreamAPI:
         hint = f' (did you mean "{near}"?)' if near else ""
         return f'Stream "{name}" not found on {self.link.server}{hint}.'
 
+    def create(self, config: dict[str, Any]) -> dict[str, Any]:
+        """Create a stream; returns its configuration."""
+        made: dict[str, Any] = self.call(js_api.STREAM_CREATE, config, stream=config["name"])
+        return dict(made["config"])
+
     def update(self, config: dict[str, Any]) -> dict[str, Any]:
         """Update a stream; returns its new configuration."""
         changed: dict[str, Any] = self.call(js_api.STREAM_UPDATE, config, stream=config["name"])

@@ -19,13 +19,14 @@ from jetspark.cli.options import (
     Switch,
     check_replicas,
 )
-from jetspark.dead_letters.letter import ADVISORIES, as_json, letters_subject, watched_streams
+from jetspark.dead_letters.letter import ADVISORIES, as_json, watched_streams
 from jetspark.errors import (
     ConfigError,
     JetsparkError,
     NotStoredError,
     StreamNotFoundError,
 )
+from jetspark.letter_rules import letters_subject
 from jetspark.subjects import check_name
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Selection:
     subject: str | None = None
     """Only of messages on this subject, wildcards allowed."""
     reason: str | None = None
-    """Only max_deliver or terminated."""
+    """Only max_deliver, terminated or quarantined."""
 
 
 _ALL = Selection()

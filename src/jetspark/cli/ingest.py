@@ -117,7 +117,7 @@ def ingest(
             given again.
         rest_column: Name of a column with the fields that the schema of --json lacks, as JSON text.
         quarantine: Table for messages that do not become rows, with the reason: payloads that do
-            not fit the schema, and rows without a table.
+            not fit the schema, and rows without a table. Or stream:NAME, a stream of dead letters.
         on_bad_record: Without --quarantine: keep, the default, has a payload that does not fit in
             the column _corrupt_record; stop ends the run, with a sentence about that message.
         compact_every: Merge the small files of a table after so many of its commits; 100 by default

@@ -3,9 +3,10 @@ records again that were put aside."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -24,9 +25,13 @@ from jetspark.cli.options import (
 )
 from jetspark.cli.signals import signals_held, stop_on_signals
 from jetspark.cli.spark_runs import LOCAL, SparkFlags, quiet_spark, spinner
+from jetspark.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from jetspark.lakehouse.table import Table
+    from jetspark.spark.retry_quarantine import Tried
 
 _SHOWN = 10
 """Most names of kept files to print."""
@@ -162,13 +167,14 @@ def vacuum(
     show_result("\n".join(lines), document, as_json=json)
 
 
-@command(table, _RETRY)
+@command(table, _RETRY, "jetspark table retry lake/bad --pipeline shop.toml")
 def retry(
     quarantine: str,
     /,
     *,
-    to: str,
-    json: Annotated[str, Parameter(name=("--json-schema", "--json"))],
+    to: str | None = None,
+    json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None,
+    pipeline: Path | None = None,
     column: Repeated = None,
     rest_column: str | None = None,
     partition_by: Repeated = None,
@@ -178,9 +184,9 @@ def retry(
     flags: SparkFlags = LOCAL,
     json_output: JsonOutputFlag = False,
 ) -> None:
-    """Try messages again that `ingest --quarantine` has put aside, with a mended schema.
+    """Try messages again that were put aside into a quarantine, with a mended schema.
 
-    Those that are rows now are added to the table, each once, also when this is killed and run
+    Those that are rows now are added to their tables, each once, also when this is killed and run
     again; the others stay where they are, with their reasons of now. The server is not asked, and
     the query that fills the tables may run.
 
@@ -188,6 +194,8 @@ def retry(
         quarantine: The table with the messages, in the format of the other one.
         to: The table of the rows, or the template of tables, as for `ingest`.
         json: Schema of the payloads, as for `ingest`.
+        pipeline: File of the pipeline with this quarantine, which says the tables and schemas, also
+            of a list of tables; in place of --to, --json and the flags below.
         column: Further column, as for `ingest`; may be given again.
         rest_column: Name of the column with other fields, as for `ingest`.
         partition_by: Column to partition by, as for `ingest`; may be given again.
@@ -196,9 +204,16 @@ def retry(
         table_option: Further option of the table, as name=value; may be given again.
     """
     outcome = Outcome(flags.quiet, json_output)
+    if pipeline is not None:
+        given = (to, json, column, rest_column, partition_by, format, merge_schema, table_option)
+        if any(given):
+            raise ConfigError("--pipeline FILE says the tables and schemas: give it alone.")
+        _retry_sink(outcome, quarantine, pipeline, flags)
+        return
+    if to is None or json is None:
+        raise ConfigError("Give --to and --json, or --pipeline with the file that says both.")
     options = named_options("--table-option", table_option, _OF_RETRY)
     with options_as_flags(_OF_RETRY, options):
-        settings = flags.settings()
         with signals_held():
             from jetspark.spark.ingest import Ingest
 
@@ -216,12 +231,38 @@ def retry(
         )
         job.check_rows()
         job.look_at_records()
-        with (
-            stop_on_signals(),
-            quiet_spark(f"jetspark table retry {quarantine}", flags, settings) as spark,
-            spinner(f"trying {quarantine} again …", quiet=flags.quiet),
-        ):
-            done = job.try_again(spark)
+        done = _tried(quarantine, flags, flags.settings(), job.try_again)
+    _report_retry(outcome, done, quarantine, to, table=to)
+
+
+def _retry_sink(outcome: Outcome, quarantine: str, file: Path, flags: SparkFlags) -> None:
+    """Try the records of a pipeline's sink."""
+    with signals_held():
+        from jetspark.spark.pipeline import sink_of_quarantine, try_again
+        from jetspark.spark.pipeline_file import read_pipeline
+
+    pipeline = read_pipeline(file)
+    sink = sink_of_quarantine(pipeline, quarantine)
+    settings = {**pipeline.spark, **flags.settings()}
+    done = _tried(quarantine, flags, settings, lambda spark: try_again(pipeline, sink, spark))
+    _report_retry(outcome, done, quarantine, f"the tables of {sink}", sink=sink)
+
+
+def _tried(
+    quarantine: str,
+    flags: SparkFlags,
+    settings: dict[str, str],
+    try_again: Callable[[SparkSession], Tried],
+) -> Tried:
+    with (
+        stop_on_signals(),
+        quiet_spark(f"jetspark table retry {quarantine}", flags, settings) as spark,
+        spinner(f"trying {quarantine} again …", quiet=flags.quiet),
+    ):
+        return try_again(spark)
+
+
+def _report_retry(outcome: Outcome, done: Tried, quarantine: str, to: str, **facts: str) -> None:
     sentences = [f"{counted(done.added, 'row')} added to {to}."]
     if done.there:
         was = "was" if done.there == 1 else "were"
@@ -230,7 +271,7 @@ def retry(
     outcome.report(
         *sentences,
         quarantine=quarantine,
-        table=to,
+        **facts,
         rows=done.added,
         there=done.there,
         left=done.left,

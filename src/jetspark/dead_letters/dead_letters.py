@@ -16,11 +16,11 @@ from jetspark.client.listing import Listing
 from jetspark.dead_letters.letter import (
     ADVISORIES,
     KINDS,
+    REASONS,
     WORKER,
     DeadLetter,
     check_replay_subject,
     filter_subject,
-    letters_subject,
     read_letter,
     replayed_headers,
     watched_streams,
@@ -40,6 +40,7 @@ from jetspark.errors import (
     shown,
 )
 from jetspark.jetstream.context import JetStreamContext
+from jetspark.letter_rules import letters_subject
 from jetspark.subjects import (
     check_name,
     check_publish_subject,
@@ -129,9 +130,9 @@ class DeadLetters:
         """The letters that are stored now, oldest first.
 
         `stream`, `consumer`: only of these. `subject`: only of messages on it, wildcards allowed.
-        `reason`: only "max_deliver" or "terminated". A message that is not a letter is reported and
-        left out. Iterating raises ConfigError for a stream or consumer that is not watched and has
-        no letter.
+        `reason`: only "max_deliver", "terminated" or "quarantined". A message that is not a letter
+        is reported and left out. Iterating raises ConfigError for a stream or consumer that is not
+        watched and has no letter.
         """
         for kind, name in (("stream", stream), ("consumer", consumer)):
             if name is not None:
@@ -139,7 +140,7 @@ class DeadLetters:
         if subject is not None:
             check_subscribe_subject(subject)
         if reason is not None:
-            check_word("reason", reason, KINDS)
+            check_word("reason", reason, REASONS)
         return Listing(partial(self._read, stream, consumer, subject, reason))
 
     async def _read(

@@ -1,10 +1,4 @@
-"""The form in which a dead letter is stored. Pure.
-
-Contract: a letter has the payload and the headers of its message. Headers that begin with
-Dead-Letter- say where the message was and why it is here. Headers with a meaning for servers
-(Nats-…) get another name, or they would set conditions on the letter itself. Each advisory has its
-own subject, so a letter is stored once, however often its advisory is handled.
-"""
+"""Dead letters, from advisories and from their stored form (`letter_rules`). Pure."""
 
 from __future__ import annotations
 
@@ -18,6 +12,28 @@ from jetspark.documents.document import text_of_time, timestamp_of_text
 from jetspark.documents.events import MaxDeliverEvent, TerminatedEvent, event_subjects
 from jetspark.documents.streams import StoredMsg, StreamConfig
 from jetspark.errors import BadHeaderError, ConfigError, JetStreamError, shown
+from jetspark.letter_rules import (
+    COLUMN,
+    CONSUMER,
+    DELIVERIES,
+    GONE,
+    MISSING,
+    OF_SERVER,
+    PUBLISHED,
+    QUARANTINED,
+    REASON,
+    SEQUENCE,
+    STREAM,
+    SUBJECT,
+    TEXT,
+    TIME,
+    TOO_LARGE,
+    kept,
+    letters_subject,
+    one_line,
+    original,
+    subject_of_letter,
+)
 from jetspark.subjects import subject_matches
 from jetspark.wire.headers import Headers, forwarded
 
@@ -26,23 +42,10 @@ ADVISORIES: Final = "_ADVISORIES"
 WORKER: Final = "worker"
 """The consumer of that stream, which all workers share."""
 KINDS: Final = ("max_deliver", "terminated")
+REASONS: Final = (*KINDS, QUARANTINED)
 _WATCHED: Final = frozenset(subject.removesuffix(".*.*") for subject in event_subjects(KINDS))
 """The subjects of these advisories, without stream and consumer."""
 
-_MARK: Final = "Dead-Letter-"
-_REASON: Final = f"{_MARK}Reason"
-_TEXT: Final = f"{_MARK}Text"
-_STREAM: Final = f"{_MARK}Stream"
-_CONSUMER: Final = f"{_MARK}Consumer"
-_SEQUENCE: Final = f"{_MARK}Sequence"
-_DELIVERIES: Final = f"{_MARK}Deliveries"
-_TIME: Final = f"{_MARK}Time"
-_SUBJECT: Final = f"{_MARK}Subject"
-_PUBLISHED: Final = f"{_MARK}Published"
-_MISSING: Final = f"{_MARK}Missing"
-_KEPT: Final = f"{_MARK}Header-"
-
-_OF_SERVER: Final = "nats-"
 _RESTORED: Final = "Nats-TTL"
 """The one header for servers that belongs to the message itself."""
 
@@ -51,16 +54,18 @@ Death = MaxDeliverEvent | TerminatedEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A message that a consumer gave up."""
+    """A message that a consumer gave up, or that does not become a row of a table."""
 
     seq: int
     """The letter's own sequence, in the stream of the dead letters."""
     reason: str
-    """ "max_deliver": delivered too often; "terminated": by `term`."""
+    """ "max_deliver": delivered too often; "terminated": by `term`; "quarantined": put aside by a
+    query that writes a table."""
     text: str | None
-    """The reason that `term` gave."""
+    """The reason that `term` gave, or why there is no row."""
     stream: str
     consumer: str
+    """The consumer, or the query's id."""
     stream_seq: int
     """The sequence of the message in `stream`."""
     deliveries: int
@@ -74,6 +79,8 @@ class DeadLetter:
     """The subject of the message; None when it was gone."""
     published: datetime | None
     """When the message was stored; None when it was gone."""
+    column: str | None = None
+    """The column that the message does not fit."""
     data: bytes = b""
     headers: Headers = field(default_factory=Headers)
     """The headers of the message."""
@@ -85,10 +92,6 @@ def watched_streams(config: StreamConfig) -> set[str] | None:
     if config.retention != "workqueue" or not subjects:
         return None
     return {one[-2] for one in subjects} if all(one[0] in _WATCHED for one in subjects) else None
-
-
-def letters_subject(name: str) -> str:
-    return f"_dead.{name}.>"
 
 
 def check_replay_subject(subject: str, *, own: bool = False) -> None:
@@ -107,31 +110,31 @@ def check_replay_subject(subject: str, *, own: bool = False) -> None:
 
 
 def letter_subject(name: str, death: Death) -> str:
-    return f"_dead.{name}.{death.stream}.{death.consumer}.{death.id}"
+    return subject_of_letter(name, death.stream, death.consumer, str(death.id))
 
 
 def filter_subject(name: str, stream: str | None, consumer: str | None) -> str:
     """The subjects of all letters, or those of a stream or a consumer."""
-    return f"_dead.{name}.{stream or '*'}.{consumer or '*'}.*"
+    return subject_of_letter(name, stream or "*", consumer or "*", "*")
 
 
 def died_of(death: Death, message: StoredMsg | None, *, complete: bool = True) -> Headers:
     """The headers of a letter. `message`: None if it is gone. `complete`: with its payload."""
     headers = Headers() if message is None or not complete else _kept(message)
-    headers.set(_REASON, str(death.kind))
+    headers.set(REASON, str(death.kind))
     if isinstance(death, TerminatedEvent) and death.reason:
-        headers.set(_TEXT, " ".join(death.reason.replace("\x00", " ").split()))
-    headers.set(_STREAM, death.stream)
-    headers.set(_CONSUMER, death.consumer)
-    headers.set(_SEQUENCE, str(death.stream_seq))
-    headers.set(_DELIVERIES, str(death.deliveries))
+        headers.set(TEXT, one_line(death.reason))
+    headers.set(STREAM, death.stream)
+    headers.set(CONSUMER, death.consumer)
+    headers.set(SEQUENCE, str(death.stream_seq))
+    headers.set(DELIVERIES, str(death.deliveries))
     if death.timestamp is not None:
-        headers.set(_TIME, text_of_time(death.timestamp))
+        headers.set(TIME, text_of_time(death.timestamp))
     if message is not None:
-        headers.set(_SUBJECT, message.subject)
-        headers.set(_PUBLISHED, text_of_time(message.time))
+        headers.set(SUBJECT, message.subject)
+        headers.set(PUBLISHED, text_of_time(message.time))
     if message is None or not complete:
-        headers.set(_MISSING, "gone" if message is None else "too large")
+        headers.set(MISSING, GONE if message is None else TOO_LARGE)
     return headers
 
 
@@ -140,31 +143,28 @@ def _kept(message: StoredMsg) -> Headers:
         found = message.headers or Headers()
     except BadHeaderError:  # no client can read them
         found = Headers()
-    return forwarded(
-        (f"{_KEPT}{name}" if name.lower().startswith(_OF_SERVER) else name, value)
-        for name, value in found.items()
-        if not name.startswith(_MARK)  # left by an earlier death
-    )
+    return forwarded(kept(found.items()))
 
 
 def read_letter(stored: StoredMsg) -> DeadLetter:
     try:
         headers = stored.headers or Headers()
-        published = headers.get(_PUBLISHED)
+        published = headers.get(PUBLISHED)
         return DeadLetter(
             seq=stored.seq,
-            reason=headers[_REASON],
-            text=headers.get(_TEXT),
-            stream=headers[_STREAM],
-            consumer=headers[_CONSUMER],
-            stream_seq=int(headers[_SEQUENCE]),
-            deliveries=int(headers[_DELIVERIES]),
-            time=timestamp_of_text(headers.get(_TIME) or text_of_time(stored.time)),
-            missing=headers.get(_MISSING),
-            subject=headers.get(_SUBJECT),
+            reason=headers[REASON],
+            text=headers.get(TEXT),
+            stream=headers[STREAM],
+            consumer=headers[CONSUMER],
+            stream_seq=int(headers[SEQUENCE]),
+            deliveries=int(headers[DELIVERIES]),
+            time=timestamp_of_text(headers.get(TIME) or text_of_time(stored.time)),
+            missing=headers.get(MISSING),
+            subject=headers.get(SUBJECT),
             published=None if published is None else timestamp_of_text(published),
+            column=headers.get(COLUMN),
             data=stored.data,
-            headers=_original(headers),
+            headers=forwarded(original(headers.items())),
         )
     except KeyError as error:
         why = f"it has no header {error.args[0]}"
@@ -173,20 +173,12 @@ def read_letter(stored: StoredMsg) -> DeadLetter:
     raise JetStreamError(f"Message {stored.seq} is not a dead letter: {why}.")
 
 
-def _original(headers: Headers) -> Headers:
-    return forwarded(
-        (name.removeprefix(_KEPT), value)
-        for name, value in headers.items()
-        if name.startswith(_KEPT) or not name.startswith((_MARK, "Nats-"))
-    )
-
-
 def replayed_headers(letter: DeadLetter) -> Headers:
     """Headers for publishing again: without conditions, ids and marks of the first publish."""
     return forwarded(
         (name, value)
         for name, value in letter.headers.items()
-        if name == _RESTORED or not name.lower().startswith(_OF_SERVER)
+        if name == _RESTORED or not name.lower().startswith(OF_SERVER)
     )
 
 

@@ -386,7 +386,12 @@ class OpenDelta(Table):
 
     @property
     def storage(self) -> DeltaStorage:
-        return DeltaStorage(_path(self.name), self.name.properties)
+        return self.storage_of(self.name)
+
+    @staticmethod
+    def storage_of(folder: TableName) -> DeltaStorage:
+        """The storage of a folder."""
+        return DeltaStorage(_path(folder), folder.properties)
 
     def layout(self, target_bytes: int, compression: str) -> Layout:
         configuration = self._table.metadata().configuration

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from jetspark.errors import CommitConflict, ConfigError, JetsparkError, TableError
 from jetspark.lakehouse.batches import gone
+from jetspark.lakehouse.new_files import Storage
 from jetspark.lakehouse.partitions import PartitionBy, check_partitions
 from jetspark.lakehouse.schemas import check_names
 from jetspark.lakehouse.table import Table, TableName
@@ -220,6 +221,11 @@ def make_table(
         except CommitConflict:
             continue  # created by another writer
     return found
+
+
+def storage_of_folder(format_: Format, folder: TableName) -> Storage:
+    """The storage of a folder that has tables in it, and is none itself."""
+    return _opener(format_).storage_of(folder)
 
 
 def check_empty(format_: Format, name: TableName) -> None:

@@ -64,7 +64,7 @@ from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
-from jetspark.lakehouse.iceberg_folder import catalog_of
+from jetspark.lakehouse.iceberg_folder import catalog_of, local_folder
 from jetspark.lakehouse.iceberg_maintenance import manifests_of, old_snapshots, vacuumed
 from jetspark.lakehouse.iceberg_partitions import (
     add_partitions,
@@ -248,6 +248,11 @@ class OpenIceberg(Table):
     @property
     def storage(self) -> IcebergStorage:
         return IcebergStorage(self.location, {**self._table.io.properties})
+
+    @staticmethod
+    def storage_of(folder: TableName) -> IcebergStorage:
+        """The storage of a folder."""
+        return IcebergStorage(f"file://{local_folder(folder.path or '')}", folder.properties)
 
     def layout(self, target_bytes: int, compression: str) -> Layout:
         if (format_ := self._table.metadata.format_version) > _NEWEST_WRITTEN:

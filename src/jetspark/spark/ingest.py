@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from glob import escape, iglob
 from pathlib import Path
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -26,10 +25,8 @@ from jetspark.lakehouse.formats import (
     check_library,
     format_of,
     in_catalog,
-    open_table,
 )
 from jetspark.lakehouse.partitions import PartitionBy
-from jetspark.lakehouse.quarantine import MESSAGE, SCHEMA
 from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path
@@ -37,6 +34,7 @@ from jetspark.spark.ddl import check_fields
 from jetspark.spark.direct import OF_DAY, flow_into, register_formats, table_rows
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import CORRUPT, json_columns
+from jetspark.spark.lakehouse.letters import with_connection
 from jetspark.spark.lakehouse.listed import DAY
 from jetspark.spark.lakehouse.options import (
     FILES,
@@ -47,10 +45,10 @@ from jetspark.spark.lakehouse.options import (
     when_following,
 )
 from jetspark.spark.lakehouse.start import check_start
-from jetspark.spark.lakehouse.target import check_columns, prepare
+from jetspark.spark.lakehouse.target import check_columns
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.queries import start_query, with_quick_checkpoint
-from jetspark.spark.retry_quarantine import Tried, try_again
+from jetspark.spark.retry_quarantine import Tried, check_records, try_again_in_spark
 from jetspark.validation import path_of
 
 _OF_DAY = "to_date(timestamp)"
@@ -92,7 +90,7 @@ class Ingest:
     """Column with the fields of each object that `json_schema` lacks, as JSON; None: they are left
     out."""
     quarantine: str | None = None
-    """Table for records that do not become rows."""
+    """Table for records that do not become rows, or `stream:NAME`."""
     on_bad_record: str | None = None
     """Without such a table: keep (they are in `_corrupt_record`, the default) or stop."""
     compact_every: int | None = None
@@ -155,6 +153,8 @@ class Ingest:
                 raise ConfigError(f"--to {self.to}: a bucket has one table; leave the braces out.")
             bucket_table.check_source(self._source)
             bucket_table.check_table_options(self.table_options)
+        if self._table.letters is not None:
+            self._table.letters.check_not_read(self._source)
         check_library(self._table.format)
 
     def look_ahead(self) -> None:
@@ -162,6 +162,8 @@ class Ingest:
         ConfigError when table, checkpoint and stream do not belong together."""
         self._check_start()
         self._check_columns()
+        if self._table.letters is not None:
+            self._table.letters.check()
 
     def _check_columns(self) -> None:
         made = [name for name, expression in self._partitions if expression is not None]
@@ -172,11 +174,7 @@ class Ingest:
 
     def look_at_records(self) -> None:
         """As `look_ahead`, for `try_again`. Raises ConfigError."""
-        options = self._table
-        assert options.quarantine is not None  # noqa: S101
-        aside = options.of_table(options.quarantine)
-        for one in (aside,) if options.route is not None else (aside, options):
-            open_table(one.format, one.name)
+        check_records(self._table)
         self._check_columns()
 
     def try_again(self, spark: SparkSession) -> Tried:
@@ -187,22 +185,14 @@ class Ingest:
         Raises as `look_at_records` and `retry_quarantine.try_again`, or PipelineError.
         """
         self.look_at_records()
-
-        def decoded(records: pa.Table) -> DataFrame:
-            return table_rows(
-                spark.createDataFrame(records),
-                json=("--json", self.json_schema),
-                made=self._made(),
-                further=self._with_partitions,
-                keep_payload=True,
-            )
-
-        try:
-            rows = decoded(SCHEMA.empty_table().select(MESSAGE))
-            target = prepare(self._table, rows.schema, numbered=True)
-            return try_again(target, lambda records: decoded(records).toArrow())
-        except (PySparkException, Py4JError) as error:
-            raise explain(error) from error
+        rows = partial(
+            table_rows,
+            json=("--json", self.json_schema),
+            made=self._made(),
+            further=self._with_partitions,
+            keep_payload=True,
+        )
+        return try_again_in_spark(spark, self._table, rows)
 
     def _check_start(self) -> None:
         check_start(self._table, self.checkpoint_location)
@@ -398,7 +388,7 @@ class Ingest:
         for name, given in (("mergeSchema", self.merge_schema), ("adoptTable", self.adopt)):
             if given:
                 options[name] = "true"
-        return options
+        return with_connection(options, self.options)
 
 
 def _streams(options: SourceOptions) -> str:

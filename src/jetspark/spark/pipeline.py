@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from py4j.protocol import Py4JError
@@ -15,13 +16,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
+from jetspark.lakehouse.formats import absolute, in_catalog
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.spark.checkpoints import check_way, local_path, read_checkpoint
-from jetspark.spark.direct import OF_DAY, Flow, flow_into, register_formats
+from jetspark.spark.direct import OF_DAY, Flow, flow_into, register_formats, table_rows
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
+from jetspark.spark.lakehouse import letters
 from jetspark.spark.lakehouse.listed import DAY, needs_day
-from jetspark.spark.lakehouse.options import TABLES, when_following
+from jetspark.spark.lakehouse.options import TABLES, LakehouseOptions, when_following
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_fit
 from jetspark.spark.option_values import with_names_of_spark
@@ -34,11 +37,40 @@ from jetspark.spark.queries import (
     with_quick_checkpoint,
 )
 from jetspark.spark.reading import created, streams_facts
+from jetspark.spark.retry_quarantine import Tried, check_records, try_again_in_spark
 from jetspark.spark.sink_options import SinkOptions, check_new_writer, look_at, register_name
 from jetspark.spark.source import check_written
 from jetspark.subjects import subjects_overlap
 
 # -- before Spark is started -------------------------------------------------------------------
+
+
+def sink_of_quarantine(pipeline: PipelineFile, place: str) -> str:
+    """The sink that puts records aside into this table, which is there. Raises ConfigError, and
+    PipelineError that names the part of the file."""
+    found = {
+        name: sink.table.quarantine
+        for name, sink in pipeline.sinks.items()
+        if sink.table is not None and sink.table.quarantine is not None
+    }
+    said = [place]
+    if not place.startswith(letters.PREFIX):
+        said += [absolute(place), *(in_catalog(place) or ())[1:]]
+    names = [name for name, aside in found.items() if aside in said]
+    if len(names) == 1:
+        with _located(pipeline, "sinks", names[0]):
+            table = pipeline.sinks[names[0]].table
+            assert table is not None  # noqa: S101
+            check_records(table)
+        return names[0]
+    file = pipeline.places.file
+    if names:
+        raise ConfigError(
+            f"{file}: the sinks {', '.join(names)} have the quarantine {place}, from which a "
+            "message is removed when one of them has it: give each a quarantine of its own."
+        )
+    there = ", ".join(dict.fromkeys(map(str, found.values()))) or "none"
+    raise ConfigError(f"{file}: no sink has the quarantineTable {place}; there are: {there}.")
 
 
 @dataclass(frozen=True)
@@ -65,6 +97,9 @@ def check_servers(pipeline: PipelineFile) -> ServerFacts:
         if isinstance(sink.parsed, SinkOptions):
             with _located(pipeline, "sinks", name):
                 missing += look_at(sink.parsed).missing
+        elif sink.table is not None and sink.table.letters is not None:
+            with _located(pipeline, "sinks", name):
+                sink.table.letters.check()
     return ServerFacts(messages, tuple(dict.fromkeys(missing)))
 
 
@@ -135,6 +170,10 @@ def check_queries(
             flows[name] = _flow(pipeline, name, sink, source, spark, adopt, through_spark)
             reads[name] = [source.parsed]
         _check_sink(pipeline, name, sink, flows[name].rows, spark)
+        if sink.table is not None and sink.table.letters is not None:
+            with _located(pipeline, "sinks", name):
+                for one in reads[name]:
+                    sink.table.letters.check_not_read(one)
     taken: dict[tuple[str, ...], str] = {}
     for name, sources in reads.items():
         with _located(pipeline, "sinks", name, "from"):
@@ -176,6 +215,31 @@ def start(
             query.stop()
         raise
     return queries
+
+
+def try_again(pipeline: PipelineFile, name: str, spark: SparkSession) -> Tried:
+    """Try the records again that the sink of this name has put aside, by the file as it is now:
+    those that are rows are added to its tables, each once, and the others get their new reasons.
+
+    It needs neither the stream nor the checkpoint, and the pipeline may run meanwhile. Raises
+    PipelineError, which names the part of the file.
+    """
+    sink = pipeline.sinks[name]
+    source = pipeline.stream_of(sink)
+    with _located(pipeline, "sinks", name):
+        if source is None or sink.table is None:
+            raise ConfigError(
+                "its rows come from a view: take the source out of the file, or name the schema "
+                "and the table (jetspark table retry --to … --json …)."
+            )
+        rows = partial(
+            table_rows,
+            json=("json", source.json),
+            made=_columns(sink.table, sink, source)[1],
+            keep_payload=True,
+            tables=sink.table.tables,
+        )
+        return try_again_in_spark(spark, sink.table, rows)
 
 
 def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
@@ -257,14 +321,7 @@ def _flow(
 ) -> Flow:
     """The rows of a stream for a table."""
     assert sink.table is not None  # noqa: S101
-    assert source.parsed is not None  # noqa: S101
-    columns = list(source.parsed.columns)
-    if source.json is not None:
-        columns = json_columns(source.json, "json", columns)
-    of_day = any(map(needs_day, sink.table.tables)) or (
-        DAY in sink.partition_by and DAY not in columns
-    )
-    made = {DAY: OF_DAY} if of_day else {}
+    columns, made = _columns(sink.table, sink, source)
     _check_partition_by(pipeline, name, sink, [*columns, *made])
     with _located(pipeline, "sinks", name):
         return flow_into(
@@ -276,6 +333,18 @@ def _flow(
             made=made,
             through_spark=through_spark or sink.through_spark,
         )
+
+
+def _columns(
+    table: LakehouseOptions, sink: SinkTable, source: SourceTable
+) -> tuple[list[str], dict[str, str]]:
+    """The columns of a stream's rows, and those that are made of them for a table."""
+    assert source.parsed is not None  # noqa: S101
+    columns = list(source.parsed.columns)
+    if source.json is not None:
+        columns = json_columns(source.json, "json", columns)
+    of_day = any(map(needs_day, table.tables)) or (DAY in sink.partition_by and DAY not in columns)
+    return columns, {DAY: OF_DAY} if of_day else {}
 
 
 def _check_partition_by(

@@ -25,6 +25,7 @@ from jetspark.lakehouse.quarantine import MESSAGE
 from jetspark.lakehouse.table import TableName
 from jetspark.spark import option_values
 from jetspark.spark.json_payloads import json_columns
+from jetspark.spark.lakehouse.letters import with_connection
 from jetspark.spark.lakehouse.listed import DAY
 from jetspark.spark.lakehouse.options import (
     FILES,
@@ -386,6 +387,8 @@ class _Reader:
                 parsed = parse_sink_options(options := options | named)
         elif lake is not None:
             options |= named | ({"partitionBy": ",".join(columns)} if columns else {})
+            if (of := sources.get(rows)) is not None and of.parsed is not None:
+                options = with_connection(options, of.options)
             if listed is not None:
                 options |= self._list(where, listed, lake, options, sources.get(rows))
             parsed = self._parsed(

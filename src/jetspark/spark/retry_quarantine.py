@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from jetspark.errors import ConfigError, TableError
 from jetspark.lakehouse import quarantine
@@ -24,9 +27,11 @@ from jetspark.lakehouse.formats import find_table, open_table
 from jetspark.lakehouse.new_files import NewFile, by_table
 from jetspark.lakehouse.table import Changes, Numbers, Table
 from jetspark.lakehouse.upserts import remove
+from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import CORRUPT
+from jetspark.spark.lakehouse import listed
 from jetspark.spark.lakehouse.options import LakehouseOptions
-from jetspark.spark.lakehouse.target import Target, TaskFiles
+from jetspark.spark.lakehouse.target import Target, TaskFiles, prepare
 
 _KEY: Final = ("stream", "seq", "timestamp")
 """Identifies a message, even in a stream that was deleted and recreated."""
@@ -46,6 +51,41 @@ class Tried:
     there: int
     """In the table already, from a run that was killed before it could say so."""
     left: int
+
+
+def check_records(options: LakehouseOptions) -> None:
+    """Check that the records are there, and a table that is not made by its first row. Raises
+    ConfigError."""
+    assert options.quarantine is not None  # noqa: S101
+    if options.letters is not None:
+        raise ConfigError(
+            f"{options.quarantine} is a stream of dead letters: {options.letters.replay} publishes "
+            "its messages again, to be read with the mended schema."
+        )
+    aside = options.of_table(options.quarantine)
+    one = options.route is None and not options.tables
+    for table in (aside, options) if one else (aside,):
+        open_table(table.format, table.name)
+
+
+def try_again_in_spark(
+    spark: SparkSession, options: LakehouseOptions, rows_of: Callable[[DataFrame], DataFrame]
+) -> Tried:
+    """`try_again`, where Spark makes the rows, with `CORRUPT` and the columns of the messages.
+
+    Raises as `check_records` and `try_again`, and PipelineError.
+    """
+    check_records(options)
+
+    def decoded(records: pa.Table) -> DataFrame:
+        return rows_of(spark.createDataFrame(records))
+
+    try:
+        rows = decoded(quarantine.SCHEMA.empty_table().select(quarantine.MESSAGE))
+        target = prepare(options, rows.schema, numbered=True)
+        return try_again(target, lambda records: decoded(records).toArrow())
+    except (PySparkException, Py4JError) as error:
+        raise explain(error) from error
 
 
 def try_again(target: Target, decode: Decode) -> Tried:
@@ -76,8 +116,10 @@ class _Attempt:
                 "would replace a row of now."
             )
         self._records.check_numbers_stay()
-        self._begun = f"jetspark.retry.begun.{options.name}"
-        self._ended = f"jetspark.retry.ended.{options.name}"
+        # A list may be mended, too, before a run that was killed is repeated.
+        to = "a list" if options.tables else options.name
+        self._begun = f"jetspark.retry.begun.{to}"
+        self._ended = f"jetspark.retry.ended.{to}"
         self._number = f"jetspark.retry.{aside.name}"
         """In the tables that get the rows."""
         ended = self._records.number(self._ended) or 0
@@ -115,31 +157,60 @@ class _Attempt:
 
     def _try(self, batch: pa.RecordBatch, files: TaskFiles) -> None:
         """The rows of some records."""
-        options = self._target.options
+        target, options = self._target, self._target.options
         reasons = dict(zip(_keys(batch), _reasons(batch), strict=True))
-        if options.route is None:
+        if options.route is None and not options.tables:
             batch = self._new(batch, "")
         decoded = self._decode(pa.Table.from_batches([batch.select(quarantine.MESSAGE)]))
         for rows in decoded.to_batches():
-            refused = pc.is_valid(rows.column(CORRUPT))
-            self._leave(rows.filter(refused), self._why_not, reasons)
-            rows = rows.filter(pc.invert(refused))
+            if options.tables:
+                self._try_listed(rows, files, reasons)
+                continue
+            rows = self._fitting(target, rows, reasons)
             if options.route is None:
-                self._add_rows(rows, "", files)
+                self._add_rows(rows, files.write)
                 continue
             for name, part in options.route.divide(rows):
                 if name is None and options.rest is None:
                     self._leave(part, options.route.lacking, reasons)
                 else:
-                    self._add_rows(self._new(part, name or ""), name or "", files)
+                    self._add_rows(self._new(part, name or ""), files.write)
 
-    def _add_rows(self, rows: pa.RecordBatch, name: str, files: TaskFiles) -> None:
+    def _try_listed(
+        self, batch: pa.RecordBatch, files: TaskFiles, reasons: Mapping[Key, quarantine.Reason]
+    ) -> None:
+        """The same, for a list of tables."""
+        target = self._target
+        for number, rows in listed.divided(batch, batch.column(listed.NUMBER)):
+            if number is None and target.options.rest is None:
+                self._leave(rows, listed.no_table, reasons)
+                continue
+            name = ""
+            if number is not None:
+                one = target.listed[number]
+                name = str(one.options.name)
+                fitting = set(_keys(self._fitting(one, listed.rows_of(rows, number), reasons)))
+                rows = rows.filter(pa.array([key in fitting for key in _keys(rows)], pa.bool_()))
+            self._add_rows(self._new(rows, name), partial(files.write_listed, number))
+
+    def _add_rows(self, rows: pa.RecordBatch, write: Callable[[pa.RecordBatch], None]) -> None:
         if rows.num_rows:
-            files.write(rows)
+            write(rows)
             self._done.update(_keys(rows))
 
-    def _why_not(self, row: pa.RecordBatch) -> quarantine.Reason:
-        return quarantine.why_not(row.column("data")[0].as_py(), self._target.fields)
+    def _fitting(
+        self, target: Target, rows: pa.RecordBatch, reasons: Mapping[Key, quarantine.Reason]
+    ) -> pa.RecordBatch:
+        """Those that are rows now; the others are left."""
+        if CORRUPT not in rows.schema.names:  # each payload is a row
+            return rows
+        refused = pc.is_valid(rows.column(CORRUPT))
+
+        def why_not(row: pa.RecordBatch) -> quarantine.Reason:
+            return quarantine.why_not(row.column("data")[0].as_py(), target.fields)
+
+        self._leave(rows.filter(refused), why_not, reasons)
+        return rows.filter(pc.invert(refused))
 
     def _leave(
         self,
@@ -173,9 +244,13 @@ class _Attempt:
         return rows.filter(pa.array(chosen, pa.bool_()))
 
     def _keys_in(self, name: str) -> frozenset[Key]:
-        """Those of the records that a table has, or the one for the rest in its place."""
+        """Those of the records that a table has, or the one for the rest in its place; or that any
+        of a list has, since a list that was mended may give them to another one."""
+        if self._target.options.tables:
+            name = ""
         if name not in self._has:
-            places = [name] if name else []
+            places = [str(one.options.name) for one in self._target.options.tables]
+            places += [name] if name else []
             places += [one for one in (self._target.options.rest,) if one is not None]
             found = [self._looked_up(self._options(one)) for one in places or [""]]
             self._has[name] = frozenset().union(*found)
@@ -234,7 +309,9 @@ class _Attempt:
     def _clean_up(self) -> None:
         """Remove the records that have become rows."""
         # Which table another record went to, in the run that was killed, is not known.
-        settled = not self._was_killed or self._target.options.route is None or not self._left
+        options = self._target.options
+        one = options.route is None and not options.tables
+        settled = not self._was_killed or one or not self._left
         numbers = {self._ended: self._this} if settled else {}
 
         def change(table: Table, files: Sequence[NewFile], _: Numbers) -> None:

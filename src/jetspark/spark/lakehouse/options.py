@@ -16,6 +16,8 @@ from jetspark.lakehouse.table import TableName
 from jetspark.lakehouse.upserts import Deletes, Upsert
 from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import place
+from jetspark.spark.lakehouse import letters
+from jetspark.spark.lakehouse.letters import LetterStream
 from jetspark.subjects import nearest_name
 
 PREFIX = "jetspark-"
@@ -123,7 +125,9 @@ class LakehouseOptions:
     rest: str | None = None
     """The table for rows without one."""
     quarantine: str | None = None
-    """The table for records that do not become rows (`lakehouse.quarantine`)."""
+    """The table for records that do not become rows (`lakehouse.quarantine`), or stream:NAME."""
+    letters: LetterStream | None = None
+    """The stream in its place."""
     on_bad_record: str | None = None
     """`STOP`: the first one ends the write; else they are in `_corrupt_record`."""
     max_new_tables: int = 1000
@@ -189,7 +193,7 @@ class LakehouseOptions:
             if catalog is None
             else replace(self.name, identifier=found)
         )
-        one = replace(self, name=name, route=None, quarantine=None, tables=())
+        one = replace(self, name=name, route=None, quarantine=None, letters=None, tables=())
         if self.tables or self.is_quarantine(one):
             one = replace(one, keys=None, sequence_by=None, deletes=None, partition_by=None)
         return one
@@ -290,6 +294,7 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
     """Raises ConfigError for unknown names (with the nearest known one), bad values, no table."""
     given = {name: value for name, value in options.items() if name != TABLES}
     where, properties, found = _values(format_, given)
+    _add_letters(given, found)
     if (listed := options.get(TABLES)) is not None:
         tables = _listed(format_, given, listed)
         first = tables[0].options.name
@@ -334,7 +339,30 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
             "Give either the option 'quarantineTable', where records go that do not become rows, "
             "or the option 'onBadRecord'."
         )
+    if route is not None and route.in_catalog and "letters" in found:
+        raise ConfigError(
+            f"Option 'quarantineTable' (--quarantine) {aside}: with a template of a catalog's "
+            f"tables name a table of the catalog {target.catalog}."
+        )
     return LakehouseOptions(format=format_, name=target, route=route, **found)
+
+
+def _add_letters(options: Mapping[str, str], found: dict[str, Any]) -> None:
+    """The stream that `quarantine` names, with its connection."""
+    prefix = letters.OPTIONS
+    given = {
+        name[len(prefix) :]: value
+        for name, value in options.items()
+        if name.casefold().startswith(prefix)
+    }
+    aside = found.get("quarantine", "").strip()
+    if aside.startswith(letters.PREFIX):
+        found["quarantine"] = aside
+        found["letters"] = LetterStream.parse(aside.removeprefix(letters.PREFIX), given)
+    elif given:
+        raise ConfigError(
+            f"Options {prefix}… go with the option 'quarantineTable', as {letters.PREFIX}NAME."
+        )
 
 
 def _values(
@@ -359,7 +387,7 @@ def _values(
             where[name] = value.strip()
         elif folded == _CHECKPOINT:
             found["checkpoint"] = value
-        elif folded not in _OF_SPARK:
+        elif folded not in _OF_SPARK and not folded.startswith(letters.OPTIONS):
             raise ConfigError(_unknown(format_, given, list(dict.fromkeys(known.values()))))
     return where, properties, found
 
@@ -411,7 +439,7 @@ def _others(target: TableName, found: Mapping[str, Any]) -> dict[str, str]:
     return {
         attribute: _beside(target, option, found[attribute])
         for attribute, option in options.items()
-        if attribute in found
+        if attribute in found and not (attribute == "quarantine" and "letters" in found)
     }
 
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -40,11 +42,19 @@ from jetspark.lakehouse.batches import (
     commit_batch,
     commit_files,
     gone,
+    last_batch,
     made_for,
     replaced,
     was_made_for,
 )
-from jetspark.lakehouse.formats import find_table, is_gone, make_table, not_gone, open_table
+from jetspark.lakehouse.formats import (
+    find_table,
+    is_gone,
+    make_table,
+    not_gone,
+    open_table,
+    storage_of_folder,
+)
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage, by_table
 from jetspark.lakehouse.partitions import check_partitions
 from jetspark.lakehouse.schemas import Differences, check_names, differences
@@ -82,6 +92,10 @@ HANDED_OVER = StructField(
 )
 _DIVIDED_BYTES = 32 * 1024 * 1024
 """Rows of several tables are divided when they take so much memory: each table gets few slices."""
+_STAGING = "_letters/"
+"""In the folder of a template's tables."""
+_RECORDS = 10_000
+"""Records that are published at a time."""
 _COMMITS = 8
 """Most tables that are committed at a time."""
 _HANDED_OVER: pa.Schema = to_arrow_schema(StructType([HANDED_OVER]), timezone="UTC")
@@ -137,6 +151,22 @@ class Target:
     storage: Storage | None = None
     listed: tuple[Target, ...] = ()
     """The tables of a list, into which rows are divided."""
+
+    @property
+    def staging(self) -> tuple[Layout, Storage]:
+        """Where tasks write records that the driver publishes: like files of rows, so that `vacuum`
+        removes what is left by a task that failed."""
+        if self.listed:
+            return self.listed[0].staging
+        options = self.options
+        folder, storage = _STAGING, self.storage
+        if self.layout is not None:
+            folder = self.layout.folder
+        if storage is None:
+            assert options.route is not None  # noqa: S101
+            root = replace(options.name, path=options.route.root)
+            storage = storage_of_folder(options.format, root)
+        return Layout(quarantine.SCHEMA, folder=folder), storage
 
     @property
     def fields(self) -> dict[str, pa.DataType]:
@@ -229,10 +259,14 @@ class TaskFiles:
     def _put_aside(
         self, rows: pa.RecordBatch, why: Callable[[pa.RecordBatch], quarantine.Reason]
     ) -> None:
-        """Write records into the quarantine table."""
+        """Write records into the quarantine table, or for the driver to publish."""
         name = self._target.options.quarantine
         assert name is not None  # noqa: S101
-        self._found(name, rows, quarantine.SCHEMA)
+        if self._target.options.letters is None:
+            self._found(name, rows, quarantine.SCHEMA)
+        elif name not in self._known:
+            self._files.add_table(name, *self._target.staging)
+            self._known[name] = name
         self.aside += rows.num_rows
         self._files.write(quarantine.records(rows, why), name)
 
@@ -364,10 +398,53 @@ class _Sink:
         if self._options.route is None and not self._options.tables:
             commit(self._options, own)
 
+    def _published(
+        self, files: list[NewFile], query: str, batch: tuple[str, int] | None
+    ) -> list[NewFile]:
+        """The files of rows; the records in the others are published, unless a table has the batch.
+
+        `query`: of letters, a token; `batch`: the writer and the number. So records are published
+        before any row is in a table, and not again when a batch comes again after that: somebody
+        may have replayed them meanwhile.
+        """
+        options = self._options
+        if options.letters is None:
+            return files
+        rows = [one for one in files if one.table != options.quarantine]
+        records = [one for one in files if one.table == options.quarantine]
+        if records:
+            _, storage = self._target.staging
+            if batch is None or not self._has_batch(rows, *batch):
+                options.letters.store(query, _records(storage, records))
+            remove(storage, records)
+        return rows
+
+    def _has_batch(self, rows: Sequence[NewFile], writer: str, batch: int) -> bool:
+        """Whether one of the tables of these rows has the batch; a single table gets each one."""
+        options = self._options
+        names = {one.table for one in rows if one.table}
+        tables = [options.of_table(name) for name in names]
+        if options.route is None and not options.tables:
+            tables = [options]
+        for one in tables:
+            table = find_table(one.format, one.name)
+            if table is None and one is options:
+                raise gone(one.name, batch)
+            last = None if table is None else last_batch(table, writer)
+            if last is not None and last >= batch:
+                return True
+        return False
+
     def _written(self, messages: list[WriterCommitMessage | None]) -> tuple[str, list[NewFile]]:
         """The writer, and the files of all tasks. Raises PipelineError."""
         written = all_answers(messages, Written)
         return written[0].writer, [file for one in written for file in one.files]
+
+
+def _records(storage: Storage, files: Sequence[NewFile]) -> Iterator[pa.RecordBatch]:
+    for one in files:
+        with storage.open(one.path) as stream:
+            yield from pq.ParquetFile(stream).iter_batches(_RECORDS)
 
 
 class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
@@ -382,7 +459,13 @@ class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
 
         Raises PipelineError without all tasks' answers, and the errors of `commit_batch`.
         """
-        self._each(self._written(messages)[1], self._commit)
+        files = self._written(messages)[1]
+        if (transaction := self._options.transaction_id) is None:
+            rows = self._published(files, str(uuid4()), None)
+        else:
+            query = str(uuid5(NAMESPACE_OID, transaction))
+            rows = self._published(files, query, (transaction, 0))
+        self._each(rows, self._commit)
 
     def _commit(self, options: LakehouseOptions, files: list[NewFile]) -> None:
         table = open_table(options.format, options.name)
@@ -412,6 +495,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         Raises PipelineError without all tasks' answers, and the errors of `commit_batch`.
         """
         writer, files = self._written(messages)
+        files = self._published(files, writer, (writer, batchId))
         ledger = TableLedger(self._options.checkpoint, writer)
         due: list[tuple[Table, int]] = []
 
