@@ -510,7 +510,11 @@ def _encodings(rows: pa.Table, compression: str) -> dict[str, Any]:
     """
     if rows.num_rows < 10 * _SAMPLE:  # the look takes longer than it saves
         return {"compression": compression}
-    sample = rows.take(pa.array(range(0, rows.num_rows, rows.num_rows // _SAMPLE)))
+    step = rows.num_rows // _SAMPLE
+    # Not from the table: it would copy whole columns, to have each in one piece.
+    sample = pa.Table.from_batches(
+        [one.take(pa.array(range(0, one.num_rows, step))) for one in rows.to_batches()]
+    )
     plain: set[str] = set()
     stored: set[str] = set()
     for field_ in rows.schema:
@@ -521,7 +525,7 @@ def _encodings(rows: pa.Table, compression: str) -> dict[str, Any]:
         ):
             continue
         plain.add(field_.name)
-        if pa.types.is_binary(field_.type) and not _shrinks(column.combine_chunks()):
+        if pa.types.is_binary(field_.type) and not _shrinks(column):
             stored.add(field_.name)
     leaves = _leaves(rows.schema)
     return {
@@ -530,7 +534,7 @@ def _encodings(rows: pa.Table, compression: str) -> dict[str, Any]:
     }
 
 
-def _shrinks(column: pa.Array) -> bool:
+def _shrinks(column: pa.ChunkedArray) -> bool:
     """Whether compression saves a tenth of these values or more."""
     values = b"".join(column.drop_null().to_pylist())
     return len(pa.compress(values, "lz4", asbytes=True)) < 0.9 * len(values)

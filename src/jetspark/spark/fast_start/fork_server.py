@@ -26,6 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 
 MODULES = (
+    "pandas",  # PyArrow imports it for the first array, so each worker would
     "pyspark.worker",
     "pyspark.sql.worker.commit_data_source_write",
     "pyspark.sql.worker.create_data_source",
