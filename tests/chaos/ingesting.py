@@ -1,4 +1,4 @@
-"""`jetspark ingest` killed: `python -m tests.chaos ingesting --runs 100 --seed 1`.
+"""`jetspark ingest` and `run` killed: `python -m tests.chaos ingesting --runs 100 --seed 1`.
 
 The command is a process as a user starts it, over a real nats-server. At moments of a batch (it was
 planned, a file was begun, a table has committed, the batch is done) one of its Python workers or
@@ -54,6 +54,8 @@ class Sink:
     """Records that do not become rows go to a table of their own."""
     few: bool = False
     """One for each key, of which a task may make only some; the other rows go to another table."""
+    listed: bool = False
+    """`run` with a list: a table to append to, one with keys, and `aside` for the rest."""
 
     def arguments(self, folder: Path) -> list[str]:
         to = "t"
@@ -67,6 +69,37 @@ class Sink:
             options.append(f"restTable={folder}/rest")
         found = ["--to", f"{folder}/{to}", *(f"--table-option={one}" for one in options)]
         return [*found, f"--quarantine={folder}/aside"] if self.aside else found
+
+    def pipeline(self, folder: Path, url: str, format_: str, batch: int) -> Path:
+        """The file of a `listed` run."""
+        file = folder / "pipeline.toml"
+        json_ = "k STRING, n LONG"
+        file.write_text(
+            f"""
+            checkpoint = "{folder}/progress"
+            [sources.events]
+            servers = "{url}"
+            stream = "{STREAM}"
+            startingOffsets = "earliest"
+            minPartitions = 2
+            maxOffsetsPerTrigger = {batch}
+            [sinks.all]
+            from = "events"
+            format = "jetspark-{format_}"
+            quarantineTable = "{folder}/aside"
+            [[sinks.all.tables]]
+            path = "{folder}/lake/low"
+            subjects = ["{STREAM}.r0", "{STREAM}.r1"]
+            json = "{json_}"
+            [[sinks.all.tables]]
+            path = "{folder}/lake/state"
+            subjects = ["{STREAM}.r2"]
+            json = "{json_}"
+            keys = ["k"]
+            sequenceBy = "seq"
+            """
+        )
+        return file
 
 
 Row = tuple[str, object, int, object, object]
@@ -94,7 +127,7 @@ def messages(rng: random.Random, sink: Sink) -> list[Message]:
     found = []
     for seq in range(1, rng.randint(800, 1600)):
         subject = f"{STREAM}.r{rng.randrange(4)}"
-        if sink.many and rng.random() < 0.05:
+        if (sink.many or sink.listed) and rng.random() < 0.05:
             subject = STREAM
         key, number = f"k{rng.randrange(12 if sink.few else 60)}", rng.randrange(10**6)
         payload = json.dumps({"k": key, "n": number, "pad": "x" * rng.randrange(60)}).encode()
@@ -115,9 +148,12 @@ def expected(published: list[Message], sink: Sink) -> Iterator[Row]:
             place = f"lake/{one.site}" if one.site else "rest"
         if sink.few:
             place = "some"
-        if sink.aside and (one.number is None or (sink.many and one.site is None)):
+        if sink.listed:
+            place = {"r0": "lake/low", "r1": "lake/low", "r2": "lake/state"}.get(one.site or "", "")
+        no_table = not place or (sink.many and one.site is None)
+        if sink.aside and (one.number is None or no_table):
             yield "aside", None, one.seq, one.payload, one.site
-        elif sink.keys:
+        elif sink.keys or place == "lake/state":
             assert one.key is not None
             last[place, one.key] = place, one.key, one.seq, one.number, one.site
         else:
@@ -134,7 +170,8 @@ def stored(folder: Path, sink: Sink) -> Iterator[Row]:
         if format_ is None:  # a kill came while it was made, and then no row
             continue
         name = str(table.relative_to(folder))
-        for key, *row in by_duckdb(format_, table, "SELECT k, seq, n, site FROM t"):
+        site = "split_part(subject, '.', 2)" if sink.listed else "site"
+        for key, *row in by_duckdb(format_, table, f"SELECT k, seq, n, {site} FROM t"):
             right = sink.few and table.name in (key, "rest")
             yield "some" if right else name, key, *row
     aside = folder / "aside"
@@ -157,11 +194,16 @@ class Scene:
         with Admin(server.url) as admin:
             admin.create(STREAM, STREAM, f"{STREAM}.>")
             admin.fill([(one.subject, one.payload) for one in self.published])
+        batch = len(self.published) // batches
+        if sink.listed:
+            file = sink.pipeline(run.folder, server.url, format_, batch)
+            self._arguments = ["run", str(file), "--master", "local[2,4]"]
+            return
         self._arguments = [
             *("ingest", STREAM, "--server", server.url, "--format", format_),
             *("--master", "local[2,4]", "--json", "k STRING, n LONG", "--column=site=subject[1]"),
             *("--checkpoint", str(run.folder / "progress"), "--option", "minPartitions=2"),
-            *("--max-offsets-per-trigger", str(len(self.published) // batches)),
+            *("--max-offsets-per-trigger", str(batch)),
             *sink.arguments(run.folder),
         ]
         if not sink.keys and run.rng.random() < 0.3:
@@ -189,11 +231,11 @@ class Scene:
         self, command: subprocess.Popen[bytes], kill: Callable[[], bool], what: str
     ) -> None:
         moments: list[tuple[Callable[[], int], float]] = [
-            (partial(_files, self.folder / "progress/offsets", "[0-9]*"), 0.3),
+            (partial(_files, self.folder / "progress", "**/offsets/[0-9]*"), 0.3),
             (partial(_files, self.folder, "**/*.parquet"), 0.1),
             (self._commits, 0.03),
             (self._commits, 0.0),
-            (partial(_files, self.folder / "progress/commits", "[0-9]*"), 0.3),
+            (partial(_files, self.folder / "progress", "**/commits/[0-9]*"), 0.3),
         ]
         count, longest = self.rng.choice(moments)
         wanted = count() + 1
@@ -280,6 +322,7 @@ _SINKS = {
     "many tables, quarantine": Sink(many=True, aside=True),
     "many tables, upsert, quarantine": Sink(many=True, keys=True, aside=True),
     "more tables than allowed": Sink(few=True),
+    "a list of tables": Sink(listed=True, aside=True),
 }
 KINDS: Kinds = {
     f"{name}, {format_}": partial(ingesting, sink=sink, format_=format_)

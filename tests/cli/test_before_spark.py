@@ -613,6 +613,11 @@ def test_a_template_in_a_catalog_that_is_not_configured_is_told_before_spark_sta
             "Failed to find the data source: x.",
         ),
         ("[PARSE_SYNTAX_ERROR] Syntax error at 'a'. SQLSTATE: 42601", "Syntax error at 'a'."),
+        (
+            "[STREAM_FAILED] Broken pipe SQLSTATE: XXKST",
+            "A Python process of Spark has ended while it was needed: it was killed, the memory "
+            "may have run out. See to that, and run the same again, which goes on where it was.",
+        ),
     ],
 )
 def test_sparks_marks_are_no_part_of_the_sentence(text: str, sentence: str) -> None:

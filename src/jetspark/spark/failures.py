@@ -33,6 +33,15 @@ _KNOWN = {
     "the machine is too busy, or PYSPARK_PYTHON names a Python without pyspark. See to that, and "
     f"{_GOES_ON}",
 }
+_WORKER_GONE = re.compile(
+    r"(?:java\.\S+: )?(?:Broken pipe|Connection reset(?: by peer)?)|java\.io\.EOFException|"
+    r"Python worker exited unexpectedly \(crashed\).*"
+)
+"""All that Spark says when a Python process of the driver has ended."""
+_GONE = (
+    "A Python process of Spark has ended while it was needed: it was killed, the memory may have "
+    f"run out. See to that, and {_GOES_ON}"
+)
 
 
 def explain(error: BaseException) -> JetsparkError:
@@ -87,7 +96,8 @@ def _sentence(error: BaseException) -> str:
     if _MARKS.sub("", sentence).startswith(_SAY_NOTHING):
         causes = [one for part in parts for one in _CAUSE.findall(part)]
         sentence = causes[-1] if causes else sentence
-    return _MARKS.sub("", sentence).strip()
+    sentence = _MARKS.sub("", sentence).strip()
+    return _GONE if _WORKER_GONE.fullmatch(sentence) else sentence
 
 
 def blamed_setting(
