@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StringType, StructType
 
 from jetspark.bulk.arrow import JsonFields
@@ -51,6 +51,7 @@ from jetspark.spark.rows_under_way import reporting
 from jetspark.spark.sink import query_id
 from jetspark.spark.source import JetStreamDataSource, schema_of
 from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.versions import register, stream_reader
 
 FORMAT = "jetspark-direct"
 OF_DAY = "day(timestamp)"
@@ -385,13 +386,13 @@ class DirectDataSource(JetStreamDataSource):
         return StructType([*found, HANDED_OVER])
 
     @without_traceback
-    def streamReader(self, schema: StructType) -> DirectReader:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The streaming reader."""
-        return DirectReader(self._parsed, self._into)
+        return stream_reader(DirectReader(self._parsed, self._into))
 
 
 def register_formats(spark: SparkSession) -> None:
     """All of this package, also for a Spark whose executors find it but whose driver does not
     search for it."""
     for one in (JetStreamDataSource, DirectDataSource, DeltaDataSource, IcebergDataSource):
-        spark.dataSource.register(one)
+        register(spark, one)

@@ -47,7 +47,7 @@ from jetspark.spark.lakehouse.options import (
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_columns
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.queries import start_query, with_quick_checkpoint
+from jetspark.spark.queries import source_options, start_writing
 from jetspark.spark.retry_quarantine import Tried, check_records, try_again_in_spark
 from jetspark.validation import path_of
 
@@ -212,7 +212,7 @@ class Ingest:
             of_bucket = {} if self._source.bucket is None else {"presentValues": "true"}
             flow = flow_into(
                 spark,
-                {**self.options, **of_bucket},
+                source_options({**self.options, **of_bucket}, follow=self.follow),
                 self._table,
                 sink,
                 json=("--json", self.json_schema),
@@ -222,11 +222,8 @@ class Ingest:
             )
             self.direct = flow.direct
             writer = flow.rows.writeStream.format(PREFIX + format_).options(**sink)
-            if self.follow:
-                writer = writer.trigger(processingTime=f"{self.interval} seconds")
-            else:
-                writer = writer.trigger(availableNow=True)
-            return start_query(with_quick_checkpoint(spark, self.checkpoint_location, writer.start))
+            interval = self.interval if self.follow else None
+            return start_writing(spark, writer, self.checkpoint_location, interval)
         except (PySparkException, Py4JError) as error:
             raise explain(error) from error
 

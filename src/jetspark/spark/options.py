@@ -206,6 +206,7 @@ _READING: values.Table = {
     "keys": ("keys", values.keys),
     "history": ("history", values.truth),
     "presentValues": ("present_values", values.truth),
+    "availableNow": ("available_now", values.truth),
 }
 _SELECTION = ("stream", "streams", "streamPattern", "bucket", "backup")
 _OF_BUCKETS = ("keys", "history", "presentValues")
@@ -225,6 +226,7 @@ _FOR_READ_STREAM = {
         if field.endswith("_per_trigger") or field == "max_trigger_delay"
     },
     **dict.fromkeys(_CONSUMERS, "for readStream; a batch read leaves nothing on the server."),
+    "availableNow": "for readStream; a batch read ends anyway.",
     "presentValues": "for readStream; a batch read of a bucket has its present values anyway, "
     "unless 'history' is true.",
 }
@@ -279,6 +281,8 @@ class SourceOptions:
     history: bool = False
     present_values: bool = False
     """Only the last change of each key in a stream matters, since the rows are merged."""
+    available_now: bool = False
+    """The query has nothing more to read after what is there when it starts."""
 
     @property
     def removes(self) -> bool:

@@ -32,9 +32,9 @@ from jetspark.spark.options import SourceOptions
 from jetspark.spark.pipeline_file import JETSTREAM, PipelineFile, SinkTable, SourceTable, meant_by
 from jetspark.spark.queries import (
     query_of,
-    start_query,
+    source_options,
+    start_writing,
     streaming_sources,
-    with_quick_checkpoint,
 )
 from jetspark.spark.reading import created, streams_facts
 from jetspark.spark.retry_quarantine import Tried, check_records, try_again_in_spark
@@ -262,7 +262,10 @@ def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSe
         with _located(pipeline, *where, "json"):
             parsed = parsing(spark, source.options, source.json, "json")
     with _located(pipeline, *where):
-        rows = reader.format(source.format).options(**source.options, **parsed).load()
+        options = source.options
+        if source.format == JETSTREAM and not source.static:
+            options = source_options(options, follow=pipeline.follow)
+        rows = reader.format(source.format).options(**options, **parsed).load()
     if source.json is not None:
         with _located(pipeline, *where, "json"):
             rows = with_json_fields(rows, source.json, "json", parsed=bool(parsed))
@@ -326,7 +329,7 @@ def _flow(
     with _located(pipeline, "sinks", name):
         return flow_into(
             spark,
-            source.options,
+            source_options(source.options, follow=pipeline.follow),
             sink.table,
             _sink_options(pipeline, name, sink, adopt),
             json=("json", source.json),
@@ -500,11 +503,8 @@ def _start(
         writer = writer.partitionBy(*sink.partition_by)
     if isinstance(sink.parsed, SinkOptions):
         register_name(sink.parsed, query_of(spark, checkpoint))
-    if pipeline.follow:
-        writer = writer.trigger(processingTime=f"{pipeline.interval} seconds")
-    else:
-        writer = writer.trigger(availableNow=True)
-    return start_query(with_quick_checkpoint(spark, checkpoint, writer.start))
+    interval = pipeline.interval if pipeline.follow else None
+    return start_writing(spark, writer, checkpoint, interval)
 
 
 @contextmanager

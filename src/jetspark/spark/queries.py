@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from jetspark.errors import ConfigError
 from jetspark.spark.checkpoints import local_path, query_id, remove_incomplete_start
 from jetspark.spark.failures import NO_WORKER
 from jetspark.spark.options import SourceOptions, parse_options
+from jetspark.spark.versions import HAS_LIMITS, end_when_idle
 
 logger = logging.getLogger("jetspark.spark")
 
@@ -34,6 +36,30 @@ _LOOK_SECONDS = 0.1
 _TRIES = 4
 
 # -- starting ----------------------------------------------------------------------------------
+
+
+def source_options(options: Mapping[str, str], *, follow: bool) -> dict[str, str]:
+    """Options of a stream whose query `start_writing` starts."""
+    return dict(options) if follow or HAS_LIMITS else {**options, "availableNow": "true"}
+
+
+def start_writing(
+    spark: SparkSession, writer: DataStreamWriter, checkpoint: str, interval: float | None
+) -> StreamingQuery:
+    """Start a query that ends with what is there now, or goes on every `interval` seconds.
+
+    Raises Spark's errors.
+    """
+    if interval is not None:
+        writer = writer.trigger(processingTime=f"{interval} seconds")
+    elif HAS_LIMITS:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime="0 seconds")
+    query = start_query(with_quick_checkpoint(spark, checkpoint, writer.start))
+    if interval is None and not HAS_LIMITS:
+        end_when_idle(query)
+    return query
 
 
 def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:

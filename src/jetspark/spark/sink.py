@@ -23,7 +23,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
@@ -34,6 +33,7 @@ from jetspark.errors import APIError, BadHeaderError, ConfigError, PipelineError
 from jetspark.kv_rules import OPERATION, Operation, check_key
 from jetspark.retries import is_transient
 from jetspark.spark.sink_options import Guarantee, SinkOptions, SinkTarget
+from jetspark.spark.versions import DataSourceStreamArrowWriter
 from jetspark.subjects import check_publish_subject, nearest_name, subject_matches
 
 # -------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ from jetspark.spark.sink_options import (
     prepare,
 )
 from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.versions import stream_reader
 
 # -------------------------------------------------------------------------------------------------
 # The schemas of `bulk.arrow` as Spark types.
@@ -270,11 +271,11 @@ class JetStreamDataSource(DataSource):
         return JetStreamBatchReader(self._parsed)
 
     @without_traceback
-    def streamReader(self, schema: StructType) -> JetStreamStreamReader | Refusal:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The streaming reader."""
         try:
             check_schema(schema, self.schema())
-            return JetStreamStreamReader(self._parsed)
+            return stream_reader(JetStreamStreamReader(self._parsed))
         except ConfigError as error:
             return Refusal(error)
 

@@ -20,14 +20,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from jetspark.bulk import links
 from jetspark.bulk.ranges import Loss, left_out
@@ -53,6 +45,14 @@ from jetspark.spark.reading import (
     plan,
     read_partition,
     streams_facts,
+)
+from jetspark.spark.versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
 )
 
 logger = logging.getLogger("jetspark.spark")
@@ -210,6 +210,8 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch; `start` itself, unchanged, when there is nothing to read."""
         options = self._options
+        if options.available_now and self._targets is None:
+            self.prepareForTriggerAvailableNow()
         offsets = self._offsets(start)
         # Trigger.Once reads everything, regardless of the options.
         limited = not isinstance(limit, ReadAllAvailable)

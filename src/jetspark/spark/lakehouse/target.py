@@ -15,10 +15,8 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     AnsiIntervalType,
     ArrayType,
@@ -67,6 +65,7 @@ from jetspark.spark.lakehouse import listed
 from jetspark.spark.lakehouse.ledger import NONE, TableLedger
 from jetspark.spark.lakehouse.options import STOP, LakehouseOptions
 from jetspark.spark.sink import all_answers, batch_of_query, needed_query_id
+from jetspark.spark.versions import DataSourceStreamArrowWriter, in_arrow
 
 # -------------------------------------------------------------------------------------------------
 # df.write and df.writeStream into a Delta or Iceberg table.
@@ -98,7 +97,7 @@ _RECORDS = 10_000
 """Records that are published at a time."""
 _COMMITS = 8
 """Most tables that are committed at a time."""
-_HANDED_OVER: pa.Schema = to_arrow_schema(StructType([HANDED_OVER]), timezone="UTC")
+_HANDED_OVER: pa.Schema = in_arrow(StructType([HANDED_OVER]))
 
 
 def with_files(
@@ -771,7 +770,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
                 f"A table cannot have the column {one.name!r} of type {kind}: cast it, or leave it "
                 "out."
             )
-    return to_arrow_schema(schema, timezone="UTC")
+    return in_arrow(schema)
 
 
 def _without_format(kind: DataType) -> str | None:

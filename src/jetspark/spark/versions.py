@@ -1,0 +1,181 @@
+"""What PySpark 4.0 and 4.1 lack of later data source APIs. Nothing else asks for Spark's version.
+
+Before 4.2 Spark tells a source neither where the query is nor how much a batch may have, and its
+`Trigger.AvailableNow` is one batch for a source in Python. `StreamReader` gives such a Spark the
+same batches: it remembers the query's position. In place of the trigger a query has the option
+`availableNow`, and is stopped when nothing is left (`end_when_idle`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
+
+    HAS_LIMITS = True
+else:
+    try:
+        from pyspark.sql.streaming.datasource import (
+            ReadAllAvailable,
+            ReadLimit,
+            ReadMaxBytes,
+            ReadMaxRows,
+            ReadMinRows,
+            SupportsTriggerAvailableNow,
+        )
+
+        HAS_LIMITS = True
+    except ImportError:  # before 4.2
+        HAS_LIMITS = False
+
+        class SupportsTriggerAvailableNow:
+            """Spark does not look for it."""
+
+        class ReadLimit:
+            """Spark has no limits; these are only for our own `StreamReader`."""
+
+            def __init__(self, most: int = 0) -> None:
+                self.most = most
+
+        class ReadAllAvailable(ReadLimit):
+            pass
+
+        class ReadMaxRows(ReadLimit):
+            pass
+
+        class ReadMaxBytes(ReadLimit):
+            pass
+
+        class ReadMinRows(ReadLimit):
+            pass
+
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    except ImportError:  # before 4.1, where Spark looks only whether a writer takes Arrow
+
+        class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+            pass
+
+
+__all__ = [
+    "HAS_LIMITS",
+    "DataSourceStreamArrowWriter",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxBytes",
+    "ReadMaxRows",
+    "ReadMinRows",
+    "SupportsTriggerAvailableNow",
+    "end_when_idle",
+    "in_arrow",
+    "register",
+    "stream_reader",
+]
+
+
+class LimitedReader(Protocol):
+    """A stream's reader as Spark wants it from 4.2 on."""
+
+    def initialOffset(self) -> dict[str, Any]: ...
+    def getDefaultReadLimit(self) -> ReadLimit: ...
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]: ...
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Any: ...
+    def commit(self, end: dict[str, Any]) -> None: ...
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]: ...
+
+
+class StreamReader(DataSourceStreamReader):
+    """A reader for Spark before 4.2.
+
+    A query that is resumed asks for the partitions of its last batch, or of none after it, before
+    it asks for an offset; a new one begins at the initial offset.
+    """
+
+    def __init__(self, reader: LimitedReader) -> None:
+        self._reader = reader
+        self._position: dict[str, Any] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._reader.initialOffset()
+
+    def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]
+        if self._position is None:
+            self._position = self.initialOffset()
+        limit = self._reader.getDefaultReadLimit()
+        self._position = self._reader.latestOffset(self._position, limit)
+        return self._position
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Any:
+        self._position = end
+        return self._reader.partitions(start, end)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._reader.commit(end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self._reader.read(partition)
+
+    def stop(self) -> None:
+        """Nothing to do."""
+
+
+def stream_reader(reader: LimitedReader) -> DataSourceStreamReader:
+    """The reader, as this Spark uses it."""
+    if HAS_LIMITS:
+        assert isinstance(reader, DataSourceStreamReader)  # noqa: S101
+        return reader
+    return StreamReader(reader)
+
+
+def end_when_idle(query: StreamingQuery) -> None:
+    """Stop a query whose sources end (option `availableNow`) once it has read all of them."""
+
+    def wait() -> None:
+        with suppress(PySparkException, StreamingQueryException):  # who waits for it is told
+            query.processAllAvailable()
+            query.stop()
+
+    threading.Thread(target=wait, name="jetspark-available-now", daemon=True).start()
+
+
+def in_arrow(schema: StructType) -> pa.Schema:
+    """Spark's columns as those of Arrow."""
+    try:
+        return to_arrow_schema(schema, timezone="UTC")
+    except TypeError:  # before 4.2 it is always UTC
+        return to_arrow_schema(schema)
+
+
+def register(spark: SparkSession, source: type[DataSource]) -> None:
+    """Register a format that Spark may have found itself, which 4.0 calls a mistake."""
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        if error.getErrorClass() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
