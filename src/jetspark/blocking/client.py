@@ -37,6 +37,11 @@ class Subscription(BaseSubscription):
     _inner: AsyncSubscription
 
     @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return self._inner.active
+
+    @property
     def subject(self) -> str:
         """The subject of the subscription."""
         return self._inner.subject
@@ -45,11 +50,6 @@ class Subscription(BaseSubscription):
     def queue(self) -> str | None:
         """The queue group."""
         return self._inner.queue
-
-    @property
-    def active(self) -> bool:
-        """Whether more messages may arrive."""
-        return self._inner.active
 
     @property
     def dropped(self) -> int:

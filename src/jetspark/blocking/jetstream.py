@@ -94,14 +94,14 @@ class Events(BaseEvents):
     _inner: AsyncEvents
 
     @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return self._inner.active
+
+    @property
     def subjects(self) -> list[str]:
         """The subjects subscribed to."""
         return self._inner.subjects
-
-    @property
-    def active(self) -> bool:
-        """Whether more events may arrive."""
-        return self._inner.active
 
     @property
     def pending(self) -> int:

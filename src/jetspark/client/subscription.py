@@ -26,13 +26,12 @@ from weakref import WeakMethod
 from jetspark.client.callbacks import Barriers, Callback, check_no_callback
 from jetspark.client.hooks import HookRunner
 from jetspark.client.messages import Message, Sender
-from jetspark.client.tasks import background, move_on_after
+from jetspark.client.tasks import background, next_within
 from jetspark.connection.outbox import Waiters
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import (
     BadSubscriptionError,
-    BadTimeoutError,
     ConnectionClosedError,
     JetsparkError,
     RequestTimeoutError,
@@ -304,6 +303,14 @@ class FrameReader(Scoped, Generic[ItemT]):
         self._barriers: Barriers | None = None
         self._release: Callable[[], object] = _nothing
 
+    _waits_for_reader = False
+    """Whether `drain` waits for the iterating task to take what has arrived."""
+
+    @property
+    def active(self) -> bool:
+        """Whether more messages may arrive."""
+        return not self._ended
+
     def _begin_reading(self, task: str, end: Callable[[], None] | None = None) -> None:
         """From now on the client drains and closes it. `task`: the name of the callback's task.
 
@@ -341,8 +348,12 @@ class FrameReader(Scoped, Generic[ItemT]):
     def _callback_ended(self, error: JetsparkError) -> None:
         """An error ended the callback's task: it gets no more items."""
 
-    async def drain(self, timeout: Seconds | None = None) -> None:
-        """Stop the deliveries, and receive all messages in flight."""
+    async def _stop_deliveries(self, timeout: float | None) -> None:
+        """Stop them at the server, and receive all messages in flight."""
+        raise NotImplementedError
+
+    def _end(self, error: JetsparkError | None) -> None:
+        """No more frames are wanted; leads to `_end_reading`."""
         raise NotImplementedError
 
     # -- taking --------------------------------------------------------------------------------
@@ -374,19 +385,12 @@ class FrameReader(Scoped, Generic[ItemT]):
 
     async def _next_within(self, timeout: Seconds | None) -> ItemT:
         """The next item, within `timeout` seconds; None: without limit."""
-        seconds = in_seconds(timeout)
         check_no_callback(self._callback)
         while self._frames:
             if (item := self._take()) is not None:
                 return item
-        if seconds is not None and seconds < 0:
-            raise BadTimeoutError(seconds)
-        try:
-            async with move_on_after(seconds):
-                return await self.__anext__()
-        except StopAsyncIteration:
-            raise self._over() from None
-        raise RequestTimeoutError(f"Nothing received from {self.source} within {seconds:g} s.")
+        late = f"Nothing received from {self.source}"
+        return await next_within(self.__anext__, timeout, self._over, late)
 
     async def _call_back(self, callback: Callback[ItemT]) -> None:
         frames, take, call = self._frames, self._take, callback.call
@@ -452,6 +456,25 @@ class FrameReader(Scoped, Generic[ItemT]):
             self._release()
         self._waiters.wake()
 
+    async def drain(self, timeout: Seconds | None = None) -> None:
+        """Stop the deliveries, and take the messages on their way.
+
+        Returns when they have arrived; with a callback, after its call for the last one. `timeout`
+        (seconds) limits the wait for the server (default: request_timeout) and, if given, the wait
+        for the callback. Raises RequestTimeoutError, ConnectionClosedError, BadTimeoutError; it
+        ends in any case.
+        """
+        seconds = in_seconds(timeout)
+        if not self._ended:
+            try:
+                await self._stop_deliveries(seconds)
+            finally:
+                self._end(None)
+        if self._waits_for_reader and self._task is None:
+            await self._emptied_by_reader(seconds)
+        else:
+            await self._callback_done(seconds)
+
     async def _callback_done(self, timeout: float | None) -> None:
         """Wait for the callback's call for the last item, unless called by the callback."""
         task = self._task
@@ -460,12 +483,9 @@ class FrameReader(Scoped, Generic[ItemT]):
         if not (await asyncio.wait({task}, timeout=timeout))[0]:
             raise self._not_taken()
 
-    async def _finish(self, timeout: float | None) -> None:
+    async def _emptied_by_reader(self, timeout: float | None) -> None:
         """Wait until the buffer was taken, unless the caller is its reader."""
         reader = self._reader
-        if self._task is not None:
-            await self._callback_done(timeout)
-            return
         if reader is None or reader.done() or reader is asyncio.current_task():
             return
         if self._frames:
@@ -510,6 +530,8 @@ MessageCallback: TypeAlias = Callable[[Message], Awaitable[None] | None]
 
 class Subscription(FrameReader[Message]):
     """The result of `Client.subscribe`: iterate it, or give it a callback."""
+
+    _waits_for_reader = True
 
     def __init__(
         self,
@@ -560,11 +582,6 @@ class Subscription(FrameReader[Message]):
     def queue(self) -> str | None:
         """The queue group."""
         return self._route.queue
-
-    @property
-    def active(self) -> bool:
-        """Whether more messages may arrive."""
-        return not self._ended
 
     @property
     def dropped(self) -> int:
@@ -683,21 +700,12 @@ class Subscription(FrameReader[Message]):
         self._frames.clear()
         self._incoming.pending_bytes = 0
 
-    async def drain(self, timeout: Seconds | None = None) -> None:
-        """Stop the deliveries, and take the messages on their way.
+    async def _stop_deliveries(self, timeout: float | None) -> None:
+        self._link.routes.stop(self._route)
+        await self._client.flush(timeout)
 
-        Returns when they have arrived; with a callback, after its call for the last one. `timeout`
-        (seconds) limits the wait for the server (default: request_timeout) and, if given, the wait
-        for the callback. Raises RequestTimeoutError, ConnectionClosedError, BadTimeoutError; the
-        subscription ends in any case.
-        """
-        if not self._ended:
-            self._link.routes.stop(self._route)
-            try:
-                await self._client.flush(timeout)
-            finally:
-                self._link.routes.end(self._route, None)
-        await self._finish(in_seconds(timeout))
+    def _end(self, error: JetsparkError | None) -> None:
+        self._link.routes.end(self._route, error)
 
     def _leave(self) -> None:
         if not self._ended:

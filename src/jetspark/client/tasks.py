@@ -7,11 +7,12 @@ when the task is garbage-collected, and a reader would wait for ever.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from jetspark.errors import JetsparkError, user_error
+from jetspark.errors import BadTimeoutError, JetsparkError, RequestTimeoutError, user_error
+from jetspark.timestamps import Seconds, in_seconds
 
 T = TypeVar("T")
 
@@ -31,6 +32,28 @@ async def move_on_after(seconds: float | None) -> AsyncIterator[None]:
     except TimeoutError:
         if not limit.expired():
             raise
+
+
+async def next_within(
+    take: Callable[[], Awaitable[T]],
+    timeout: Seconds | None,
+    over: Callable[[], JetsparkError],
+    late: str,
+) -> T:
+    """The result of `take`, an `__anext__`, within `timeout` seconds; None: without limit.
+
+    Raises the error of `over` after the last item, BadTimeoutError and, when it is `late`, which
+    begins the sentence, RequestTimeoutError.
+    """
+    seconds = in_seconds(timeout)
+    if seconds is not None and seconds < 0:
+        raise BadTimeoutError(seconds)
+    try:
+        async with move_on_after(seconds):
+            return await take()
+    except StopAsyncIteration:
+        raise over() from None
+    raise RequestTimeoutError(f"{late} within {seconds:g} s.")
 
 
 async def in_thread(function: Callable[..., T], *args: Any) -> T:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.messages import MessageView
 from jetspark.client.subscription import cancelled
-from jetspark.client.tasks import background, move_on_after
+from jetspark.client.tasks import background, move_on_after, next_within
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.err_codes import WORK_QUEUE_OVERLAP
 from jetspark.errors import (
@@ -44,7 +44,6 @@ from jetspark.errors import (
     JetsparkError,
     KeyNotFoundError,
     NameInUseError,
-    RequestTimeoutError,
     StreamNotFoundError,
 )
 from jetspark.groups.documents import (
@@ -57,7 +56,7 @@ from jetspark.groups.documents import (
 )
 from jetspark.jetstream.message import JsMsg
 from jetspark.retries import PAUSE, is_transient_for_client
-from jetspark.timestamps import Seconds, in_seconds, uptime
+from jetspark.timestamps import Seconds, uptime
 from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:
@@ -372,13 +371,11 @@ class GroupMember:
         callback, and `error`.
         """
         check_no_callback(self._callback)
-        seconds = in_seconds(timeout)
-        try:
-            async with move_on_after(seconds):
-                return await self.__anext__()
-        except StopAsyncIteration:
-            raise BadSubscriptionError("Consuming has ended.") from None
-        raise RequestTimeoutError(f"No message for member {self._member!r} within {seconds:g} s.")
+        late = f"No message for member {self._member!r}"
+        return await next_within(self.__anext__, timeout, self._ended, late)
+
+    def _ended(self) -> JetsparkError:
+        return BadSubscriptionError("Consuming has ended.")
 
     def _leave_messages(self, messages: ConsumerMessages) -> None:
         """The consumer is gone: create it again."""

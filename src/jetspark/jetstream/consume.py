@@ -625,11 +625,6 @@ class ConsumerMessages(FrameReader[JsMsg]):
     # -- state ---------------------------------------------------------------------------------
 
     @property
-    def active(self) -> bool:
-        """Whether more messages may arrive."""
-        return not self._ended
-
-    @property
     def pending_msgs(self) -> int:
         """Messages received and not taken yet."""
         return len(self._frames)
@@ -800,21 +795,9 @@ class ConsumerMessages(FrameReader[JsMsg]):
         self._discard()
         self._end(None)
 
-    async def drain(self, timeout: Seconds | None = None) -> None:
-        """Request no more, and take the messages on their way.
-
-        Returns when they have arrived; with a callback, after its call for the last one. `timeout`
-        (seconds) limits the wait for the server (default: request_timeout) and, if given, the wait
-        for the callback. Raises RequestTimeoutError, ConnectionClosedError; it ends in any case.
-        """
-        timeout = in_seconds(timeout)
-        if not self._ended:
-            self._draining = True
-            try:
-                await self._pull.drain(timeout)
-            finally:
-                self._end(None)
-        await self._callback_done(timeout)
+    async def _stop_deliveries(self, timeout: float | None) -> None:
+        self._draining = True
+        await self._pull.drain(timeout)
 
     def _leave(self) -> None:
         self.stop()

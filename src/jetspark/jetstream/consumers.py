@@ -328,6 +328,7 @@ class PushMessages(FrameReader[JsMsg]):
     """
 
     _client: Client
+    _waits_for_reader = True
 
     def __init__(
         self,
@@ -369,11 +370,6 @@ class PushMessages(FrameReader[JsMsg]):
         self._set_clock()
 
     # -- state ---------------------------------------------------------------------------------
-
-    @property
-    def active(self) -> bool:
-        """Whether more messages may arrive."""
-        return not self._ended
 
     @property
     def pending_msgs(self) -> int:
@@ -500,7 +496,7 @@ class PushMessages(FrameReader[JsMsg]):
         except (ConsumerNotFoundError, StreamNotFoundError) as error:
             if self._callback is not None:
                 self._client.report(error)
-            self._close(error)
+            self._end(error)
         except JetsparkError:
             pass  # unknown without a leader, link or permission
 
@@ -511,27 +507,16 @@ class PushMessages(FrameReader[JsMsg]):
         if self._asking is not None:
             self._asking.cancel()
         self._discard()
-        self._close(None)
+        self._end(None)
 
-    def _close(self, error: JetsparkError | None) -> None:
+    def _end(self, error: JetsparkError | None) -> None:
         self._stop_clock()
         self._listener.close()
         self._end_reading(error)
 
-    async def drain(self, timeout: Seconds | None = None) -> None:
-        """Stop the deliveries, and take the messages on their way.
-
-        Returns when they have arrived; with a callback, after its call for the last one. `timeout`
-        (seconds) limits the wait for the server (default: request_timeout) and, if given, the wait
-        for the callback. Raises RequestTimeoutError, ConnectionClosedError; it ends in any case.
-        """
-        if not self._ended:
-            self._listener.stop()
-            try:
-                await self._client.flush(timeout)
-            finally:
-                self._close(None)
-        await self._finish(in_seconds(timeout))
+    async def _stop_deliveries(self, timeout: float | None) -> None:
+        self._listener.stop()
+        await self._client.flush(timeout)
 
     def _stop_clock(self) -> None:
         if self._clock is not None:

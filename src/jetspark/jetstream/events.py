@@ -25,7 +25,7 @@ from jetspark.documents.events import (
 )
 from jetspark.errors import ConnectionClosedError, JetsparkError, JetStreamError
 from jetspark.jetstream.api import Api
-from jetspark.timestamps import Seconds, in_seconds
+from jetspark.timestamps import Seconds
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
@@ -57,7 +57,7 @@ class Events(FrameReader[Event]):
         self._parse = parse
         self._subjects = subjects
         self._wanted = wanted
-        on_end = weakly(self._close)
+        on_end = weakly(self._end)
         self._listeners = listeners = [
             client.listen(subject, incoming.on_frame, on_run=incoming.on_run, on_end=on_end)
             for subject in subjects
@@ -70,11 +70,6 @@ class Events(FrameReader[Event]):
     def subjects(self) -> list[str]:
         """The subjects subscribed to."""
         return list(self._subjects)
-
-    @property
-    def active(self) -> bool:
-        """Whether more events may arrive."""
-        return not self._ended
 
     @property
     def pending(self) -> int:
@@ -122,26 +117,14 @@ class Events(FrameReader[Event]):
 
     def close(self) -> None:
         """Unsubscribe; events received can still be read. May be called again."""
-        self._close(None)
+        self._end(None)
 
-    def _close(self, error: JetsparkError | None) -> None:
+    def _end(self, error: JetsparkError | None) -> None:
         _unsubscribe(self._listeners)
         self._end_reading(error)
 
-    async def drain(self, timeout: Seconds | None = None) -> None:
-        """Take the events that the server has sent so far, then `close`.
-
-        Returns when they have arrived; with a callback, after its call for the last one. `timeout`
-        (seconds) limits the wait for the server (default: request_timeout) and, if given, the wait
-        for the callback. Raises RequestTimeoutError, ConnectionClosedError; it ends in any case.
-        """
-        timeout = in_seconds(timeout)
-        try:
-            if not self._ended:
-                await self._client.rtt(timeout)
-        finally:
-            self.close()
-        await self._callback_done(timeout)
+    async def _stop_deliveries(self, timeout: float | None) -> None:
+        await self._client.rtt(timeout)
 
     def _leave(self) -> None:
         self.close()

@@ -28,21 +28,19 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar
 
 from jetspark.client.subscription import Scoped, closed_on_purpose
-from jetspark.client.tasks import move_on_after
+from jetspark.client.tasks import move_on_after, next_within
 from jetspark.documents.consumers import DeliverPolicy
 from jetspark.errors import (
     BadSubscriptionError,
-    BadTimeoutError,
     ConnectionClosedError,
     JetsparkError,
     MessageNotFoundError,
-    RequestTimeoutError,
     StreamNotFoundError,
 )
 from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
 from jetspark.jetstream.ordered import Reached, StreamOrigin, expect
 from jetspark.retries import PAUSE, is_transient_for_client
-from jetspark.timestamps import Seconds, in_seconds
+from jetspark.timestamps import Seconds
 from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:
@@ -225,16 +223,14 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         Raises RequestTimeoutError, BadSubscriptionError when it was stopped, ConnectionClosedError,
         ConfigError when there is a callback, and the error that ended it.
         """
-        seconds = in_seconds(timeout)
-        if seconds is not None and seconds < 0:
-            raise BadTimeoutError(seconds)
-        try:
-            async with move_on_after(None if self._ready else seconds):
-                return await self.__anext__()
-        except StopAsyncIteration:
-            self._js.client.require_open()
-            raise BadSubscriptionError("The watch has ended.") from None
-        raise RequestTimeoutError(f"Nothing changed in {self._name!r} within {seconds:g} s.")
+        if self._ready:
+            return self._ready.popleft()
+        late = f"Nothing changed in {self._name!r}"
+        return await next_within(self.__anext__, timeout, self._over, late)
+
+    def _over(self) -> JetsparkError:
+        self._js.client.require_open()
+        return BadSubscriptionError("The watch has ended.")
 
     async def __anext__(self) -> EntryT | None:
         while not self._ready:

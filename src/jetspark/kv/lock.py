@@ -35,7 +35,7 @@ import msgspec
 
 from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.subscription import cancelled
-from jetspark.client.tasks import background, move_on_after
+from jetspark.client.tasks import background, move_on_after, next_within
 from jetspark.errors import (
     BadSubscriptionError,
     BadTimeoutError,
@@ -535,15 +535,13 @@ class Election:
         Raises RequestTimeoutError, BadSubscriptionError after its end, ConfigError when there is a
         callback, and `error`.
         """
-        seconds = in_seconds(timeout)
-        if seconds is not None and seconds < 0:
-            raise BadTimeoutError(seconds)
-        try:
-            async with move_on_after(None if self._states else seconds):
-                return await self.__anext__()
-        except StopAsyncIteration:
-            raise BadSubscriptionError("The election has ended for this client.") from None
-        raise RequestTimeoutError(f"Nothing changed in election {self.key!r} within {seconds:g} s.")
+        if self._states:
+            timeout = None
+        late = f"Nothing changed in election {self.key!r}"
+        return await next_within(self.__anext__, timeout, self._over, late)
+
+    def _over(self) -> JetsparkError:
+        return BadSubscriptionError("The election has ended for this client.")
 
     def __aiter__(self) -> AsyncIterator[ElectionState]:
         return self
