@@ -16,6 +16,8 @@ from jetspark.cli import app
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from pyspark.sql import SparkSession
+
     from jetspark.server import NatsServer
 
 _MARK = "JETSPARK_TEST_MARK"
@@ -41,6 +43,21 @@ def run(url: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
             code = app.run([*arguments, *place])
         return code, *capfd.readouterr()
 
+    return run
+
+
+@pytest.fixture
+def run_in_spark(run: Run, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`run` for commands of Spark: in the session that tests share, in place of their own."""
+
+    def local_session(*_: object, log_file: Path, **__: object) -> SparkSession:
+        log_file.touch()
+        return spark
+
+    sessions = "jetspark.spark.session"
+    monkeypatch.setattr(f"{sessions}.local_session", local_session)
+    monkeypatch.setattr(f"{sessions}.close_session", lambda _: None)
+    monkeypatch.setattr(f"{sessions}.warm_up", lambda _: None)
     return run
 
 

@@ -8,18 +8,15 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.processes import finish, jetspark
 from tests.support.table_readers import column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.cli.conftest import Run
     from tests.support.streams import Admin
 
-    from jetspark.server import NatsServer
-
-SECONDS = 300.0
 MESSAGES, SIZE, PER_BATCH = 1200, 2000, 200
 
 
@@ -43,34 +40,24 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_said_and_with_more_room_the_same_command_goes_on(
-    shared_server: NatsServer,
-    admin: Admin,
-    unique: Callable[[str], str],
-    small: Path,
-    nothing_left: Callable[[], None],
+    admin: Admin, unique: Callable[[str], str], small: Path, run_in_spark: Run
 ) -> None:
     name = unique("FULL")
     admin.create(name, name)
     admin.fill([(name, os.urandom(SIZE)) for _ in range(MESSAGES)])
     table = small / "table"
-    arguments = [
-        "ingest", name, "--to", str(table), "--server", shared_server.url, "--master", "local[1]",
-        "--max-offsets-per-trigger", str(PER_BATCH),
-    ]  # fmt: skip
-    with jetspark(*arguments) as command:
-        code, out, err = finish(command, SECONDS)
+    ingest = ["ingest", name, "--to", str(table), "--max-offsets-per-trigger", str(PER_BATCH)]
+    code, out, err = run_in_spark(*ingest)
     sentence, *log = err.splitlines()[-2:]
     assert (code, out) == (1, ""), err
     assert sentence == (
         "No space left on device: free some, and run the same again, which goes on where it was."
     )
     assert [line.partition(":")[0] for line in log] == ["Spark's log"]
-    nothing_left()
     before = column("delta", table, "seq")
     assert 0 < len(before) < MESSAGES
     assert before == Counter(range(1, len(before) + 1))
     assert _mount(small, "remount", "size=64m")
-    with jetspark(*arguments) as command:
-        code, out, err = finish(command, SECONDS)
+    code, out, err = run_in_spark(*ingest)
     assert (code, out) == (0, f"{MESSAGES - len(before):,} rows written to {table}.\n"), err
     assert column("delta", table, "seq") == Counter(range(1, MESSAGES + 1))

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+import threading
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.cli.conftest import Run
 
 SECONDS = 300.0
 
@@ -47,22 +50,18 @@ def once(count: int) -> Counter[int]:
     return Counter(range(1, count + 1))
 
 
-@pytest.mark.spark
 def test_a_table_of_columns_of_json_goes_on_in_its_format_and_gets_columns_when_that_is_said(
-    admin: Admin, url: str, tmp_path: Path, nothing_left: Callable[[], None]
+    admin: Admin, run_in_spark: Run, tmp_path: Path
 ) -> None:
     name, table = admin.stream(under=".>"), tmp_path / "table"
     admin.fill([(f"{name}.a", b'{"carrier": "UA", "delay": 2.5}'), (f"{name}.b", b"no JSON")])
 
     def ingest(*more: str) -> tuple[int, str, str]:
-        base = ["ingest", name, "--to", str(table), "--server", url, "--master", "local[1]"]
         parts = ["--partition-by", "day", "--partition-by", "token=split(subject, '[.]')[1]"]
-        with jetspark(*base, *parts, *more) as command:
-            return finish(command, SECONDS)
+        return run_in_spark("ingest", name, "--to", str(table), *parts, *more)
 
     code, out, err = ingest("--json", "carrier STRING", "--format", "iceberg")
     assert (code, out) == (0, f"2 rows written to {table}.\n"), err
-    nothing_left()
     code, _, err = ingest("--json", "carrier STRING", "--format", "delta")
     assert (code, err) == (
         1, f"{table} is a table in iceberg, not in delta: take another folder, such as {table}-2.\n"
@@ -91,67 +90,74 @@ def test_a_table_of_columns_of_json_goes_on_in_its_format_and_gets_columns_when_
 @pytest.mark.parametrize(
     ("moment", "number"),
     [
-        ("temporary/*/spark.log", signal.SIGINT),  # while the JVM is started
-        ("temporary/*/blockmgr-*", signal.SIGTERM),  # while Spark starts in it
-        ("table/_checkpoint/commits/1", signal.SIGINT),  # while batches are read
+        ("spark.log", signal.SIGINT),  # while the JVM is started
+        ("blockmgr-*", signal.SIGTERM),  # while Spark starts in it
     ],
-    ids=["jvm", "session", "batch"],
+    ids=["jvm", "session"],
 )
-def test_stopped_before_it_is_done_it_leaves_nothing_running_and_says_so(
+def test_stopped_before_it_begins_it_leaves_nothing_running_and_says_so(
     admin: Admin,
     url: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    temporary: Path,
     nothing_left: Callable[[], None],
     number: signal.Signals,
     moment: str,
 ) -> None:
-    name = admin.stream(5000)
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    arguments = [
-        "ingest", name, "--to", str(tmp_path / "table"), "--server", url,
-        "--max-offsets-per-trigger", "1", "--json-output", "--master", "local[1]",
-    ]  # fmt: skip
-    with jetspark(*arguments) as command:
-        wait_for(tmp_path, moment, command)
+    table = str(tmp_path / "table")
+    arguments = ["ingest", admin.stream(), "--to", table, "--server", url, "--master", "local[1]"]
+    with jetspark(*arguments, "--json-output") as command:
+        wait_for(temporary, f"*/{moment}", command)
         ended = interrupted(command) if number == signal.SIGINT else end(command, number)
     code, out, err = ended
     assert code == 128 + number, err
     assert "Traceback" not in err
     said = json.loads(out)
-    assert said["stopped_by"] == number.name
-    assert (said["rows"] > 0) == ("commits" in moment)
+    assert (said["stopped_by"], said["rows"]) == (number.name, 0)
     nothing_left()
     assert list(temporary.iterdir()) == []
 
 
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where commands keep what is of no use later."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
 @pytest.mark.spark
-def test_killed_and_no_row_lost_or_repeated(
-    admin: Admin, url: str, tmp_path: Path, nothing_left: Callable[[], None]
+def test_stopped_and_killed_and_no_row_lost_or_repeated(
+    admin: Admin,
+    url: str,
+    run_in_spark: Run,
+    tmp_path: Path,
+    temporary: Path,
+    nothing_left: Callable[[], None],
 ) -> None:
     """tests/chaos/test_ingesting.py kills one that writes many tables, in Iceberg."""
-    # As soon as the first batch is planned; while the table gets its files.
-    moments: dict[str, Callable[[int, int], None]] = {
-        "progress/offsets/0": os.killpg,
-        "table/_delta_log/00000000000000000002.json": os.kill,  # without its children
-    }
-    count = int(os.environ.get("JETSPARK_INGEST_MESSAGES", "12000"))
-    name = admin.stream(count, size=128)
-    arguments = [
-        "ingest", name, "--to", str(tmp_path / "table"), "--server", url,
-        "--checkpoint", str(tmp_path / "progress"), "--max-offsets-per-trigger", str(count // 6),
+    count = int(os.environ.get("JETSPARK_INGEST_MESSAGES", "4000"))
+    ingest = [
+        "ingest", admin.stream(count, size=128), "--to", str(tmp_path / "table"),
+        "--checkpoint", str(tmp_path / "progress"), "--max-offsets-per-trigger", str(count // 8),
     ]  # fmt: skip
-    for moment, kill in moments.items():
-        with jetspark(*arguments) as command:
-            wait_for(tmp_path, moment, command)
-            kill(command.pid, signal.SIGKILL)
-            command.wait()
-        nothing_left()
-    with jetspark(*arguments) as command:
-        code, _, err = finish(command, SECONDS)
-    assert code == 0, err
+    with jetspark(*ingest, "--server", url, "--json-output") as command:
+        wait_for(tmp_path, "progress/commits/1", command)
+        code, out, err = interrupted(command)
+    said = json.loads(out)
+    assert (code, said["stopped_by"], "Traceback" in err) == (130, "SIGINT", False)
+    assert said["rows"] > 0
+    nothing_left()
+    assert list(temporary.iterdir()) == []
+    log = tmp_path / "table" / "_delta_log"
+    version = len(list(log.glob("*.json")))
+    with jetspark(*ingest, "--server", url) as command:
+        wait_for(log, f"{version:020}.json", command)
+        os.kill(command.pid, signal.SIGKILL)  # without its children
+        command.wait()
+    nothing_left()
+    assert run_in_spark(*ingest)[0] == 0
     assert column("delta", tmp_path / "table", "seq") == once(count)
 
 
@@ -164,67 +170,61 @@ def test_what_was_done_counts_the_changes_of_a_bucket_not_rows() -> None:
     )
 
 
-@pytest.mark.spark
 def test_a_followed_bucket_loses_the_keys_that_went_while_nobody_looked(
-    admin: Admin, url: str, unique: Callable[[str], str], tmp_path: Path
+    admin: Admin, unique: Callable[[str], str], run_in_spark: Run, tmp_path: Path
 ) -> None:
     bucket, table = unique("B"), tmp_path / "table"
     admin.create(f"KV_{bucket}", f"$KV.{bucket}.>", max_msgs_per_subject=1)
     admin.fill([(f"$KV.{bucket}.{key}", b"1") for key in ("a", "b")])
-    base = ["ingest", bucket, "--bucket", "--server", url, "--to", str(table)]
-    base += ["--master", "local[1]"]
-    with jetspark(*base) as command:
-        code, out, err = finish(command, SECONDS)
+    base = ["ingest", bucket, "--bucket", "--to", str(table)]
+    code, out, err = run_in_spark(*base)
     assert (code, out) == (0, f"2 changes merged into {table}.\n"), err
     admin.purge(f"KV_{bucket}", filter=f"$KV.{bucket}.a")
-    with jetspark(*base, "--follow", "--interval", "0.1") as command:
+
+    def interrupt() -> None:
         deadline = time.monotonic() + SECONDS
-        while by_duckdb("delta", table, "SELECT key FROM t") != [("b",)]:
-            assert command.poll() is None
-            assert time.monotonic() < deadline
+        while time.monotonic() < deadline and column("delta", table, "key") != {"b": 1}:
             time.sleep(0.1)
-        code, _, err = end(command, signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    code, _, err = run_in_spark(*base, "--follow", "--interval", "0.1")
     assert code == 0, err
     assert column("delta", table, "key") == {"b": 1}
 
 
 @pytest.mark.spark
 def test_ingest_follows_until_it_is_stopped_and_a_second_run_is_refused_until_the_first_has_ended(
-    admin: Admin, url: str, tmp_path: Path, nothing_left: Callable[[], None]
+    admin: Admin, url: str, run_in_spark: Run, tmp_path: Path, nothing_left: Callable[[], None]
 ) -> None:
-    name, other, table = admin.stream(100), admin.stream(100), tmp_path / "table"
-    arguments = ["--to", str(table), "--server", url, "--master", "local[1]"]
-    following = ["ingest", name, *arguments, "--follow", "--interval", "0.1"]
+    name, table = admin.stream(100), tmp_path / "table"
     checkpoint = table / "_checkpoint"
-    with jetspark(*following) as first:
+    again = ["ingest", name, "--to", str(table)]
+    how = ["--server", url, "--master", "local[1]", "--follow", "--interval", "0.1"]
+    with jetspark(*again, *how) as first:
         wait_for(checkpoint, "commits/0", first)
-        with jetspark("ingest", name, *arguments) as second:
-            code, out, err = finish(second, SECONDS)
+        code, out, err = run_in_spark(*again)
         assert (code, out) == (1, "")
         who = f"process {first.pid} on {socket.gethostname()}"
         assert err == f"Another run ({who}) uses {checkpoint}: stop it first, or let it end.\n"
-        admin.fill(numbered(name, 50))
-        wait_for(checkpoint, "commits/1", first)
-        first.kill()
-        first.wait()
-    with jetspark("ingest", other, *arguments) as third:
-        code, out, err = finish(third, SECONDS)
-    assert (code, out) == (1, "")
-    assert err.startswith(f"The checkpoint belongs to a query on {name}, not on {other}: use ano")
-    admin.fill(numbered(name, 50))
-    with jetspark(*following) as fourth:
-        for rows in (200, 250):
+        for rows in (150, 200):
+            admin.fill(numbered(name, 50))
             # A batch may have begun amid the 50.
             while by_duckdb("delta", table, "SELECT count(*) FROM t") != [(rows,)]:
-                assert fourth.poll() is None, fourth.communicate()[1].decode()
+                assert first.poll() is None, first.communicate()[1].decode()
                 time.sleep(0.05)
-            if rows == 200:
-                admin.fill(numbered(name, 50))
-        code, out, err = interrupted(fourth)
+        code, out, err = interrupted(first)
     assert (code, out) == (0, "Stopped; the same command goes on from here.\n"), err
     said, *batches = err.splitlines()
     assert said == f"Following {name} into {table}; Ctrl-C or SIGTERM ends it."
     assert any("0 rows written · " in line for line in batches)
     assert "Traceback" not in err
     nothing_left()
+    other = admin.stream(100)
+    code, out, err = run_in_spark("ingest", other, "--to", str(table))
+    assert (code, out) == (1, "")
+    assert err.startswith(f"The checkpoint belongs to a query on {name}, not on {other}: use ano")
+    admin.fill(numbered(name, 50))
+    code, out, err = run_in_spark(*again)
+    assert (code, out) == (0, f"50 rows written to {table}.\n"), err
     assert column("delta", table, "seq") == once(250)

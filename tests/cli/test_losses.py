@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.cli.conftest import Run
+
 SECONDS = 300.0
 logger = logging.getLogger("jetspark.of_spark")
 
 
-@pytest.mark.spark
 def test_a_pipeline_warns_of_what_its_planning_and_its_partitions_leave_out(
-    admin: Admin, url: str, unique: Callable[[str], str], tmp_path: Path
+    admin: Admin, url: str, unique: Callable[[str], str], run_in_spark: Run, tmp_path: Path
 ) -> None:
     anew, limited = unique("ANEW"), unique("LIMITED")
     file = tmp_path / "p.toml"
@@ -44,20 +45,23 @@ path = "{tmp_path}/t"
 """
     )
 
-    def fill_and_run(count: int) -> tuple[list[str], str]:
+    def fill(count: int) -> None:
         admin.create(anew, anew)
         for name in (anew, limited):
             admin.fill(numbered(name, count))
-        arguments = ["run", str(file), "--master", "local[1]", "--quiet", "--json"]
-        with jetspark(*arguments) as command:
-            code, out, err = finish(command, SECONDS)
-        assert code == 0, err
-        return json.loads(out)["losses"], err
 
+    command = ["run", str(file), "--quiet", "--json"]
     admin.create(limited, limited, max_msgs=5)
-    assert fill_and_run(10) == ([], "")
+    fill(10)
+    code, out, err = run_in_spark(*command, server="")
+    assert (code, json.loads(out)["losses"], err) == (0, [], "")
     admin.call(f"STREAM.DELETE.{anew}")  # made anew, while the other one loses its beginning
-    (recreated, removed), err = fill_and_run(20)
+    fill(20)
+    # Spark's processes have the file for losses in the environment in which the JVM started.
+    with jetspark(*command, "--master", "local[1]") as process:
+        code, out, err = finish(process, SECONDS)
+    assert code == 0, err
+    recreated, removed = json.loads(out)["losses"]
     assert recreated.startswith(f"Stream '{anew}' was created at ")
     assert "It is read from its first message, without what was not read" in recreated
     assert removed == (

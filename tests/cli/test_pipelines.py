@@ -58,10 +58,10 @@ def stored(admin: Admin, stream: str) -> int:
     return sum((info["state"].get("subjects") or {}).values())
 
 
-@pytest.mark.spark
 def test_a_pipeline_runs_follows_and_stops_and_a_lost_checkpoint_repeats_nothing(
     admin: Admin,
     shared_server: NatsServer,
+    run_in_spark: Run,
     tmp_path: Path,
     nothing_left: Callable[[], None],
     needs_server: Callable[[str], None],
@@ -71,8 +71,7 @@ def test_a_pipeline_runs_follows_and_stops_and_a_lost_checkpoint_repeats_nothing
     table = f'[sinks.lake]\nfrom = "rows"\nformat = "jetspark-delta"\npath = "{tmp_path}/lake"'
     file = pipeline(tmp_path, shared_server, source, target, table)
     before = admin.call("STREAM.INFO." + target, None)["config"]
-    with jetspark("run", str(file), "--check") as command:
-        code, out, err = finish(command, SECONDS)
+    code, out, err = run_in_spark("run", str(file), "--check", server="")
     assert code == 0, err
     fine, way, *would, not_checked = out.splitlines()
     assert fine == f"{file} is valid: rows → copy, lake."
@@ -95,8 +94,7 @@ def test_a_pipeline_runs_follows_and_stops_and_a_lost_checkpoint_repeats_nothing
     assert (code, out) == (0, "Stopped; the same command goes on from here.\n"), err
     nothing_left()
     admin.fill([(source, b"one more")])
-    with jetspark("run", str(file), "--master", "local[1]") as command:
-        code, out, err = finish(command, SECONDS)
+    code, out, err = run_in_spark("run", str(file), server="")
     # It may have been stopped before Spark noted the batch; then it came again, and is there once.
     assert code == 0, err
     assert stored(admin, target) == 101
@@ -108,8 +106,7 @@ def test_a_pipeline_runs_follows_and_stops_and_a_lost_checkpoint_repeats_nothing
     elsewhere.parent.mkdir()
     elsewhere.write_text(file.read_text("utf-8").replace("/chk", "/another"), "utf-8")
     for again in (file, elsewhere):
-        with jetspark("run", str(again)) as command:
-            code, out, err = finish(command, SECONDS)
+        code, out, err = run_in_spark("run", str(again), server="")
         assert (code, out) == (1, ""), err
         said = " ".join(err.split())
         assert (
@@ -137,41 +134,31 @@ def test_mistakes_in_pipeline_files_are_one_sentence(
 
 @pytest.mark.spark
 def test_a_wrong_setting_of_spark_is_named_with_its_line(tmp_path: Path) -> None:
+    """tests/spark/test_session.py has one of SQL, too."""
     file = tmp_path / "p.toml"
-    for setting, value, says in (
-        ("spark.driver.memory", "lots", "Spark did not start: Invalid maximum heap size: -Xmxlots"),
-        ("spark.sql.shuffle.partitions", "many", "It should be a/an 'int' value"),
-    ):
-        file.write_text(
-            f'checkpoint = "{tmp_path}/c"\n[spark]\n"{setting}" = "{value}"\n'
-            '[sources.a]\nformat = "rate"\n[sinks.b]\nformat = "noop"\n'
-        )
-        with jetspark("run", str(file), "--check") as command:
-            code, _, err = finish(command, SECONDS)
-        assert code == 1
-        assert f"{file}:3: [spark] {setting}: " in err
-        assert says in err
+    file.write_text(
+        f'checkpoint = "{tmp_path}/c"\n[spark]\n"spark.driver.memory" = "lots"\n'
+        '[sources.a]\nformat = "rate"\n[sinks.b]\nformat = "noop"\n'
+    )
+    says = "Spark did not start: Invalid maximum heap size: -Xmxlots"
+    with jetspark("run", str(file), "--check") as command:
+        code, _, err = finish(command, SECONDS)
+    assert (code, f"{file}:3: [spark] spark.driver.memory: {says}" in err) == (1, True), err
     with jetspark("run", str(file), "--conf", "spark.driver.memory=lots") as command:
         code, _, err = finish(command, SECONDS)
     assert "--conf spark.driver.memory: Spark did not start: Invalid" in err
 
 
-@pytest.mark.spark
 def test_a_table_is_replayed_and_a_transaction_is_published_once(
-    admin: Admin, url: str, tmp_path: Path, needs_server: Callable[[str], None]
+    admin: Admin, run_in_spark: Run, tmp_path: Path, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.12")
     target, table = admin.stream(under=".>"), tmp_path / "rows.json"
     table.write_text('{"region": "eu", "n": 1}\n{"region": "us", "n": 2}\n', "utf-8")
 
     def replay(*more: str) -> tuple[int, str, str]:
-        arguments = [
-            *("replay", str(table), "--format", "json", "--to", target, "--server", url),
-            *("--subject", f"concat('{target}.', region)", "--order-by", "n"),
-            *("--master", "local[1]", *more),
-        ]
-        with jetspark(*arguments) as command:
-            return finish(command, SECONDS)
+        how = ["--format", "json", "--subject", f"concat('{target}.', region)", "--order-by", "n"]
+        return run_in_spark("replay", str(table), "--to", target, *how, *more)
 
     assert replay()[:2] == (0, f"2 rows of {table} published to {target}.\n")
     first = admin.api.message(target, seq=1)

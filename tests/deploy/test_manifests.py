@@ -18,14 +18,16 @@ from urllib.request import urlopen
 import pyspark
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 from tests.conftest import MakeServer
 from tests.support.ports import free_port
-from tests.support.processes import finish, jetspark
 
 from jetspark.blocking import connect
 from jetspark.server import find_server
 from jetspark.spark.fast_start import class_archive
 from jetspark.spark.java import find_java
+from jetspark.spark.pipeline import check_queries, check_servers
+from jetspark.spark.pipeline_file import read_pipeline
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -155,9 +157,8 @@ def test_probes_find_a_healthy_server(make_server: MakeServer) -> None:
 # -- the pipeline ----------------------------------------------------------------------------
 
 
-@pytest.mark.spark
 def test_the_streams_are_made_and_the_pipeline_finds_them(
-    make_server: MakeServer, monkeypatch: pytest.MonkeyPatch
+    make_server: MakeServer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = (FOLDER / "nats.conf").read_text("utf-8")
     accounts = config[config.index("accounts {") :]
@@ -182,10 +183,9 @@ def test_the_streams_are_made_and_the_pipeline_finds_them(
         assert done.stdout == "ORDERS: 0 messages\n", done.stderr
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    # As a process: the session that it starts and stops would be that of the other tests.
-    with jetspark("run", str(FOLDER / "pipeline.toml"), "--check") as command:
-        code, out, err = finish(command, 300)
-    assert (code, "orders → lake" in out) == (0, True), err
+    pipeline = read_pipeline(FOLDER / "pipeline.toml")
+    check_servers(pipeline)
+    assert check_queries(pipeline, spark).keys() == {"lake"}
     with connect(server.url, user="pipeline", password=PASSWORDS["PIPELINE_PASSWORD"]) as nc:
         made = nc.jetstream().stream_info("ORDERS").config
         assert (made.max_age, made.num_replicas) == (timedelta(days=7), 1)
