@@ -20,6 +20,7 @@ from tests.support.java import jvm_options, small_jvms
 from tests.support.js_peer import JsPeer, install
 from tests.support.leaf import HubAndLeaf
 from tests.support.raw_client import RawClient
+from xdist.scheduler import LoadFileScheduling
 
 from jetspark.full_client import connect
 from jetspark.server import NatsServer, server_version
@@ -256,6 +257,35 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     close_session(session)
+
+
+class _SparkTogether(LoadFileScheduling):  # type: ignore[misc]
+    """Files that share a session of Spark go to two processes: each has to start one, and what a
+    session does for the first time takes it several times as long."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        self._root = config.rootpath
+        self._scopes: dict[str, str] = {}
+        self._sizes = {"Spark 1": 0, "Spark 2": 0}
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        if file not in self._scopes:
+            text = (self._root / file).read_text("utf-8")
+            self._scopes[file] = file
+            if _SHARES_SPARK.search(text):
+                smaller = self._scopes[file] = min(self._sizes, key=self._sizes.__getitem__)
+                self._sizes[smaller] += len(text)
+        return self._scopes[file]
+
+
+_SHARES_SPARK = re.compile(r"spark: SparkSession|run_in_spark|to_parquet")
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    return _SparkTogether(config, log)
 
 
 _archive = pytest.StashKey[subprocess.Popen[bytes]]()
