@@ -182,8 +182,10 @@ def test_archive_that_is_being_made_is_neither_removed_nor_made_twice(
     monkeypatch.setenv(class_archive.VARIABLE, str(folder))
     monkeypatch.setattr(class_archive, "_MAKING_SECONDS", 0.0)
     seen = []
+    of_another_java = made(folder, java, "21")
 
     def train(file: Path) -> str:
+        of_another_java.make()
         other = ClassArchive(folder, java, JAVA_VERSION)
         with pytest.raises(SparkUnavailableError, match="another process makes the archive"):
             other.make()

@@ -86,6 +86,8 @@ class ClassArchive:
 
         Waits for another process that does. Raises SparkUnavailableError.
         """
+        if self.sound():  # others may be made for minutes
+            return
         with _lock(self._folder, _MAKING_SECONDS) as is_held:
             if not is_held:
                 raise SparkUnavailableError("another process makes the archive, and is not done.")
