@@ -36,7 +36,6 @@ def shared(
     [
         "exactly-once: server killed",
         "exactly-once: worker killed",
-        "exactly-once: other partitions",
         "effectively-once: network cut",
     ],
 )

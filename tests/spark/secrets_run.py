@@ -1,6 +1,6 @@
 """Reads and writes with secrets in a Spark of its own that shows as much as it can.
 
-Arguments: a folder, and a JSON list of options, each for a stream "S". What the UI showed is left
+Arguments: a folder, and options as JSON, for a stream "S". What the UI showed is left
 in the folder, beside Spark's log and event log.
 """
 
@@ -29,7 +29,7 @@ PAGES = (
 )  # fmt: skip
 
 
-def main(folder: Path, logins: list[dict[str, str]]) -> None:
+def main(folder: Path, options: dict[str, str]) -> None:
     (folder / "events").mkdir()
     spark = local_session(
         "secrets",
@@ -45,10 +45,7 @@ def main(folder: Path, logins: list[dict[str, str]]) -> None:
     )
     spark.sparkContext.setLogLevel("INFO")
     try:
-        for number, options in enumerate(logins):
-            place = folder / str(number)
-            place.mkdir()
-            work(spark, place, options)
+        work(spark, folder, options)
         show(spark, folder)
     finally:
         close_session(spark)

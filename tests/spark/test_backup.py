@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-COUNT = 9_000
+COUNT = 3_000
 
 
 @pytest.fixture(scope="module", params=["2.12", "2.15"])
@@ -30,7 +30,7 @@ def made(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Path, list[Any], str]:
-    """(folder, rows of an ordinary read, the time of message 4000); the server is gone."""
+    """(folder, rows of an ordinary read, the time of message 1500); the server is gone."""
     folder = tmp_path_factory.mktemp("backups") / "backup"
     rng = random.Random(1)
     with NatsServer(binary=server_of(request.param)) as server, Admin(server.url) as admin:
@@ -43,9 +43,9 @@ def made(
                 for number in range(COUNT)
             ]
         )
-        admin.delete_messages("S", 77, 78, 5000)
+        admin.delete_messages("S", 77, 78, 2000)
         admin.purge("S", seq=50)
-        time = admin.call("STREAM.MSG.GET.S", {"seq": 4000})["message"]["time"]
+        time = admin.call("STREAM.MSG.GET.S", {"seq": 1500})["message"]["time"]
         options = {"servers": server.url, "stream": "S"}
         rows = spark.read.format("jetstream").options(**options).load().collect()
         with blocking.connect(server.url) as nc:
@@ -61,7 +61,7 @@ def test_rows_are_those_of_an_ordinary_read(
     spark: SparkSession, made: tuple[Path, list[Any], str]
 ) -> None:
     folder, rows, _ = made
-    frame = load(spark, folder, maxRecordsPerPartition="1000")
+    frame = load(spark, folder, maxRecordsPerPartition="500")
     assert frame.rdd.getNumPartitions() > 1
     assert sorted(frame.collect(), key=lambda row: row.seq) == rows
     assert load(spark, folder, minPartitions="2").count() == len(rows)
@@ -71,13 +71,13 @@ def test_starts_ends_subjects_and_columns_are_those_of_a_stream(
     spark: SparkSession, made: tuple[Path, list[Any], str]
 ) -> None:
     folder, rows, time = made
-    part = load(spark, folder, startingOffsets="100", endingOffsets="8000", columns="seq,subject")
-    inside = [(row.seq, row.subject) for row in rows if 100 <= row.seq < 8000]
+    part = load(spark, folder, startingOffsets="100", endingOffsets="2500", columns="seq,subject")
+    inside = [(row.seq, row.subject) for row in rows if 100 <= row.seq < 2500]
     assert sorted(map(tuple, part.collect())) == inside
     assert load(spark, folder, subjects="S.3").count() == sum(row.subject == "S.3" for row in rows)
     later = load(spark, folder, startingTimestamp=time).agg({"seq": "min"}).first()
     assert later is not None
-    assert later[0] <= 4000
+    assert later[0] <= 1500
     assert load(spark, folder, endingTimestamp=time, startingOffsets="60").count() == sum(
         60 <= row.seq < later[0] for row in rows
     )
@@ -93,7 +93,7 @@ def test_what_does_not_fit_is_one_sentence(
         assert "SECRET" not in str(refused)
     lost = failure(load(spark, folder, startingOffsets="1").collect)
     assert "begins at sequence 50: 1 to 49 had been removed. Set failOnDataLoss" in str(lost)
-    assert load(spark, folder, startingOffsets="1", failOnDataLoss="false").count() > 8000
+    assert load(spark, folder, startingOffsets="1", failOnDataLoss="false").count() > 2900
     wrong = failure(load(spark, folder, subjects="T.3").collect)
     assert "no message under 'T.3' is in the backup of stream 'S'" in str(wrong)
     cut = tmp_path / "cut"

@@ -32,7 +32,7 @@ def test_rows_are_those_of_sparks_parser(
     name = unique("JSON")
     rng = random.Random(7)
     admin.create(name, name)
-    admin.fill([(name, payload(rng)) for _ in range(20_000)])
+    admin.fill([(name, payload(rng)) for _ in range(6_000)])
     options = {"servers": shared_server.url, "stream": name}
     more = parsing(spark, options, DDL, "json")
     assert more
@@ -42,7 +42,7 @@ def test_rows_are_those_of_sparks_parser(
     found = with_json_fields(by_source, DDL, "json", parsed=True)
     assert found.schema.simpleString() == expected.schema.simpleString()
     left = {row.seq for row in by_source.where("data IS NOT NULL").select("seq").collect()}
-    assert IMPLEMENTATION != "c" or 5_000 < len(left) < 12_000
+    assert IMPLEMENTATION != "c" or 1_500 < len(left) < 3_600
     pairs = zip(_rows(found), _rows(expected), strict=True)
     different = [(repr(one), repr(other)) for one, other in pairs if repr(one) != repr(other)]
     assert not different[:5]
