@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from inspect import CO_COROUTINE
 from pathlib import Path
@@ -32,6 +32,7 @@ from jetspark.spark.fast_start import class_archive
 _WITHIN = 400.0  # seconds for one block; a busy machine starts Spark slowly
 _SHOWN_WITHIN = 60.0  # seconds for what a command in another terminal shows
 _PROMPT = Path(__file__).with_name("prompt.py")
+_COMMANDS = Path(__file__).with_name("commands.py")
 _PORT = re.compile(r"\b422\d\b")
 # As properties of the JVM: a folder with a configuration would be a part of the class path, and
 # keep the JVM from using the archive of Spark's classes.
@@ -131,6 +132,7 @@ class Reader:
         self._log = folder / "log"
         self._exit_stack = ExitStack()
         self._spark: Prompt | None = None
+        self._commands: Commands | None = None
         for name in ("work", "home"):
             (folder / name).mkdir()
         log = folder / "log4j2.properties"
@@ -166,9 +168,10 @@ class Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._spark is not None:
-            self._spark.close()
-        self._exit_stack.close()
+        with self._exit_stack:
+            for shared in (self._spark, self._commands):
+                if shared is not None:
+                    shared.close()
 
     def names(self) -> set[str]:
         """What is on the server and in the folder: names of streams and buckets, and paths."""
@@ -209,7 +212,9 @@ class Reader:
                     terminals.append(terminal)
                 elif block.language == "console":
                     if shell is None:
-                        shell = Shell(self)
+                        if spark:
+                            self._commands = self._commands or Commands(self)
+                        shell = Shell(self, self._commands if spark else None)
                         exit_stack.callback(shell.close)
                     for command, shown in block.commands:
                         printed = shell.type(block, self._with_our_ports(command))
@@ -264,7 +269,9 @@ def _take_interrupts() -> None:
 class _Typing:
     """A program that gets what to run by its standard input and answers by line."""
 
-    def __init__(self, reader: Reader, command: list[str], name: str) -> None:
+    def __init__(
+        self, reader: Reader, command: list[str], name: str, pass_fds: Sequence[int] = ()
+    ) -> None:
         self._errors = reader.aside / f"{name}.err"
         self._folder = reader.aside
         with self._errors.open("wb") as errors:
@@ -277,6 +284,7 @@ class _Typing:
                 stderr=errors,
                 bufsize=0,
                 start_new_session=True,
+                pass_fds=pass_fds,
                 preexec_fn=_take_interrupts,
             )
 
@@ -327,9 +335,23 @@ class Prompt(_Typing):
         return str(answer["printed"])
 
 
-class Shell(_Typing):
+class Commands(_Typing):
+    """See commands.py; shells ask it."""
+
     def __init__(self, reader: Reader) -> None:
-        super().__init__(reader, ["bash", "-c", _SHELL, "bash", str(reader.aside)], "shell")
+        command = [sys.executable, str(_COMMANDS), str(reader.aside)]
+        super().__init__(reader, command, "commands")
+
+    @property
+    def fds(self) -> tuple[int, int]:
+        return _pipe(self._process.stdin).fileno(), _pipe(self._process.stdout).fileno()
+
+
+class Shell(_Typing):
+    def __init__(self, reader: Reader, commands: Commands | None) -> None:
+        fds = commands.fds if commands is not None else ()
+        arguments = [str(reader.aside), *map(str, fds)]
+        super().__init__(reader, ["bash", "-c", _SHELL, "bash", *arguments], "shell", fds)
 
     def type(self, block: Block, command: str) -> str:
         (self._folder / "command").write_text(command, "utf-8")
@@ -342,8 +364,22 @@ class Shell(_Typing):
 
 
 _SHELL = """
+aside=$1 asks=$2 answers=$3
+jetspark() {
+    case "$asks$1" in
+    [0-9]*ingest | [0-9]*run | [0-9]*replay | [0-9]*table) ;;
+    *) command jetspark "$@"; return ;;
+    esac
+    printf '%s\\0' "$@" >"$aside/arguments"
+    env -0 >"$aside/environment"
+    echo >&"$asks"
+    read -r status <&"$answers"
+    cat "$aside/out"
+    cat "$aside/err" >&2
+    return "$status"
+}
 while read -r _; do
-    . "$1/command" >"$1/printed" 2>"$1/told" </dev/null
+    . "$aside/command" >"$aside/printed" 2>"$aside/told" </dev/null
     echo $?
 done
 """

@@ -37,7 +37,7 @@ def made(
         admin.create("S", "S.>")
         admin.fill(
             [
-                (f"S.{number % 7}", rng.randbytes(1600), [("K", str(number))])
+                (f"S.{number % 7}", rng.randbytes(4800), [("K", str(number))])
                 if number % 3
                 else (f"S.{number % 7}", b"")
                 for number in range(COUNT)
