@@ -49,7 +49,8 @@
      ├─ SparkUnavailableError              Java or PySpark is missing or too old
      ├─ PipelineError                      a Spark query that we ran failed
      ├─ TableError                         a commit to a Delta or Iceberg table that cannot be made
-     │   └─ CommitConflict                 another commit came first
+     │   ├─ CommitConflict                 another commit came first
+     │   └─ SchemaGrown                    it has new columns, with which the query begins again
      └─ JetStreamError                     everything JetStream answers or implies
          ├─ DocumentError                  bytes of others that are not the document they should be
          ├─ APIError                       code, err_code, description (JSResponse)
@@ -450,6 +451,11 @@ class TableError(JetsparkError):
 
 class CommitConflict(TableError):
     """Another commit to the table came first; this one changed nothing."""
+
+
+class SchemaGrown(TableError):
+    """The table has got columns for new fields, and the batch is not written: its query is started
+    again, with the columns of the table."""
 
 
 # -- JetStream -------------------------------------------------------------------------------

@@ -9,11 +9,13 @@ import threading
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from jetspark.cli import spark_runs
 from jetspark.cli.console import Outcome
 from jetspark.cli.signals import Stop, StopRequested
 from jetspark.cli.spark_runs import Watch, log_failures
+from jetspark.errors import PipelineError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,8 +37,9 @@ def test_what_py4j_logs_goes_to_the_file(
 class Query:
     """Has written ten rows when it is looked at for the `first` time, and ends after some looks."""
 
-    def __init__(self, looks: int, *, first: int = 0, rows: int = 10) -> None:
+    def __init__(self, looks: int, *, first: int = 0, rows: int = 10, batch: int = 0) -> None:
         self.looks = looks
+        self.batch = batch
         self.rows = rows
         self.stopped = False
         self.first = first
@@ -50,7 +53,7 @@ class Query:
         self.first -= 1
         if self.first < 0:
             self.lastProgress = {
-                "batchId": 0,
+                "batchId": self.batch,
                 "numInputRows": self.rows,
                 "processedRowsPerSecond": 5.0,
                 "sources": [],
@@ -90,6 +93,27 @@ def test_progress_without_a_terminal_is_printed_in_lines(
     assert len(lines) == 3
     assert all(line.startswith("10 rows written · ") for line in lines)
     assert query.stopped
+
+
+def test_a_query_that_may_go_on_is_started_again_and_counts_with_the_one_before() -> None:
+    class Ended(Query):
+        def exception(self) -> Any:
+            return StreamingQueryException("the table has grown") if self.looks < 0 else None
+
+    second = Query(2, batch=1)
+    waiting = [second]
+
+    def again(query: StreamingQuery) -> StreamingQuery | None:
+        return cast("StreamingQuery", waiting.pop(0)) if isinstance(query, Ended) else None
+
+    watch = Watch(Outcome(quiet=True))
+    watch.run({"orders": cast("StreamingQuery", Ended(2))}, Stop(), again=again)
+    assert watch.rows == {"orders": 20}
+    assert second.stopped
+    with pytest.raises(PipelineError, match="the table has grown"):
+        Watch(Outcome(quiet=True)).run(
+            {"orders": cast("StreamingQuery", Ended(2))}, Stop(), again=lambda _: None
+        )
 
 
 @pytest.mark.parametrize(("rows", "counted"), [(10, "read"), (1, "written")])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -364,6 +366,73 @@ def test_a_write_stops_for_a_record_of_which_little_is_known_and_needs_to_know_w
     files.write(pa.RecordBatch.from_pydict({"n": [1], CORRUPT: pa.array([None], pa.string())}))
     with pytest.raises(ConfigError, match=r"^A record does not become a row, for its column n: "):
         files.write(pa.RecordBatch.from_pydict({"n": [None], CORRUPT: ['{"n": "x"}']}))
+
+
+def grow(job: Ingest, spark: SparkSession) -> int:
+    """How often the query was started until the stream's end."""
+    for started in count(1):
+        query = job.start(spark)
+        with suppress(StreamingQueryException):
+            query.awaitTermination(120)
+        if not job.has_grown(query):
+            assert query.exception() is None
+            return started
+    raise AssertionError
+
+
+def test_new_fields_become_the_same_columns_on_both_ways(lake: Lake) -> None:
+    ways = {"direct": False, "spark": True}
+    jobs = {
+        way: lake.job(way, evolve=True, json_schema="n INT", through_spark=through)
+        for way, through in ways.items()
+    }
+    lake.fill(
+        ("a", b'{"n": 1}'),
+        ("a", b'{"n": 2, "whole": 5, "none": null, "N": 3, "seq": 1, "a b": 1}'),
+        ("a", b'{"whole": 1.5, "some": {"x": [1, {}]}, "at": "2026-01-31"}'),
+        ("a", b"{"),
+    )
+    assert [grow(job, lake.spark) for job in jobs.values()] == [2, 2]
+    lake.fill(("a", b'{"some": "text", "none": true, "n": 4}'), ("a", b'{"n": 5, "whole": 2}'))
+    assert [grow(job, lake.spark) for job in jobs.values()] == [2, 2]
+    assert [grow(job, lake.spark) for job in jobs.values()] == [1, 1]
+    rows = lake.rows("direct")
+    names = ("n", "whole", "some", "at", "none", "_corrupt_record")
+    assert [tuple(row.get(name) for name in names) for row in rows] == [
+        (1, None, None, None, None, None),
+        (2, "5", None, None, None, None),
+        (None, "1.5", '{"x":[1,{}]}', "2026-01-31", None, None),
+        (None, None, None, None, None, "{"),
+        (4, None, "text", None, True, None),
+        (5, "2", None, None, None, None),
+    ]
+    assert lake.rows("spark") == rows
+    assert rows[0].keys() == {*names, "stream", "subject", "seq", "timestamp", "headers"}
+
+
+def test_a_whole_number_that_is_too_large_widens_its_column_in_iceberg(lake: Lake) -> None:
+    how: dict[str, Any] = {"evolve": True, "quarantine": str(lake.folder / "aside")}
+    job = lake.job("table", format="iceberg", json_schema="n INT, x FLOAT", **how)
+    lake.fill(("a", b'{"n": 1, "x": 0.5}'), ("a", b'{"n": 3000000000}'), ("a", b'{"n": "x"}'))
+    assert grow(job, lake.spark) == 2
+    wider = lake.job("table", json_schema="n INT, x DOUBLE", **how)
+    lake.fill(("a", b'{"n": 4, "x": 0.1}'))
+    assert grow(wider, lake.spark) == 1
+    found = by_duckdb("iceberg", lake.folder / "table", "SELECT n, x FROM t ORDER BY seq")
+    assert found == [(1, 0.5), (3000000000, None), (4, 0.1)]
+    assert [row["seq"] for row in lake.rows("aside", Format.ICEBERG)] == [3]
+
+
+def test_columns_for_new_fields_need_a_schema_and_one_table(tmp_path: Path) -> None:
+    def check(**how: Any) -> None:
+        given = {"options": {"stream": "S"}, "to": str(tmp_path / "t"), "json_schema": SCHEMA}
+        Ingest(**given | {"evolve": True} | how).check()
+
+    check()
+    with pytest.raises(ConfigError, match="--evolve is for streams with --json"):
+        check(json_schema=None)
+    with pytest.raises(ConfigError, match=r"--evolve: the tables of .* have one schema"):
+        check(to=str(tmp_path / "{name}"))
 
 
 def test_records_that_were_put_aside_become_rows_when_the_schema_is_mended(lake: Lake) -> None:

@@ -48,6 +48,7 @@ _OF_TABLE = {
     "checkpointLocation": "--checkpoint",
     "partitionBy": "--partition-by",
     "mergeSchema": "--merge-schema",
+    "evolveSchema": "--evolve",
     "adoptTable": "--adopt",
     "quarantineTable": "--quarantine",
     "onBadRecord": "--on-bad-record",
@@ -73,6 +74,7 @@ def ingest(
     adopt: Switch = False,
     format: str | None = None,
     merge_schema: Switch = False,
+    evolve: Switch = False,
     column: Repeated = None,
     rest_column: str | None = None,
     quarantine: str | None = None,
@@ -113,6 +115,8 @@ def ingest(
         adopt: Add the rows to those of a table that this stream's runs have not written.
         format: delta or iceberg. An existing table keeps its format, a new one is in delta.
         merge_schema: Add columns that the table lacks, instead of refusing the rows.
+        evolve: Add a column for each new field of the payloads, and in Iceberg widen int to long,
+            float to double, as rows need it, so that no field is lost.
         column: Further column, as site=subject[1], site=header[Site], hour=hour(timestamp); may be
             given again.
         rest_column: Name of a column with the fields that the schema of --json lacks, as JSON text.
@@ -177,6 +181,7 @@ def ingest(
             adopt=adopt,
             format=format,
             merge_schema=merge_schema,
+            evolve=evolve,
             columns=column or [],
             rest_column=rest_column,
             quarantine=quarantine,
@@ -208,7 +213,12 @@ def ingest(
             query = job.start(spark)
             if follow:
                 outcome.note(f"Following {stream} into {to}; Ctrl-C or SIGTERM ends it.")
-            watch.run({to: query}, stop, meanwhile=remove_gone_keys if follow else None)
+            watch.run(
+                {to: query},
+                stop,
+                meanwhile=remove_gone_keys if follow else None,
+                again=lambda ended: job.start(spark) if job.has_grown(ended) else None,
+            )
             if not follow:
                 remove_gone_keys()
     rows, stopped = watch.rows.get(to, 0), watch.stopped

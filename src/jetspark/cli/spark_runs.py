@@ -388,21 +388,24 @@ class Watch:
         stop: Stop,
         *,
         meanwhile: Callable[[], None] | None = None,
+        again: Callable[[StreamingQuery], StreamingQuery | None] = lambda _: None,
     ) -> None:
         """Wait for the end of all queries.
 
         A failure or a signal stops all of them; the next run continues where they ended.
         `meanwhile` is called when every query has finished its first trigger, then about once a
-        minute. Raises PipelineError with the reason, StopRequested, and the errors of `meanwhile`.
+        minute. `again` starts a query anew that has ended with an error, or returns None. Raises
+        PipelineError with the reason, StopRequested, and the errors of `meanwhile` and `again`.
         """
         with stop.holding():
-            self._run(queries, stop, meanwhile)
+            self._run(dict(queries), stop, meanwhile, again)
 
     def _run(
         self,
-        queries: Mapping[str, StreamingQuery],
+        queries: dict[str, StreamingQuery],
         stop: Stop,
         meanwhile: Callable[[], None] | None,
+        again: Callable[[StreamingQuery], StreamingQuery | None],
     ) -> None:
         from pyspark.errors import StreamingQueryException
 
@@ -415,14 +418,21 @@ class Watch:
         try:
             with _display(self._outcome.quiet) as display:
                 lines = {name: display.add_task("", total=None) for name in queries}
-                while failure is None and (
-                    active := [one for one in queries.values() if one.isActive]
-                ):
+                while True:
+                    active = [one for one in queries.values() if one.isActive]
                     stop.check()
                     self.losses.report()
                     for name, query in queries.items():
                         self.done[name].update(query)
-                        failure = failure or query.exception()
+                        if (error := query.exception()) is None:
+                            continue
+                        if (anew := again(query)) is None:
+                            failure = failure or error
+                        else:
+                            queries[name] = anew
+                            active.append(anew)
+                    if failure is not None or not active:
+                        break
                     if not display.disable:
                         for name, line in self._lines(queries):
                             display.update(lines[name], description=line)

@@ -544,6 +544,14 @@ class OpenDelta(Table):
         with self._conflicts():
             self._table.alter.add_columns([Field.from_arrow(nullable(one)) for one in columns])
 
+    def widen(self, columns: Sequence[pa.Field]) -> None:
+        names = ", ".join(f"{one.name} ({one.type})" for one in columns)
+        raise ConfigError(
+            f"{self.name} would need wider types for {names}, and deltalake does not change the "
+            "type of a Delta table's column: keep its type in the schema, or write to another "
+            "table, or to one in Iceberg."
+        )
+
     def facts(self) -> TableFacts:
         files = pa.table(self._table.get_add_actions(flatten=True))
         counts = files["num_records"].to_pylist() if files.num_rows else []

@@ -60,7 +60,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 from pyiceberg.typedef import Record
-from pyiceberg.types import DateType, TimestampType, TimestamptzType
+from pyiceberg.types import DateType, DoubleType, LongType, TimestampType, TimestamptzType
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
@@ -407,6 +407,14 @@ class OpenIceberg(Table):
         making = self._transaction()
         with making.update_schema() as change:
             change.union_by_name(pa.schema([nullable(_widened(one)) for one in columns]))
+        self._commit(making)
+
+    def widen(self, columns: Sequence[pa.Field]) -> None:
+        making = self._transaction()
+        with making.update_schema() as change:
+            for one in columns:
+                kind = LongType() if pa.types.is_integer(one.type) else DoubleType()
+                change.update_column(one.name, kind)
         self._commit(making)
 
     def facts(self) -> TableFacts:

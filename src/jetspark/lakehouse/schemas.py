@@ -9,6 +9,12 @@ import pyarrow as pa
 
 from jetspark.errors import ConfigError
 
+FITTING = frozenset({("int32", "int8"), ("int32", "int16")})
+"""Types of columns, and other ones of rows that they take: Iceberg has no smaller integers."""
+WIDER = frozenset({("int32", "int64"), ("float", "double")})
+"""Types of columns, and wider ones that they may be given: what Iceberg allows and PyIceberg does.
+(A date does not become a timestamp there.)"""
+
 
 @dataclass(frozen=True)
 class Differences:

@@ -185,6 +185,10 @@ class Table(Protocol):
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, which are null in existing rows."""
 
+    def widen(self, columns: Sequence[pa.Field]) -> None:
+        """Give columns wider types (`schemas.WIDER`). Raises ConfigError where that is not
+        possible."""
+
     def keep_versions(self, span: timedelta) -> None:
         """Keep older versions for about this time, from the next version on."""
 

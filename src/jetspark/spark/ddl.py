@@ -7,7 +7,7 @@ refused here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from jetspark.errors import ConfigError
 from jetspark.subjects import nearest_name
@@ -60,6 +60,23 @@ def check_fields(ddl: str, option: str) -> dict[str, str]:
             "'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
         ) from None
     return fields
+
+
+def with_types(ddl: str, kinds: Mapping[str, str]) -> str:
+    """A schema that `check_fields` takes, with other types for these fields, and further ones."""
+    text = ddl.strip()
+    if whole := _STRUCT.fullmatch(text):
+        text = whole[1]
+    left, parts = dict(kinds), []
+    for part in _split(text):
+        name, _ = _field(part.strip())
+        kind = left.pop(name, None)
+        parts.append(part.strip() if kind is None else _quoted(name, kind))
+    return ", ".join([*parts, *(_quoted(*one) for one in left.items())])
+
+
+def _quoted(name: str, kind: str) -> str:
+    return f"`{name.replace('`', '``')}` {kind}"
 
 
 def ambiguous(columns: Iterable[str], fields: Iterable[str]) -> str | None:

@@ -38,6 +38,7 @@ from jetspark.spark.lakehouse.options import LakehouseOptions, ListedTable, pars
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.lakehouse.target import (
     HANDED_OVER,
+    HandedOver,
     Target,
     TaskFiles,
     check_fit,
@@ -285,8 +286,9 @@ class DirectReader(JetStreamStreamReader):
         except BaseException:
             files.discard()
             raise
-        if written and schema is not None:
-            yield with_files(_placeholder(schema), written, files.aside)
+        if (written or files.growth) and schema is not None:
+            done = HandedOver(tuple(written), files.growth)
+            yield with_files(_placeholder(schema), done, files.aside)
 
     def _write(
         self, files: TaskFiles, batch: pa.RecordBatch

@@ -50,14 +50,14 @@ def explain(error: BaseException) -> JetsparkError:
         return error
     explained = PipelineError(_sentence(error))
     explained.__cause__ = error
-    explained.is_mistake = _is_mistake(error)
+    explained.is_mistake = is_of(error, ConfigError)  # nothing that its log would explain
     return explained
 
 
-def _is_mistake(error: BaseException) -> bool:
-    """Whether a ConfigError of ours has ended Spark's work: nothing that its log would explain."""
+def is_of(error: BaseException, kind: type[JetsparkError]) -> bool:
+    """Whether an error of ours of this class has ended Spark's work."""
     ours = _ours(_reasons(error))
-    return ours is not None and ours[0] == ConfigError.__name__
+    return ours is not None and ours[0] == kind.__name__
 
 
 def _reasons(error: BaseException) -> list[str]:

@@ -7,7 +7,7 @@ leaves neither a gap nor a repeated row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from glob import escape, iglob
 from pathlib import Path
@@ -19,10 +19,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.bulk.arrow import TYPES
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, SchemaGrown
 from jetspark.lakehouse.formats import (
     Format,
     check_library,
+    find_table,
     format_of,
     in_catalog,
 )
@@ -32,8 +33,9 @@ from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path
 from jetspark.spark.ddl import check_fields
 from jetspark.spark.direct import OF_DAY, flow_into, register_formats, table_rows
-from jetspark.spark.failures import explain
-from jetspark.spark.json_payloads import CORRUPT, json_columns
+from jetspark.spark.failures import explain, is_of
+from jetspark.spark.json_payloads import CORRUPT, KEPT, json_columns
+from jetspark.spark.lakehouse.growth import NEW, grown
 from jetspark.spark.lakehouse.letters import with_connection
 from jetspark.spark.lakehouse.listed import DAY
 from jetspark.spark.lakehouse.options import (
@@ -84,6 +86,9 @@ class Ingest:
     """delta or iceberg; if None, that of the table in `to`, and delta for a new one."""
     merge_schema: bool = False
     """Add columns that the table lacks."""
+    evolve: bool = False
+    """Add a column for each new field of the payloads, and widen types where the format allows it.
+    The query ends with SchemaGrown when the table has grown: start it again (`has_grown`)."""
     columns: Sequence[str] = ()
     """Further columns: `name=subject[1]`, `name=header[Site]`, `name=hour(timestamp)`."""
     rest_column: str | None = None
@@ -146,6 +151,13 @@ class Ingest:
                 raise ConfigError(
                     f"{flag} is for streams with --json: without a schema every payload is a row."
                 )
+        if self.evolve and (self.json_schema is None or is_bucket):
+            raise ConfigError("--evolve is for streams with --json, to which it adds fields.")
+        if self.evolve and self._table.route is not None:
+            raise ConfigError(
+                f"--evolve: the tables of {self.to} have one schema, which new fields of one of "
+                "them would change in all: name one table, or leave it out."
+            )
         if self.rest_column is not None and is_bucket:
             raise ConfigError("--rest-column is for streams: leave --bucket out.")
         if is_bucket:
@@ -161,7 +173,7 @@ class Ingest:
         """Check the table as far as possible before Spark is started; changes nothing. Raises
         ConfigError when table, checkpoint and stream do not belong together."""
         self._check_start()
-        self._check_columns()
+        self._grown()._check_columns()
         if self._table.letters is not None:
             self._table.letters.check()
 
@@ -202,6 +214,28 @@ class Ingest:
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises as `look_ahead`, or PipelineError with Spark's reason."""
         self._check_start()
+        job = self._grown()
+        query = job._start(spark)
+        self.direct = job.direct
+        return query
+
+    def has_grown(self, query: StreamingQuery) -> bool:
+        """Whether the query has ended since its table has got columns for new fields: `start` goes
+        on with the same batch."""
+        error = query.exception()
+        return self.evolve and error is not None and is_of(error, SchemaGrown)
+
+    def _grown(self) -> Ingest:
+        """The same, with the columns that the table has by now."""
+        table = find_table(self._table.format, self._table.name) if self.evolve else None
+        if table is None or self.json_schema is None:
+            return self
+        aside = ("data",) if self.quarantine is not None else ()
+        others = (*KEPT, *aside, CORRUPT, *self._values, *self._table.made, *table.made)
+        others = (*others, *(name for name, made in self._partitions if made is not None))
+        return replace(self, json_schema=grown(self.json_schema, "--json", table.schema, others))
+
+    def _start(self, spark: SparkSession) -> StreamingQuery:
         register_formats(spark)
         try:
             format_ = self._table.format
@@ -298,6 +332,8 @@ class Ingest:
         made = {name: one.said for name, one in self._values.items()}
         if (DAY, _OF_DAY) in self._partitions:
             made[DAY] = OF_DAY
+        if self.evolve and self.json_schema is not None:
+            made[NEW] = ValueOf.rest(check_fields(self.json_schema, "--json")).said
         return made
 
     def remove_gone_keys(self) -> int:
@@ -382,7 +418,11 @@ class Ingest:
             options["onBadRecord"] = self.on_bad_record
         if self.compact_every is not None:
             options["compactEvery"] = str(self.compact_every)
-        for name, given in (("mergeSchema", self.merge_schema), ("adoptTable", self.adopt)):
+        for name, given in (
+            ("mergeSchema", self.merge_schema),
+            ("evolveSchema", self.evolve),
+            ("adoptTable", self.adopt),
+        ):
             if given:
                 options[name] = "true"
         return with_connection(options, self.options)

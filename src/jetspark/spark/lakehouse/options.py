@@ -80,6 +80,7 @@ def _partitions(_: str, value: str) -> tuple[PartitionBy, ...]:
 _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "partitionBy": ("partition_by", _partitions),
     "mergeSchema": ("merge_schema", values.truth),
+    "evolveSchema": ("evolve", values.truth),
     "targetFileSize": ("target_bytes", _size),
     "compression": ("compression", _compression),
     "keepVersions": ("keep_versions", _kept),
@@ -111,6 +112,8 @@ class LakehouseOptions:
     name: TableName
     partition_by: tuple[PartitionBy, ...] | None = None
     merge_schema: bool = False
+    evolve: bool = False
+    """Also widen types, and make columns of new fields (`growth`)."""
     target_bytes: int = 128 * 1024 * 1024
     compression: str = "zstd"
     keep_versions: timedelta | None = None
@@ -295,6 +298,8 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
     given = {name: value for name, value in options.items() if name != TABLES}
     where, properties, found = _values(format_, given)
     _add_letters(given, found)
+    if found.get("evolve"):
+        found["merge_schema"] = True
     if (listed := options.get(TABLES)) is not None:
         tables = _listed(format_, given, listed)
         first = tables[0].options.name

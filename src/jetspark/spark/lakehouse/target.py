@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import pyarrow as pa
@@ -46,6 +46,7 @@ from jetspark.lakehouse.batches import (
     was_made_for,
 )
 from jetspark.lakehouse.formats import (
+    Format,
     find_table,
     is_gone,
     make_table,
@@ -55,13 +56,14 @@ from jetspark.lakehouse.formats import (
 )
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage, by_table
 from jetspark.lakehouse.partitions import check_partitions
-from jetspark.lakehouse.schemas import Differences, check_names, differences
+from jetspark.lakehouse.schemas import FITTING, WIDER, Differences, check_names, differences
 from jetspark.lakehouse.small_files import merge_small_files, size_due
 from jetspark.lakehouse.table import Table
 from jetspark.lakehouse.upserts import remove, staged
 from jetspark.spark.checkpoints import local_path, read_checkpoint
 from jetspark.spark.json_payloads import CORRUPT, KEPT
 from jetspark.spark.lakehouse import listed
+from jetspark.spark.lakehouse.growth import NEW, Growth
 from jetspark.spark.lakehouse.ledger import NONE, TableLedger
 from jetspark.spark.lakehouse.options import STOP, LakehouseOptions
 from jetspark.spark.sink import all_answers, batch_of_query, needed_query_id
@@ -100,34 +102,41 @@ _COMMITS = 8
 _HANDED_OVER: pa.Schema = in_arrow(StructType([HANDED_OVER]))
 
 
+@dataclass(frozen=True)
+class HandedOver:
+    """What a source's task has written itself."""
+
+    files: tuple[NewFile, ...]
+    growth: Growth
+
+
 def with_files(
-    rows: pa.RecordBatch, files: Sequence[NewFile] = (), aside: int = 0
+    rows: pa.RecordBatch, done: HandedOver | None = None, aside: int = 0
 ) -> pa.RecordBatch:
     """Rows that describe no files, or one that describes these; so many rows in them are put
     aside."""
     field = _HANDED_OVER.field(0)
     described = None
-    if files:
-        count = sum(one.rows for one in files) - aside
-        described = {"rows": count, "aside": aside, "files": pickle.dumps(tuple(files))}
+    if done is not None:
+        count = sum(one.rows for one in done.files) - aside
+        described = {"rows": count, "aside": aside, "files": pickle.dumps(done)}
     column = pa.array([described] * rows.num_rows, field.type)
     return pa.RecordBatch.from_arrays(
         [*rows.columns, column], schema=pa.schema([*rows.schema, field])
     )
 
 
-def without_files(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[NewFile]]:
-    """The real rows, and the files that the other rows describe."""
+def without_files(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[HandedOver]]:
+    """The real rows, and what the other rows describe."""
     name = HANDED_OVER.name
     if name not in batch.schema.names:
         return batch, []
     column = batch.column(name)
-    files = [
-        file
+    done = [
+        pickle.loads(one["files"])  # noqa: S301  our own task's
         for one in column.drop_null().to_pylist()
-        for file in pickle.loads(one["files"])  # noqa: S301  our own task's
     ]
-    return batch.filter(pc.is_null(column)).drop_columns([name]), files
+    return batch.filter(pc.is_null(column)).drop_columns([name]), done
 
 
 @dataclass
@@ -136,6 +145,7 @@ class Written(WriterCommitMessage):
 
     writer: str
     files: Sequence[NewFile]
+    growth: Growth = field(default_factory=Growth)
 
 
 @dataclass(frozen=True)
@@ -191,6 +201,8 @@ class TaskFiles:
         self._undivided_bytes = 0
         self.aside = 0
         """Records that are put aside."""
+        self.growth = Growth()
+        """Once there is one, the batch is run again, and nothing is written any more."""
         for one in target.listed:
             self._add(str(one.options.name), one)
 
@@ -202,6 +214,10 @@ class TaskFiles:
             for number, rows in listed.divided(batch, batch.column(listed.NUMBER)):
                 self.write_listed(number, rows)
             return
+        if NEW in batch.schema.names:
+            batch = self._without_new_fields(batch)
+        if self.growth:
+            return
         batch = self._good(target, batch)
         if not batch.num_rows:
             return
@@ -212,6 +228,20 @@ class TaskFiles:
         self._undivided_bytes += batch.nbytes
         if self._undivided_bytes >= _DIVIDED_BYTES:
             self._divide()
+
+    def _without_new_fields(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows, when their new fields are noted."""
+        target = self._target
+        assert target.layout is not None  # noqa: S101
+        if CORRUPT in batch.schema.names and target.options.format is Format.ICEBERG:
+            refused = batch.column(CORRUPT).drop_null()
+            self.growth.note_refused(refused.to_pylist(), target.rows)
+        texts = batch.column(NEW).drop_null()
+        if len(texts):
+            taken = {*target.rows.names, *target.layout.schema.names, *KEPT, CORRUPT}
+            taken |= {"data"} if target.options.quarantine is not None else set()
+            self.growth.note(texts.to_pylist(), taken)
+        return batch.drop_columns([NEW])
 
     def _divide(self) -> None:
         """Write the rows of several tables."""
@@ -283,6 +313,9 @@ class TaskFiles:
 
     def close(self) -> list[NewFile]:
         """Finish all files and return them. Raises as `write`."""
+        if self.growth:
+            self.discard()
+            return []
         self._divide()
         return self._files.close()
 
@@ -356,13 +389,17 @@ class _Sink:
             if options.route is None and is_gone(options.format, options.name):
                 raise gone(options.name, 0)
         files = TaskFiles(self._target)
-        handed_over: list[NewFile] = []
+        handed_over: list[HandedOver] = []
         try:
             for batch in batches:
                 rows, found = without_files(batch)
                 handed_over += found
                 files.write(rows)
-            return Written(writer, [*handed_over, *files.close()])
+            written = [file for one in handed_over for file in one.files] + files.close()
+            growth = files.growth
+            for done in handed_over:
+                growth.update(done.growth)
+            return Written(writer, written, growth)
         except BaseException:
             files.discard()
             raise
@@ -417,6 +454,23 @@ class _Sink:
                 options.letters.store(query, _records(storage, records))
             remove(storage, records)
         return rows
+
+    def _grow(self, messages: list[WriterCommitMessage | None], writer: str, batch: int) -> None:
+        """Give the table the columns that rows need. Raises SchemaGrown, unless they need none, or
+        the table has the batch."""
+        growth = Growth()
+        for one in all_answers(messages, Written):
+            growth.update(one.growth)
+        if not growth or self._has_batch((), writer, batch):
+            return
+        options = self._options
+        own = ("", options.quarantine if options.letters is not None else "")
+        files = [one for one in self._written(messages)[1] if one.table in own]
+        while True:
+            table = open_table(options.format, options.name)
+            remove(table.storage, files)
+            with suppress(CommitConflict):
+                growth.apply(table)
 
     def _has_batch(self, rows: Sequence[NewFile], writer: str, batch: int) -> bool:
         """Whether one of the tables of these rows has the batch; a single table gets each one."""
@@ -494,6 +548,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         Raises PipelineError without all tasks' answers, and the errors of `commit_batch`.
         """
         writer, files = self._written(messages)
+        self._grow(messages, writer, batchId)
         files = self._published(files, writer, (writer, batchId))
         ledger = TableLedger(self._options.checkpoint, writer)
         due: list[tuple[Table, int]] = []
@@ -624,11 +679,12 @@ def _prepared(
     if options.keep_versions is not None:
         with suppress(CommitConflict):  # the next batch creates it
             table.keep_versions(options.keep_versions)
-    while (found := _check_rows(options, table, rows)).added:
-        try:
-            table.add_columns(found.added)
-        except CommitConflict:
-            pass
+    while (found := _check_rows(options, table, rows)).added or found.changed:
+        with suppress(CommitConflict):
+            if found.added:
+                table.add_columns(found.added)
+            else:
+                table.widen([rows.field(name) for name, _, _ in found.changed])
         table.refresh()
     layout = table.layout(options.target_bytes, options.compression)
     if options.made:
@@ -680,7 +736,7 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
 
 
 def _rows(options: LakehouseOptions, schema: StructType) -> pa.Schema:
-    left_out = {HANDED_OVER.name}
+    left_out = {HANDED_OVER.name, NEW}
     if options.quarantine is not None:
         for name in (*quarantine.MESSAGE, CORRUPT):
             if name not in schema.names:
@@ -738,17 +794,17 @@ def _check_added(options: LakehouseOptions, names: Sequence[str]) -> None:
 
 
 def _check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Differences:
-    """Columns of the rows that the table lacks. Raises ConfigError for other differences."""
+    """Columns of the rows that the table lacks, or that are wider there, if it may be changed.
+    Raises ConfigError for other differences."""
     found = differences(table.schema, rows)
     check_names(pa.schema([*table.schema, *found.added]))
-    changed = [
-        f"{name} is {there} in the table and {here} in the rows"
-        for name, there, here in found.changed
-        if here not in ("int8", "int16") or there != "int32"
-    ]
-    if changed:
+    changed = [one for one in found.changed if one[1:] not in FITTING]
+    if others := [one for one in changed if not (options.evolve and one[1:] in WIDER)]:
+        said = [
+            f"{name} is {there} in the table and {here} in the rows" for name, there, here in others
+        ]
         raise ConfigError(
-            f"{options.name} has other types: {'; '.join(changed)}. Cast these columns, or write "
+            f"{options.name} has other types: {'; '.join(said)}. Cast these columns, or write "
             "to another table."
         )
     if required := [name for name in found.required if name not in table.made]:
@@ -757,7 +813,7 @@ def _check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Dif
             "the missing columns."
         )
     _check_added(options, [one.name for one in found.added])
-    return found
+    return replace(found, changed=changed)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -1,0 +1,166 @@
+"""New fields of payloads become columns: behind `jetspark ingest --evolve`.
+
+Rows have the fields that their schema lacks in a column of their own (`NEW`), which no table gets.
+Tasks note their names and types; the driver adds the columns to the table, and fails the batch
+before its commit, with SchemaGrown. Its query is started again with the columns that the table has
+now, and Spark gives it the same batch. So a row is written when there is a column for each field,
+and the columns are kept where they belong.
+
+A field becomes a column with its first value that is not null:
+
+| values | type |
+|---|---|
+| true, false; whole numbers; numbers | BOOLEAN; BIGINT; DOUBLE |
+| texts, lists, objects, or several kinds | STRING; what is no text as JSON |
+
+A text that looks like a time is a STRING, since the next one may not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Final
+
+import pyarrow as pa
+
+from jetspark.bulk.arrow import TYPES
+from jetspark.errors import SchemaGrown
+from jetspark.lakehouse.schemas import plain
+from jetspark.lakehouse.table import Table, TableName
+from jetspark.spark.ddl import check_fields, with_types
+
+NEW: Final = "_jetspark_new"
+"""The column with the new fields of each row, as JSON, or null."""
+MOST_COLUMNS: Final = 1000
+"""Of a table; with more their names are data."""
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_NO_NAME = re.compile(r"[\x00-\x20\x7f ,;{}()=.`\"]|^_jetspark|^_parsed$|^$")
+"""What formats and readers do not take in a column's name."""
+_KINDS: Mapping[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+}
+
+
+_IN_DDL: Mapping[pa.DataType, str] = {
+    **{kind: name for name, (_, kind) in TYPES.items()},
+    pa.timestamp("us", tz="UTC"): "timestamp_ltz",  # "timestamp" depends on a setting
+    pa.float32(): "float",
+}
+_WIDER = frozenset(
+    [*combinations(("tinyint", "smallint", "int", "bigint"), 2), ("float", "double")]
+)
+
+
+@dataclass
+class Growth:
+    """Columns that payloads need, and their types in `_KINDS`."""
+
+    added: dict[str, str] = field(default_factory=dict)
+    widened: set[str] = field(default_factory=set)
+    """Columns of small integers that have to become 64-bit ones."""
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.widened)
+
+    def update(self, other: Growth) -> None:
+        """Take another task's, too."""
+        for name, kind in other.added.items():
+            self._add(name, kind)
+        self.widened |= other.widened
+
+    def note(self, texts: Iterable[str | None], columns: Iterable[str]) -> None:
+        """The values of `NEW`; `columns`: the names that are taken."""
+        taken = {name.casefold() for name in columns}
+        for text in texts:
+            if text is None:
+                continue
+            for name, value in json.loads(text).items():
+                if value is None or name.casefold() in taken or _NO_NAME.search(name):
+                    continue
+                if name in self.added or len(taken) + len(self.added) < MOST_COLUMNS:
+                    self._add(name, _kind(value))
+
+    def note_refused(self, payloads: Iterable[str | None], columns: pa.Schema) -> None:
+        """Payloads that do not become rows: whole numbers may be too large for their columns."""
+        small = {
+            one.name
+            for one in columns
+            if pa.types.is_signed_integer(one.type) and one.type.bit_width < 64
+        }
+        for payload in payloads if small else ():
+            try:
+                found = json.loads(payload or "")
+            except (ValueError, RecursionError):
+                continue
+            for name in small & found.keys() if isinstance(found, dict) else ():
+                value, most = found[name], 1 << (columns.field(name).type.bit_width - 1)
+                if type(value) is int and not -most <= value < most and _LEAST <= value <= _MOST:
+                    self.widened.add(name)
+
+    def _add(self, name: str, kind: str) -> None:
+        before = next((one for one in self.added if one.casefold() == name.casefold()), name)
+        if before != name:
+            return  # Spark ignores case: the first one of both
+        there = self.added.get(name, kind)
+        if there != kind:
+            kind = "DOUBLE" if {there, kind} == {"BIGINT", "DOUBLE"} else "STRING"
+        self.added[name] = kind
+
+    def apply(self, table: Table) -> None:
+        """Change the table. Raises SchemaGrown if it has changed, or already had what is needed,
+        and CommitConflict."""
+        there = {name.casefold() for name in table.schema.names}
+        room = max(0, MOST_COLUMNS - len(there))
+        added = [(name, kind) for name, kind in self.added.items() if name.casefold() not in there]
+        if fields := [pa.field(name, _KINDS[kind]) for name, kind in added[:room]]:
+            table.add_columns(fields)
+            table.refresh()
+        schema = table.schema
+        small = [name for name in self.widened if schema.field(name).type != pa.int64()]
+        if small:
+            table.widen([pa.field(name, pa.int64()) for name in small])
+        raise SchemaGrown(_said(table.name, [one.name for one in fields], small))
+
+
+def grown(ddl: str, option: str, table: pa.Schema, others: Iterable[str]) -> str:
+    """The schema of payloads for a table that may have more columns, and wider ones.
+
+    `others`: its columns that are no fields. Raises ConfigError.
+    """
+    given = check_fields(ddl, option)
+    taken = {name.casefold() for name in (*others, *given)}
+    kinds = {}
+    for one in table:
+        kind = _IN_DDL.get(plain(one.type))
+        before = given.get(one.name)
+        if one.name in given:
+            if (before, kind) in _WIDER:
+                kinds[one.name] = str(kind)
+        elif kind is not None and one.name.casefold() not in taken:
+            kinds[one.name] = kind
+    return with_types(ddl, kinds)
+
+
+def _said(name: TableName, added: list[str], widened: list[str]) -> str:
+    parts = [f"the columns {', '.join(added)} were added to it"] if added else []
+    parts += [f"its columns {', '.join(widened)} have 64 bits now"] if widened else []
+    what = " and ".join(parts) or "its columns are those of another writer"
+    return f"{name}: {what}, and the batch was not written. Start the query again."
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "BOOLEAN"
+        case int():
+            return "BIGINT" if _LEAST <= value <= _MOST else "DOUBLE"
+        case float():
+            return "DOUBLE"
+    return "STRING"

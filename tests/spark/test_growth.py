@@ -1,0 +1,129 @@
+"""New fields become columns: which ones, of which types, and when."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jetspark.errors import ConfigError, SchemaGrown
+from jetspark.lakehouse.formats import Format, make_table, open_table
+from jetspark.lakehouse.table import TableName
+from jetspark.spark.ddl import check_fields, with_types
+from jetspark.spark.lakehouse import growth
+from jetspark.spark.lakehouse.growth import Growth, grown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def added(*rows: Any, taken: tuple[str, ...] = ()) -> dict[str, str]:
+    found = Growth()
+    found.note([json.dumps(row) for row in rows], taken)
+    return found.added
+
+
+def test_a_field_has_the_type_that_takes_its_values() -> None:
+    assert added({"a": 1}, {"a": 2.5, "b": True, "c": 2**70}) == {
+        "a": "DOUBLE", "b": "BOOLEAN", "c": "DOUBLE",
+    }  # fmt: skip
+    assert added({"a": {"x": 1}, "b": [1], "c": "2026-01-31"}) == dict.fromkeys("abc", "STRING")
+    assert added({"a": 1}, {"a": "x"}, {"b": True}, {"b": 0}) == {"a": "STRING", "b": "STRING"}
+
+
+def test_no_column_comes_of_nulls_and_of_names_that_are_there_or_that_readers_refuse() -> None:
+    assert (
+        added({"a": None, "SEQ": 1, "b c": 1, "d.e": 1, "": 1, "_jetspark_x": 1}, taken=("seq",))
+        == {}
+    )
+    assert added({"n": 1, "N": "x"}) == {"n": "BIGINT"}
+
+
+def test_a_table_gets_no_more_columns_than_readers_bear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "MOST_COLUMNS", 3)
+    assert added({"b": 1, "c": 1, "d": 1}, {"b": 2.5}, taken=("a",)) == {
+        "b": "DOUBLE",
+        "c": "BIGINT",
+    }
+    assert added({"b": 1}, taken=("x", "y", "z")) == {}
+
+
+@given(st.permutations([1, 2.5, True, "x", 3]))
+def test_the_order_of_tasks_does_not_matter(values: list[Any]) -> None:
+    whole = Growth()
+    for value in values:
+        one = Growth()
+        one.note([json.dumps({"a": value, "n": value if type(value) is not str else 1})], ())
+        whole.update(one)
+    assert whole.added == {"a": "STRING", "n": "STRING"}
+
+
+@pytest.mark.tables
+def test_an_iceberg_table_is_widened_and_a_delta_table_says_that_it_cannot_be(
+    tmp_path: Path,
+) -> None:
+    columns = pa.schema([("n", pa.int32()), ("x", pa.float32())])
+    wider = [pa.field("n", pa.int64()), pa.field("x", pa.float64())]
+    for format_ in Format:
+        table = make_table(format_, TableName(path=str(tmp_path / format_)), columns, ())
+        if format_ is Format.DELTA:
+            with pytest.raises(ConfigError, match=r"wider types for n \(int64\), x \(double\)"):
+                table.widen(wider)
+            continue
+        table.widen(wider)
+        found = open_table(format_, table.name).schema
+        assert [found.field(name).type for name in "nx"] == [pa.int64(), pa.float64()]
+
+
+@pytest.mark.tables
+def test_a_table_that_has_grown_says_so_and_one_that_another_writer_has_changed(
+    tmp_path: Path,
+) -> None:
+    name = TableName(path=str(tmp_path / "t"))
+    make_table(Format.ICEBERG, name, pa.schema([("n", pa.int32())]), ())
+    need = Growth({"a": "BIGINT", "b": "STRING"}, {"n"})
+    with pytest.raises(SchemaGrown, match=r"columns a, b were added to it and its columns n have"):
+        need.apply(open_table(Format.ICEBERG, name))
+    with pytest.raises(SchemaGrown, match="its columns are those of another writer"):
+        need.apply(open_table(Format.ICEBERG, name))
+
+
+def test_whole_numbers_that_are_too_large_for_a_small_column_widen_it() -> None:
+    columns = pa.schema([("n", pa.int32()), ("m", pa.int64()), ("s", pa.string())])
+    found = Growth()
+    texts = [
+        '{"n": 1, "s": 2}',
+        '{"n": "x"}',
+        "[",
+        None,
+        '{"n": 9e9}',
+        '{"m": 99999999999999999999}',
+    ]
+    found.note_refused(texts, columns)
+    assert not found
+    found.note_refused(['{"n": 3000000000}'], columns)
+    assert found.widened == {"n"}
+
+
+def test_the_schema_has_the_fields_that_were_given_and_those_of_the_table() -> None:
+    table = pa.schema(
+        [("seq", pa.int64()), ("n", pa.int64()), ("x", pa.float32()), ("new one", pa.bool_()),
+         ("at", pa.timestamp("us", tz="UTC")), ("raw", pa.binary())]
+    )  # fmt: skip
+    found = grown(
+        "n INT, x DOUBLE, tags ARRAY<STRUCT<a: INT, b: STRING>>", "--json", table, ["seq"]
+    )
+    assert found == (
+        "`n` bigint, x DOUBLE, tags ARRAY<STRUCT<a: INT, b: STRING>>, `new one` boolean, "
+        "`at` timestamp_ltz"
+    )
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=5), st.sampled_from(["int", "string"])))
+def test_fields_of_any_name_can_be_added_to_a_schema(kinds: dict[str, str]) -> None:
+    found = with_types("STRUCT<`a``b`: INT, c: ARRAY<INT> COMMENT 'x, y'>", kinds)
+    assert check_fields(found, "") == {"a`b": "int", "c": ""} | kinds
