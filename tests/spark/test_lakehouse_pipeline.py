@@ -133,7 +133,8 @@ def test_tasks_write_the_tables_of_a_stream_as_spark_does(
 ) -> None:
     name = unique("FLOWS")
     admin.create(name, f"{name}.>")
-    orders = [json.dumps({"region": "eu" if n % 3 else "us", "n": n}).encode() for n in range(90)]
+    orders = [json.dumps({"region": "eu" if n % 3 else "us", "n": n}).encode() for n in range(88)]
+    orders += [b'{"region": "%b", "n": 1, "k":1}' % one for one in (b"eu", b"us")]
     odd = [
         b'{"region": "eu", "n": "x"}',
         b"no JSON",
@@ -147,6 +148,8 @@ from = "orders"
 format = "jetspark-delta"
 path = "{folder}/{name}/{{region}}"
 partition_by = ["day"]
+columns = ["site=subject[1]"]
+rest_column = "others"
 quarantineTable = "{folder}/{name}_aside"
 through_spark = {through}
 """
@@ -171,12 +174,15 @@ through_spark = {through}
     for table in ("eu", "us"):
         found = [
             by_duckdb(
-                "delta", tmp_path / one / table, "SELECT seq, region, n, day FROM t ORDER BY 1"
+                "delta",
+                tmp_path / one / table,
+                "SELECT seq, region, n, day, site, others FROM t ORDER BY 1",
             )
             for one in sinks
         ]
         assert found[0] == found[1]
-        assert len(found[0]) == {"eu": 61, "us": 30}[table]
+        assert len(found[0]) == {"eu": 60, "us": 31}[table]
+        assert {row[4:] for row in found[0]} == {("a", None), ("a", '{"k":1}')}
     aside = 'SELECT seq, data, "column", reason FROM t ORDER BY seq'
     first, second = (by_duckdb("delta", tmp_path / f"{one}_aside", aside) for one in sinks)
     assert first == second

@@ -145,6 +145,13 @@ def test_minimal_pipeline_file_gets_its_defaults(tmp_path: Path) -> None:
             for mode in ("update", "complete")
         ),
         ('partition_by = ["', 'partition_by = ["Region", "', 33, "names 'region' twice"),
+        (
+            'partition_by = ["region"]',
+            "columns = []",
+            33,
+            "columns is made of a stream's rows: from",
+        ),
+        ('partition_by = ["region"]', "colums = []", 33, "did you mean 'columns'"),
         ('partition_by = ["region"]', 'partitionBy = "region"', 33, "did you mean 'partition_by'"),
         ('partition_by = ["', 'partitionby = ["', 33, "did you mean 'partition_by'"),
         ('subject = "totals"', 'partitionby = ["a"]', 38, "did you mean 'partition_by'"),
@@ -164,6 +171,39 @@ def test_a_mistake_is_reported_with_its_line(
     with pytest.raises(ConfigError, match=says) as caught:
         read(tmp_path, GOOD.replace(old, new, 1))
     assert str(caught.value).startswith(f"{tmp_path / 'p.toml'}:{line}: ")
+
+
+MADE = """checkpoint = "c"
+[sources.s]
+stream = "S"
+json = "n LONG"
+[sinks.t]
+format = "jetspark-delta"
+path = "lake"
+"""
+
+
+def test_a_table_has_columns_of_subjects_and_of_other_fields(tmp_path: Path) -> None:
+    keys = 'columns = ["site=subject[1]", "hour=hour(timestamp)"]\nrest_column = "others"\n'
+    made = read(tmp_path, MADE + keys).sinks["t"].made
+    assert made == {"site": "subject[1]", "hour": "hour(timestamp)", "others": 'rest["n"]'}
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ('columns = "site=subject[1]"', "columns is a list"),
+        ('columns = ["site"]', "columns 'site': write name=subject"),
+        ('columns = ["n=subject[1]"]', "there is a column n already"),
+        ('columns = ["d=day(n)"]', r"n is bigint, and day\(…\) is of a timestamp"),
+        ('rest_column = "seq"', "rest_column 'seq': give it a name that no column has"),
+    ],
+)
+def test_a_mistake_in_columns_is_reported_with_its_line(
+    tmp_path: Path, key: str, says: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"toml:8: .*{says}"):
+        read(tmp_path, MADE + key)
 
 
 def test_a_quarantine_of_payloads_that_are_not_parsed_is_refused(tmp_path: Path) -> None:
@@ -307,6 +347,7 @@ def test_a_list_of_tables_is_read(tmp_path: Path) -> None:
         ("json = ", "jsn = ", 10, "did you mean 'json'"),
         ('json = "id', 'restTable = "r"\njson = "id', 10, r"restTable in \[sinks.shop\], for all"),
         ('from = "events"', 'from = "events"\npath = "x"', 6, "write path in each of the list's"),
+        ('from = "events"', 'from = "events"\nrest_column = "x"', 6, "is for one table, or a"),
         ('stream = "SHOP"', 'stream = "SHOP"\njson = "a INT"', 6, "leave json out of the source"),
         ('stream = "SHOP"', 'stream = "SHOP"\nstatic = true', 6, "not static and has no watermark"),
         ('stream = "SHOP"', 'stream = "SHOP"\ncolumns = "data"', 6, "needs the column subject"),

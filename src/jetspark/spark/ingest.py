@@ -48,6 +48,7 @@ from jetspark.spark.lakehouse.options import (
 )
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_columns
+from jetspark.spark.made_columns import FLAGS, made_columns
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.queries import source_options, start_writing
 from jetspark.spark.retry_quarantine import Tried, check_records, try_again_in_spark
@@ -287,45 +288,13 @@ class Ingest:
     @cached_property
     def _values(self) -> dict[str, ValueOf]:
         """Further columns, and what they are made of."""
-        found: dict[str, ValueOf] = {}
-        for item in self.columns:
-            name, equals, said = (part.strip() for part in item.partition("="))
-            if not name or not equals:
-                raise ConfigError(
-                    f"--column {item!r}: write name=subject[1], name=header[Name] or "
-                    "name=day(timestamp)."
-                )
-            for other in (*self._columns(), *found):
-                if other.casefold() == name.casefold():
-                    raise ConfigError(f"--column {item!r}: there is a column {other} already.")
-            found[name] = ValueOf.parse("--column", said)
-            if found[name].column not in self._columns():
-                raise ConfigError(
-                    f"--column {item!r}: there is no column {found[name].column}; there are "
-                    f"{', '.join(self._columns())}."
-                )
-            self._check_unit(item, found[name])
-        if (rest := self.rest_column) is not None:
-            if self.json_schema is None:
-                raise ConfigError("--rest-column goes with --json: it has what that schema lacks.")
-            if not rest.strip() or rest.casefold() in map(str.casefold, (*self._columns(), *found)):
-                raise ConfigError(f"--rest-column {rest!r}: give it a name that no column has.")
-            found[rest] = ValueOf.rest(check_fields(self.json_schema, "--json"))
-        return found
-
-    def _check_unit(self, item: str, value: ValueOf) -> None:
-        """Raises ConfigError for the day or the hour of what is no timestamp."""
-        if value.unit is None:
-            return
-        kinds = dict.fromkeys(("timestamp", "created"), "timestamp")
-        if self.json_schema is not None:
-            kinds |= check_fields(self.json_schema, "--json")
-        kind = kinds.get(value.column, "no timestamp")
-        if kind and not kind.startswith("timestamp"):  # empty: what depends on a setting
-            raise ConfigError(
-                f"--column {item!r}: {value.column} is {kind}, and {value.unit}(…) is of a "
-                "timestamp."
-            )
+        return made_columns(
+            self.columns,
+            self.rest_column,
+            there=self._columns(),
+            schema=self.json_schema,
+            said=FLAGS,
+        )
 
     def _made(self) -> dict[str, str]:
         """The columns that are made of others, as tasks make them."""

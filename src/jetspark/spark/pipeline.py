@@ -347,7 +347,7 @@ def _columns(
     if source.json is not None:
         columns = json_columns(source.json, "json", columns)
     of_day = any(map(needs_day, table.tables)) or (DAY in sink.partition_by and DAY not in columns)
-    return columns, {DAY: OF_DAY} if of_day else {}
+    return columns, {**sink.made, **({DAY: OF_DAY} if of_day else {})}
 
 
 def _check_partition_by(

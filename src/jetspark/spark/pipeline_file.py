@@ -39,6 +39,7 @@ from jetspark.spark.lakehouse.options import (
     of_one,
     parse_lakehouse_options,
 )
+from jetspark.spark.made_columns import KEYS, made_columns
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
 from jetspark.subjects import check_subscribe_subject, nearest_name, subjects_overlap
@@ -141,6 +142,8 @@ _NEEDED = {
 }
 _OF_SOURCES = ("format", "json", "watermark", "static")
 _OF_SINKS = ("from", "format", "mode", "partition_by", "through_spark")
+_OF_TABLES = ("columns", "rest_column")
+"""Of a sink that is a table."""
 _OF_LISTED = ("subjects", "json", "partition_by")
 _OF_ONE_TABLE = ("path", "table", "keys", "sequenceBy", "applyAsDeletes", "partitionBy")
 """Options of each table of a list."""
@@ -187,6 +190,8 @@ class SinkTable:
     partition_by: tuple[str, ...] = ()
     through_spark: bool = False
     """Rows go through Spark also where tasks could write the table's files themselves."""
+    made: Mapping[str, str] = field(default_factory=dict)
+    """Further columns of a table, with their `ValueOf`."""
 
     @property
     def table(self) -> LakehouseOptions | None:
@@ -371,7 +376,8 @@ class _Reader:
         listed = table.pop(TABLES, None)
         if listed is not None and lake is None:
             self._fail((*where, TABLES), "tables is for jetspark-delta and jetspark-iceberg.")
-        self._check_own_keys(where, kind, table, _OF_SINKS)
+        said = {key: table.pop(key) for key in _OF_TABLES if lake is not None and key in table}
+        self._check_own_keys(where, kind, table, _OF_SINKS + (_OF_TABLES if lake else ()))
         options = self._lake_texts(where, table) if lake else self._texts(where, table)
         parsed: SinkOptions | LakehouseOptions | None = None
         # In the target the query has a name that does not depend on its checkpoint.
@@ -404,7 +410,41 @@ class _Reader:
                     (*where, _key(options, "quarantineTable") or "from"),
                     "quarantineTable is for a source with json: without it every payload is a row.",
                 )
-        return SinkTable(rows, kind, options, parsed, mode, tuple(columns), bool(through_spark))
+        made = {} if not said else self._made(where, said, sources.get(rows), listed is not None)
+        return SinkTable(
+            rows, kind, options, parsed, mode, tuple(columns), bool(through_spark), made
+        )
+
+    def _made(
+        self,
+        where: tuple[str, ...],
+        said: Mapping[str, Any],
+        source: SourceTable | None,
+        is_list: bool,
+    ) -> dict[str, str]:
+        """The columns that are made of others."""
+        key, rest = next(iter(said)), None
+        if is_list:
+            self._fail((*where, key), f"{key} is for one table, or a template: leave tables out.")
+        if source is None or not source.is_plain or source.parsed is None:
+            self._fail(
+                (*where, key),
+                f"{key} is made of a stream's rows: from names a source, of a stream, which is not "
+                "static and has no watermark. In a view write the columns in SQL.",
+            )
+        items = said.get("columns", [])
+        if not _is_texts(items):
+            self._fail((*where, "columns"), 'columns is a list: ["site=subject[1]"].')
+        if "rest_column" in said:
+            rest = self._text((*where, "rest_column"), said["rest_column"])
+        there, schema = list(source.parsed.columns), source.json
+        if schema is not None:
+            there = json_columns(schema, "json", there)
+        found = self._checked(
+            (*where, key),
+            lambda: made_columns(items, rest, there=there, schema=schema, said=KEYS),
+        )
+        return {name: value.said for name, value in found.items()}
 
     def _list(
         self,

@@ -1,0 +1,76 @@
+"""Columns that are made of others: of the subject, a header or the time, and the fields that a
+schema lacks; as the flags of `jetspark ingest` and the keys of a pipeline's sink say them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.routes import ValueOf
+from jetspark.spark.ddl import check_fields
+
+
+class Said(NamedTuple):
+    """Names of the flags, or of the keys, for errors."""
+
+    column: str
+    rest: str
+    json: str
+
+
+FLAGS: Final = Said("--column", "--rest-column", "--json")
+KEYS: Final = Said("columns", "rest_column", "json")
+
+
+def made_columns(
+    items: Sequence[str],
+    rest: str | None,
+    *,
+    there: Sequence[str],
+    schema: str | None,
+    said: Said,
+) -> dict[str, ValueOf]:
+    """The columns, and what they are made of.
+
+    `items`: as `site=subject[1]`; `rest`: the column for fields that the payloads' `schema` lacks;
+    `there`: the columns of the rows. Raises ConfigError.
+    """
+    found: dict[str, ValueOf] = {}
+    for item in items:
+        name, equals, value = (part.strip() for part in item.partition("="))
+        where = f"{said.column} {item!r}"
+        if not name or not equals:
+            raise ConfigError(
+                f"{where}: write name=subject[1], name=header[Name] or name=day(timestamp)."
+            )
+        for other in (*there, *found):
+            if other.casefold() == name.casefold():
+                raise ConfigError(f"{where}: there is a column {other} already.")
+        found[name] = ValueOf.parse(said.column, value)
+        if found[name].column not in there:
+            raise ConfigError(
+                f"{where}: there is no column {found[name].column}; there are {', '.join(there)}."
+            )
+        _check_unit(where, found[name], schema, said)
+    if rest is not None:
+        if schema is None:
+            raise ConfigError(f"{said.rest} goes with {said.json}: it has what that schema lacks.")
+        if not rest.strip() or rest.casefold() in map(str.casefold, (*there, *found)):
+            raise ConfigError(f"{said.rest} {rest!r}: give it a name that no column has.")
+        found[rest] = ValueOf.rest(check_fields(schema, said.json))
+    return found
+
+
+def _check_unit(where: str, value: ValueOf, schema: str | None, said: Said) -> None:
+    """Raises ConfigError for the day or the hour of what is no timestamp."""
+    if value.unit is None:
+        return
+    kinds = dict.fromkeys(("timestamp", "created"), "timestamp")
+    if schema is not None:
+        kinds |= check_fields(schema, said.json)
+    kind = kinds.get(value.column, "no timestamp")
+    if kind and not kind.startswith("timestamp"):  # empty: what depends on a setting
+        raise ConfigError(
+            f"{where}: {value.column} is {kind}, and {value.unit}(…) is of a timestamp."
+        )
