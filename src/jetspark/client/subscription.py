@@ -370,7 +370,8 @@ class FrameReader(Scoped, Generic[ItemT]):
 
     async def _fill(self) -> None:
         """Wait for a frame; raises StopAsyncIteration or the error at the end."""
-        self._reader = asyncio.current_task()
+        if self._waits_for_reader:
+            self._reader = asyncio.current_task()
         if self._emptied is not None and not self._emptied.done():
             self._emptied.set_result(None)
         if self._barriers is not None:
