@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from jetspark.bulk.ddl import check_fields
 from jetspark.cli import app, demo, spark_runs
 from jetspark.cli.ingest import batch_limits
 from jetspark.cli.options import options_as_flags, starting
@@ -22,7 +23,6 @@ from jetspark.cli.spark_runs import SparkFlags
 from jetspark.errors import ConfigError, SparkUnavailableError
 from jetspark.lakehouse.formats import Format, make_table
 from jetspark.lakehouse.table import TableName
-from jetspark.spark.ddl import check_fields
 from jetspark.spark.failures import explain
 from jetspark.spark.ingest import Ingest
 from jetspark.timestamps import parse_isotime

@@ -55,6 +55,39 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return lambda text: monkeypatch.setattr(sys, "stdin", Terminal(f"{text}\n"))
 
 
+def test_view_shows_the_last_messages(run: Run, orders: str, js: JetStream) -> None:
+    code, out, _ = run("stream", "view", orders, "--last", "2")
+    head, payload, *_ = out.splitlines()
+    assert (code, payload) == (0, "x" * 100)
+    assert head.startswith(f"{orders}.1  2  20")
+    assert len(out.splitlines()) == 4
+    js.publish(f"{orders}.4", b"\xff", headers={"A": "b"})
+    documents = [
+        json.loads(line)
+        for line in run("stream", "view", orders, "--last", "100", "--json")[1].splitlines()
+    ]
+    assert [one["seq"] for one in documents] == [1, 2, 3, 4]
+    assert documents[-1]["headers"] == {"A": ["b"]}
+    assert documents[-1]["data_base64"] == "/w=="
+
+
+def test_view_finds_the_last_of_a_subject_however_far_back(
+    run: Run, js: JetStream, unique: Callable[[str], str]
+) -> None:
+    name = unique("Q")
+    js.create_stream(name=name, subjects=[f"{name}.>"], retention="workqueue")
+    for number in range(60):
+        js.publish(f"{name}.{'eu' if number in (3, 5, 40) else 'us'}", b"%d" % number)
+    js.delete_msg(name, 6)
+    view = ("stream", "view", name, "--json", "--subject", f"{name}.eu", "--last")
+    assert [json.loads(line)["seq"] for line in run(*view, "2")[1].splitlines()] == [4, 41]
+    assert [json.loads(line)["seq"] for line in run(*view, "9")[1].splitlines()] == [4, 41]
+    assert js.stream_info(name).state.messages == 59
+    code, _, err = run("stream", "view", f"{name}X")
+    assert code == 1
+    assert f'did you mean "{name}"' in err
+
+
 def test_ls_is_a_table_and_with_json_an_array(run: Run, orders: str) -> None:
     code, out, _ = run("stream", "ls")
     head, *rows = out.splitlines()

@@ -172,6 +172,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "jetspark server --store data --port 4333 --log",
     ),
     "stream": ("Show, create, purge and remove streams; back them up and restore them.",),
+    "kv": ("Show buckets, their keys and values, and what changes.",),
     "backup": ("Show what a stream's backup holds, and extract messages, without a server.",),
     "consumer": ("Show a stream's consumers.",),
     "group": ("Show the consumer groups of a stream, their members and partitions.",),

@@ -27,12 +27,14 @@ from rich.segment import Segment
 from rich.text import Text
 
 from jetspark.documents.document import to_wire
-from jetspark.errors import JetsparkError, PermissionsError
+from jetspark.errors import BadHeaderError, JetsparkError, PermissionsError
+from jetspark.wire.headers import Headers
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
     from jetspark.client.messages import Message
+    from jetspark.documents.streams import StoredMsg
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -305,7 +307,7 @@ def show_message(message: Message, *, as_json: bool, raw: bool = False) -> None:
     if raw:
         write_bytes(message.data)
     elif as_json:
-        say_json(_document_of(message))
+        say_json(_document_of(message, message.headers))
     else:
         line = Text.assemble((message.subject, "bold"))
         if message.reply is not None:
@@ -315,13 +317,32 @@ def show_message(message: Message, *, as_json: bool, raw: bool = False) -> None:
         say(line, *lines, message.data.decode("utf-8", "backslashreplace"))
 
 
-def _document_of(message: Message) -> dict[str, object]:
+def show_stored(message: StoredMsg, *, as_json: bool) -> None:
+    """Print one message of a stream: for people, or as a line of JSON."""
+    try:
+        headers = message.headers or Headers()
+    except BadHeaderError as error:
+        warn(f"Message {message.seq:,}: {error}")
+        headers = Headers()
+    if as_json:
+        place = {"seq": message.seq, "time": message.time.isoformat()}
+        say_json(place | _document_of(message, headers))
+    else:
+        line = Text.assemble(
+            (message.subject, "bold"), (f"  {message.seq:,}  {moment(message.time)}", "dim")
+        )
+        lines = [Text(f"{name}: {value}", style="dim") for name, value in headers.items()]
+        say(line, *lines, message.data.decode("utf-8", "backslashreplace"))
+
+
+def _document_of(message: Message | StoredMsg, headers: Headers | None) -> dict[str, object]:
     """subject, reply, headers and data, or data_base64 for a payload that is not UTF-8."""
     document: dict[str, object] = {"subject": message.subject}
-    if message.reply is not None:
-        document["reply"] = message.reply
-    if message.headers is not None:
-        document["headers"] = message.headers.to_dict()
+    reply = getattr(message, "reply", None)
+    if reply is not None:
+        document["reply"] = reply
+    if headers:
+        document["headers"] = headers.to_dict()
     try:
         document["data"] = message.data.decode()
     except UnicodeDecodeError:

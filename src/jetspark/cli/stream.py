@@ -7,6 +7,7 @@ tool `nats` has more.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -26,6 +27,7 @@ from jetspark.cli.console import (
     show_info,
     show_list,
     show_result,
+    show_stored,
     size,
     span,
 )
@@ -40,14 +42,15 @@ from jetspark.cli.options import (
 from jetspark.documents.configuration import config_to_wire
 from jetspark.documents.document import to_wire
 from jetspark.documents.streams import StreamConfig
-from jetspark.errors import ConfigError, NameInUseError
+from jetspark.errors import ConfigError, MessageNotFoundError, NameInUseError
+from jetspark.validation import check_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from jetspark.backup import StreamBackup
     from jetspark.backup.save import ProgressCallback
-    from jetspark.documents.streams import StreamInfo
+    from jetspark.documents.streams import StoredMsg, StreamInfo
     from jetspark.full_client import JetStream
 
 ForceOption = Annotated[
@@ -66,6 +69,7 @@ _COLUMNS: dict[str, Callable[[StreamInfo], object]] = {
 stream = group(
     "stream",
     "jetspark stream ls",
+    "jetspark stream view ORDERS --last 20",
     'jetspark stream add ORDERS --subject "orders.>"',
     "jetspark stream backup ORDERS backups/orders",
 )
@@ -93,6 +97,60 @@ def info(name: str, /, *, connection: Connection = DEFAULT, json: JsonOption = F
     """
     found = _info(connection, name)
     show_info(to_wire(found), _facts(found), as_json=json)
+
+
+@command(
+    stream,
+    "jetspark stream view ORDERS --last 20",
+    'jetspark stream view ORDERS --subject "orders.eu.>" --json',
+)
+def view(
+    name: str,
+    /,
+    *,
+    last: int = 10,
+    subject: str = ">",
+    connection: Connection = DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Show the last messages of a stream, oldest first; nothing is removed or acknowledged.
+
+    Args:
+        name: Name of the stream.
+        last: How many messages to show.
+        subject: Only messages under this subject; * matches one token, > one or more at the end.
+        json: One line of JSON for each message.
+    """
+    check_whole("--last", last)
+    for message in connection.jetstream(lambda js: _last(js, name, last, subject), stream=name):
+        show_stored(message, as_json=json)
+
+
+async def _last(js: JetStream, name: str, count: int, subject: str) -> list[StoredMsg]:
+    """The last messages, without a consumer, which could remove those of a work queue.
+
+    A message may be under any subject, so parts of the stream are looked through from its end, each
+    twice as long as the one before.
+    """
+    state = (await js.stream_info(name)).state
+    found: list[StoredMsg] = []
+    length, end = count, state.last_seq + 1
+    while len(found) < count and end > max(state.first_seq, 1):
+        start = max(end - length, state.first_seq, 1)
+        part: deque[StoredMsg] = deque(maxlen=count - len(found))
+        seq = start
+        while seq < end:
+            try:
+                message = await js.get_msg(name, seq, next_by_subject=subject, direct=False)
+            except MessageNotFoundError:
+                break
+            if message.seq >= end:
+                break
+            part.append(message)
+            seq = message.seq + 1
+        found = [*part, *found]
+        length, end = 2 * length, start
+    return found
 
 
 def _info(connection: Connection, name: str) -> StreamInfo:

@@ -1,0 +1,168 @@
+"""`jetspark kv`: shows buckets, their keys and values, and what changes."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from jetspark.cli import console
+from jetspark.cli.app import command, group
+from jetspark.cli.console import moment, say, show_list, size, span, write_bytes
+from jetspark.cli.options import (
+    DEFAULT,
+    Connection,
+    JsonOption,
+    RawOption,
+    check_form,
+    not_found,
+)
+from jetspark.documents.document import to_wire
+from jetspark.errors import BucketNotFoundError, ConfigError
+from jetspark.kv_rules import STREAM_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from jetspark.full_client import Client
+    from jetspark.kv import Bucket, BucketStatus, Entry
+
+kv = group("kv", "jetspark kv ls prices", "jetspark kv get prices eu.apples")
+_COLUMNS: dict[str, Callable[[BucketStatus], object]] = {
+    "bucket": lambda status: _name(status),
+    "entries": lambda status: f"{status.values:,}",
+    "size": lambda status: size(status.bytes),
+    "history": lambda status: status.history,
+    "time to live": lambda status: span(status.config.ttl),
+}
+
+
+def _name(status: BucketStatus) -> str:
+    return status.stream_info.name.removeprefix(STREAM_PREFIX)
+
+
+async def _bucket(nc: Client, name: str) -> Bucket:
+    js = nc.jetstream()
+    try:
+        return await js.bucket(name)
+    except BucketNotFoundError:
+        known = await js.bucket_names().all()
+        raise ConfigError(not_found(f'Bucket "{name}"', nc, name, known)) from None
+
+
+@command(kv, "jetspark kv ls", "jetspark kv ls prices")
+def ls(
+    bucket: str | None = None, /, *, connection: Connection = DEFAULT, json: JsonOption = False
+) -> None:
+    """List the buckets, or the keys of one bucket that have a value.
+
+    Args:
+        bucket: Name of the bucket.
+        json: Print one JSON array: of the keys, or with the server's document of each bucket.
+    """
+    if bucket is None:
+        found = connection.run(lambda nc: nc.jetstream().buckets().all())
+        statuses = sorted(found, key=_name)
+        show_list(
+            statuses, _COLUMNS, as_json=json, document=lambda status: to_wire(status.stream_info)
+        )
+        return
+
+    async def keys(nc: Client) -> list[str]:
+        return sorted(await (await _bucket(nc, bucket)).keys().all())
+
+    names = connection.run(keys)
+    if json:
+        console.say_json(names, indent=True)
+    elif names:
+        say(*names)
+
+
+@command(kv, "jetspark kv get prices eu.apples", "jetspark kv get prices eu.apples --raw > price")
+def get(
+    bucket: str,
+    key: str,
+    /,
+    *,
+    connection: Connection = DEFAULT,
+    revision: int | None = None,
+    json: JsonOption = False,
+    raw: RawOption = False,
+) -> None:
+    """Show the value of a key.
+
+    Args:
+        bucket: Name of the bucket.
+        key: The key.
+        revision: The value of this revision; by default the present one.
+        json: Print the entry as one line of JSON.
+        raw: Only the value, unchanged.
+    """
+    check_form(as_json=json, raw=raw)
+
+    async def entry(nc: Client) -> Entry:
+        return await (await _bucket(nc, bucket)).get(key, revision)
+
+    _show(connection.run(entry), as_json=json, raw=raw)
+
+
+@command(kv, "jetspark kv watch prices", 'jetspark kv watch prices "eu.*" --count 10 --json')
+def watch(
+    bucket: str,
+    /,
+    *keys: str,
+    connection: Connection = DEFAULT,
+    count: int | None = None,
+    json: JsonOption = False,
+) -> None:
+    """Show the present value of each key, then every change, until Ctrl-C.
+
+    Args:
+        bucket: Name of the bucket.
+        keys: Only these keys; * matches one token, > one or more at the end.
+        count: End after this many entries.
+        json: Print each entry as one line of JSON.
+    """
+
+    @asynccontextmanager
+    async def entries(nc: Client) -> AsyncIterator[AsyncIterator[Entry]]:
+        async with (await _bucket(nc, bucket)).watch(keys or ">") as watcher:
+            yield (entry async for entry in watcher if entry is not None)
+
+    connection.listen(
+        entries, lambda entry: _show(entry, as_json=json), to=f"to {bucket}", count=count
+    )
+
+
+def _show(entry: Entry, *, as_json: bool, raw: bool = False) -> None:
+    if raw:
+        write_bytes(entry.value)
+    elif as_json:
+        console.say_json(_document_of(entry))
+    else:
+        head = Text.assemble(
+            (entry.key, "bold"), (f"  revision {entry.revision:,}  {moment(entry.created)}", "dim")
+        )
+        if entry.is_deleted:
+            say(head.append(f"  {entry.operation}", style="dim"))
+        else:
+            say(head, entry.value.decode("utf-8", "backslashreplace"))
+
+
+def _document_of(entry: Entry) -> dict[str, Any]:
+    """value, or value_base64 for one that is not UTF-8; neither for a deletion."""
+    document: dict[str, Any] = {
+        "bucket": entry.bucket,
+        "key": entry.key,
+        "revision": entry.revision,
+        "created": entry.created.isoformat(),
+        "operation": str(entry.operation),
+    }
+    if not entry.is_deleted:
+        try:
+            document["value"] = entry.value.decode()
+        except UnicodeDecodeError:
+            document["value_base64"] = base64.b64encode(entry.value).decode()
+    return document
