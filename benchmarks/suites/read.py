@@ -26,6 +26,9 @@ _TIMEOUT = 30.0
 _LABELS = {
     "raw_drain": "raw drain",
     "jetspark_bulk": "jetspark bulk, Arrow",
+    "jetspark_polars": "jetspark.read, Polars",
+    "jetspark_polars_by_consumer": "the same by a consumer",
+    "nats_py_polars": f"nats-py fetch({BATCH}), Polars",
     "jetspark_fetch": f"jetspark fetch({BATCH})",
     "natsrpy_fetch": f"natsrpy fetch({BATCH})",
     "natsio_fetch": f"natsio fetch({BATCH})",
@@ -87,6 +90,25 @@ def tally(batches: Iterable[Any]) -> Tally:
     return Tally(rows, size, sequences)
 
 
+def jetspark_polars(job: Job) -> Measure:
+    return timed_reading(job, partial(_read_polars, job))
+
+
+def jetspark_polars_by_consumer(job: Job) -> Measure:
+    return timed_reading(job, partial(_read_polars, job, backfill="consumer"))
+
+
+def _read_polars(job: Job, stream: str, _: int, **how: Any) -> Tally:
+    import jetspark
+
+    return _of_frame(jetspark.read(stream, servers=job.url, **how).to_polars())
+
+
+def _of_frame(frame: Any) -> Tally:
+    size = frame["data"].bin.size().sum()
+    return Tally(frame.height, size, frame["seq"].cast(int).sum())
+
+
 Bind: TypeAlias = Callable[[str, str], Awaitable[Any]]
 """(stream, consumer) -> what has `fetch(batch, timeout=seconds)`."""
 
@@ -118,6 +140,30 @@ def nats_py_fetch(job: Job) -> Measure:
         return _fetched(
             job, plain, lambda stream, name: js.pull_subscribe_bind(name, stream), NATS_PY
         )
+
+
+def nats_py_polars(job: Job) -> Measure:
+    """What a user of nats-py writes: rows of subject, sequence, time and payload."""
+    import polars
+
+    most = bounded(BATCH, job.size)
+    consumers = equal_consumers(job)
+    with in_one_loop(clients.nats_py(job.url)) as (client, plain):
+
+        @plain
+        async def read(stream: str, messages: int) -> Tally:
+            consumer = await client.jetstream().pull_subscribe_bind(consumers[stream], stream)
+            rows: list[tuple[Any, ...]] = []
+            while len(rows) < messages:
+                count = min(most, messages - len(rows))
+                for message in await consumer.fetch(count, timeout=_TIMEOUT):
+                    metadata = message.metadata
+                    sequence = metadata.sequence.stream
+                    rows.append((message.subject, sequence, metadata.timestamp, message.data))
+            names = ["subject", "seq", "timestamp", "data"]
+            return _of_frame(polars.DataFrame(rows, names, orient="row"))
+
+        return timed_reading(job, read)
 
 
 def natsrpy_fetch(job: Job) -> Measure:

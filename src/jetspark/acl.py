@@ -206,7 +206,7 @@ class Roles:
         return self._about(stream, calls)
 
     def range_reader(self, stream: str) -> Permissions:
-        """Read ranges of a stream: `jetspark ingest`, the Spark source, `jetspark.bulk`."""
+        """Read ranges: `jetspark.read`, `jetspark ingest`, the Spark source, `jetspark.bulk`."""
         named = (js_api.CONSUMER_CREATE, js_api.CONSUMER_CREATE_FILTERED)
         return self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *named, *_OWN_CONSUMER))
 

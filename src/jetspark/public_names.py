@@ -41,6 +41,7 @@ from jetspark.errors import (
     SlowConsumerError,
 )
 from jetspark.full_client import Client, JetStream, connect
+from jetspark.rows import Rows, read
 from jetspark.services.service import Service
 from jetspark.tracing.tree import MessageTrace
 from jetspark.version import __version__
@@ -89,6 +90,7 @@ __all__ = [
     "Reconnected",
     "Replies",
     "RequestTimeoutError",
+    "Rows",
     "ServerInfo",
     "ServersDiscovered",
     "Service",
@@ -100,4 +102,5 @@ __all__ = [
     "TLSState",
     "__version__",
     "connect",
+    "read",
 ]

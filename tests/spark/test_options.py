@@ -11,8 +11,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 from jetspark.bulk.arrow import BUCKET_SCHEMA as ARROW_BUCKET_SCHEMA
 from jetspark.bulk.arrow import COLUMNS
 from jetspark.bulk.arrow import SCHEMA as ARROW_SCHEMA
+from jetspark.bulk.fixed_range import AtTime, resolve
 from jetspark.errors import ConfigError
-from jetspark.spark.options import AtTime, Positions, parse_options, resolve
+from jetspark.spark.options import Positions, parse_options
 from jetspark.spark.source import BUCKET_SCHEMA, SCHEMA, check_schema, schema_of
 
 BASE = {"stream": "ORDERS"}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jetspark.bulk.fixed_range import fixed_range
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_api import StreamFacts
 from jetspark.errors import (
@@ -23,7 +24,7 @@ from jetspark.spark import planning
 from jetspark.spark.offsets import StreamOffset, from_json, to_json
 
 if TYPE_CHECKING:
-    from jetspark.spark.options import Position
+    from jetspark.bulk.fixed_range import Position
 
 CREATED = "2026-01-01T00:00:00.123456789Z"
 
@@ -372,14 +373,14 @@ def test_a_start_that_does_not_exist_yet_is_refused() -> None:
 
 
 def test_batch_range_comes_from_its_positions_and_is_checked() -> None:
-    wanted = planning.fixed_range(stream(5, 20), "earliest", "latest")
+    wanted = fixed_range(stream(5, 20), "earliest", "latest")
     assert (wanted.start, wanted.end, wanted.from_earliest) == (5, 21, True)
-    wanted = planning.fixed_range(stream(5, 20), 7, 9)
+    wanted = fixed_range(stream(5, 20), 7, 9)
     assert (wanted.start, wanted.end, wanted.from_earliest) == (7, 9, False)
     with pytest.raises(ConfigError, match="before it begins"):
-        planning.fixed_range(stream(5, 20), 9, 7)
+        fixed_range(stream(5, 20), 9, 7)
     with pytest.raises(ConfigError, match="ends at sequence 20"):
-        planning.fixed_range(stream(5, 20), 9, 40)
+        fixed_range(stream(5, 20), 9, 40)
 
 
 def test_offset_documents_have_one_order() -> None:

@@ -51,7 +51,7 @@ def test_text_that_no_utf8_has_is_a_document_error() -> None:
 _DECODERS = {"wire/documents.py", "wire/_python_kernel.py"}
 # Those that turn every error of a decoder into an answer of their own.
 _DECODERS |= {"jetstream/fast_ingest.py", "lakehouse/quarantine.py", "lakehouse/rest.py"}
-_DECODERS |= {"spark/infer.py", "spark/json_shape.py"}
+_DECODERS |= {"spark/infer.py", "bulk/json_shape.py"}
 # What Spark, its JVM and our own processes wrote.
 _OURS = {"spark/lag.py", "spark/checkpoints.py", "spark/fast_start/fork_server.py", "wire/trace.py"}
 _OURS |= {"spark/direct.py", "spark/lakehouse/ledger.py", "spark/lakehouse/options.py"}

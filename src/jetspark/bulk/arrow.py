@@ -62,6 +62,11 @@ class JsonFields:
         self._kinds = bytes(kind for kind, _ in found)
         self._added = [pa.field(name, arrow) for name, (_, arrow) in zip(types, found, strict=True)]
 
+    def schema(self, columns: pa.Schema) -> pa.Schema:
+        """The schema of a batch with these columns, after `of`."""
+        at = columns.get_field_index(_PAYLOAD)
+        return pa.schema([*columns.set(at, pa.field(_PAYLOAD, pa.binary())), *self._added])
+
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns."""
         rows, kept = batch.num_rows, batch.columns
@@ -75,10 +80,7 @@ class JsonFields:
                 for field, buffers in zip(self._added, map(_of_arrow, columns), strict=True)
             ]
             kept[at] = _left(kept[at], left)
-        schema = batch.schema.set(at, pa.field(_PAYLOAD, pa.binary()))
-        return pa.RecordBatch.from_arrays(
-            [*kept, *fields], schema=pa.schema([*schema, *self._added])
-        )
+        return pa.RecordBatch.from_arrays([*kept, *fields], schema=self.schema(batch.schema))
 
 
 def _buffers(payloads: Any) -> tuple[memoryview, memoryview]:

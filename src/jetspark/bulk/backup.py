@@ -45,6 +45,7 @@ from jetspark.backup.folder import (
     shown_folder,
 )
 from jetspark.bulk.arrow import COLUMNS, SubjectChoice, batches
+from jetspark.bulk.fixed_range import head
 from jetspark.bulk.ranges import Loss, ReadLimits, left_out
 from jetspark.bulk.stream_api import StreamFacts, facts_of
 from jetspark.errors import BackupError, ConfigError, DataLossError
@@ -192,6 +193,20 @@ class Backup:
             hint = " Set failOnDataLoss (fail_on_data_loss) to false to read the others."
             raise DataLossError(self.stream, facts.first_seq, facts.last_seq, message + hint)
         left_out(logger, message, Loss(self.stream, message))
+
+    def check_head(self, first: int, *, fail: bool) -> None:
+        """Raise DataLossError if the backup begins after sequence `first`, or log a warning."""
+        facts = self.facts
+        if first >= head(facts) or facts.keeps_last_per_subject:
+            return
+        message = (
+            f"The backup of stream {facts.name!r} begins at sequence {facts.first_seq}: "
+            f"{first} to {facts.first_seq - 1} had been removed."
+        )
+        if fail:
+            hint = " Set failOnDataLoss (fail_on_data_loss) to false to begin there."
+            raise DataLossError(facts.name, first, facts.first_seq - 1, message + hint)
+        left_out(logger, message, Loss(facts.name, message))
 
     def read(
         self,

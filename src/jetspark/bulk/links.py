@@ -637,11 +637,13 @@ class LinkPool:
 
     def _idle_one(self, options: ConnectOptions) -> BlockingLink | None:
         kept = self.idle.get(options, [])
-        while kept:
-            link, since = kept.pop()
+        while True:
+            try:
+                link, since = kept.pop()
+            except IndexError:  # not asked before, since another thread may take the last one
+                return None
             if time.monotonic() - since < _TRUSTED_SECONDS or link.check():
                 return link
-        return None
 
     def close(self) -> None:
         """Close all idle links."""

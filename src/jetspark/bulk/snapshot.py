@@ -18,6 +18,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from jetspark.bulk import links
 from jetspark.bulk.arrow import WITH_PAYLOAD, to_batch
@@ -29,6 +30,7 @@ from jetspark.bulk.retry import Retry, stop_reading
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI, StreamFacts
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import DataLossError, JetsparkError, MissedHeartbeatError
+from jetspark.kv_rules import Operation
 from jetspark.retries import TryAnotherLinkError
 from jetspark.timestamps import parse_isotime
 from jetspark.wire.kernel import Deliveries
@@ -49,6 +51,16 @@ def read_snapshot(
     progress for `limits.timeout` seconds; and every error that is not transient, such as AuthError.
     """
     return _Snapshot(options, wanted, limits, columns).run()
+
+
+def read_values(
+    options: ConnectOptions, wanted: SequenceRange, limits: ReadLimits, *, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """A bucket's present values: `read_snapshot` without the keys that are deleted."""
+    read = list(dict.fromkeys((*columns, "operation")))
+    for batch in read_snapshot(options, wanted, limits, columns=read):
+        values = batch.filter(pc.equal(batch.column("operation"), Operation.PUT.value))
+        yield values.select(list(columns))
 
 
 class _Snapshot:

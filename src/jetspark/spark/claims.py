@@ -31,6 +31,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from jetspark.bulk.fixed_range import head
 from jetspark.bulk.leaders import linearizable_read
 from jetspark.bulk.ranges import Loss, left_out
 from jetspark.bulk.stream_api import StandingConsumer, StreamAPI, StreamFacts
@@ -43,7 +44,6 @@ from jetspark.err_codes import (
 from jetspark.errors import APIError, ConfigError, DataLossError, RequestTimeoutError
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions
-from jetspark.spark.planning import head
 
 logger = logging.getLogger("jetspark.spark")
 

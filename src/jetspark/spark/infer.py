@@ -9,23 +9,20 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
-from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.reader import read_range
+from jetspark.bulk.json_shape import Shape
+from jetspark.bulk.ranges import SequenceRange
+from jetspark.bulk.sample import sample
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.routes import Route
 from jetspark.spark.json_payloads import CORRUPT, KEPT
-from jetspark.spark.json_shape import Shape
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.reading import begin, streams_facts
 
-_PLACES = 20
-"""Parts of a stream that messages are read from."""
 _COLUMNS = (*KEPT, "data")
 
 
@@ -99,25 +96,7 @@ def _sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBatch]:
     for name, one in facts.items():
         share = max(messages // len(facts), 1)
         first, behind = max(one.first_seq, starts[name].next, 1), one.last_seq + 1
-        parts = _PLACES if behind - first > share >= _PLACES else 1
-        for part in range(parts):
-            start, end = (first + (behind - first) * at // parts for at in (part, part + 1))
-            wanted = SequenceRange(
-                name, start, max(end, start), one.created, options.subjects,
-                from_earliest=True, direct=options.removes,
-            )  # fmt: skip
-            yield from _first(options, wanted, -(-share // parts))
-
-
-def _first(options: SourceOptions, wanted: SequenceRange, count: int) -> Iterator[pa.RecordBatch]:
-    """So many messages of a range."""
-    limits = ReadLimits(max_rows=count, pull_messages=count)
-    found = read_range(
-        options.connection, wanted, limits, columns=_COLUMNS, fail_on_data_loss=False
-    )
-    with closing(cast(Any, found)):
-        for batch in found:
-            yield batch.slice(0, count)
-            count -= batch.num_rows
-            if count <= 0:
-                return
+        wanted = SequenceRange(
+            name, first, max(behind, first), one.created, options.subjects, direct=options.removes
+        )
+        yield from sample(options.connection, wanted, share, _COLUMNS)

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.bulk.arrow import TYPES
+from jetspark.bulk.ddl import check_fields
 from jetspark.errors import ConfigError, SchemaGrown
 from jetspark.lakehouse.formats import (
     Format,
@@ -31,7 +32,6 @@ from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path
-from jetspark.spark.ddl import check_fields
 from jetspark.spark.direct import OF_DAY, flow_into, register_formats, table_rows
 from jetspark.spark.failures import explain, is_of
 from jetspark.spark.json_payloads import CORRUPT, KEPT, json_columns

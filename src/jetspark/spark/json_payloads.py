@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from jetspark.bulk.arrow import TYPES
+from jetspark.bulk.ddl import ambiguous, check_fields
 from jetspark.errors import ConfigError
-from jetspark.spark.ddl import ambiguous, check_fields
 from jetspark.spark.failures import explain
 
 CORRUPT = "_corrupt_record"

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from jetspark.bulk.arrow import TYPES
+from jetspark.bulk.ddl import check_fields
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.proxy import parse_proxy
 from jetspark.connection.urls import parse_urls
 from jetspark.errors import ConfigError
 from jetspark.kv_rules import check_filter
-from jetspark.spark.ddl import check_fields
 from jetspark.subjects import (
     check_disjoint,
     check_name,

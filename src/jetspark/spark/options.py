@@ -6,20 +6,21 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 
 from jetspark.bulk.arrow import BUCKET_COLUMNS, COLUMNS
+from jetspark.bulk.ddl import ambiguous
+from jetspark.bulk.fixed_range import NS_PER_MS, AtTime, Position, Wanted
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, DocumentError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.spark import option_values as values
-from jetspark.spark.ddl import ambiguous
 from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
 from jetspark.subjects import check_name, nearest_name
-from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
+from jetspark.timestamps import parse_isotime
 from jetspark.wire.documents import decode_document
 
 # -------------------------------------------------------------------------------------------------
@@ -29,23 +30,8 @@ from jetspark.wire.documents import decode_document
 # startingOffsetsByTimestamp, and the same three for the end. Only one of each three may be given.
 
 
-Position: TypeAlias = Literal["earliest", "latest"] | int
-"""The earliest stored message, after the latest, or a sequence."""
-
-_NS_PER_MS = 1_000_000
 _FIRST_MS = 10**11  # in March 1973; seconds are below it until the year 5138
-_LIKELY_NS = (10**18, 4 * 10**18)  # 2001 to 2096
 _LAST_MS = 253_402_300_799_999  # the end of the year 9999, after which times have no text form
-
-
-@dataclass(frozen=True, slots=True)
-class AtTime:
-    """The first message stored at or after a time, nanoseconds since the epoch."""
-
-    ns: int
-
-
-Wanted: TypeAlias = Position | AtTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,44 +113,11 @@ def _time(name: str, value: Any) -> AtTime | None:
                 f"Option {name!r} is in milliseconds since 1970, and {bare} of them end before "
                 "any stream began: multiply seconds by 1000."
             )
-        return AtTime(int(bare) * _NS_PER_MS) if int(bare) <= _LAST_MS else None
+        return AtTime(int(bare) * NS_PER_MS) if int(bare) <= _LAST_MS else None
     try:
         return AtTime(parse_isotime(bare))
     except ValueError:
         return None
-
-
-def if_time(option: str, number: int) -> str:
-    """The end of a sentence about a sequence that is too high, if it looks like a time."""
-    for unit in (NANOSECONDS, _NS_PER_MS):
-        if _LIKELY_NS[0] <= number * unit < _LIKELY_NS[1]:
-            name, text = option.replace("Offsets", "Timestamp"), format_isotime(number * unit)
-            return f"; if you mean a time, give option {name!r} {text}"
-    return ""
-
-
-def resolve(
-    wanted: Wanted,
-    stream: str,
-    sequence_at: Callable[[str, int], int | None],
-    *,
-    none_is_latest: bool,
-) -> Position:
-    """A position without a time; `sequence_at(stream, ns)` is None when all messages are older.
-
-    Raises ConfigError for that, unless it means the end of the stream.
-    """
-    if not isinstance(wanted, AtTime):
-        return wanted
-    found = sequence_at(stream, wanted.ns)
-    if found is not None:
-        return found
-    if none_is_latest:
-        return "latest"
-    raise ConfigError(
-        f"Stream {stream!r} has no message at or after {format_isotime(wanted.ns)}; set "
-        "startingOffsetsByTimestampStrategy to latest to begin behind its last one."
-    )
 
 
 # -------------------------------------------------------------------------------------------------

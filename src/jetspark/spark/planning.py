@@ -5,25 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from jetspark.bulk.fixed_range import Position, check_exists, head, tail
 from jetspark.bulk.ranges import Loss, SequenceRange
 from jetspark.bulk.stream_api import StreamFacts
 from jetspark.err_codes import STREAM_NOT_FOUND
-from jetspark.errors import ConfigError, DataLossError, StreamNotFoundError
+from jetspark.errors import DataLossError, StreamNotFoundError
 from jetspark.spark.offsets import StreamOffset
-from jetspark.spark.options import Position, if_time
-
-
-def head(facts: StreamFacts) -> int:
-    """The first sequence that may be stored; after the last one if the stream is empty."""
-    if facts.messages == 0:
-        return facts.last_seq + 1
-    return max(facts.first_seq, 1)
-
-
-def tail(facts: StreamFacts) -> int:
-    """The sequence of the next message."""
-    return facts.last_seq + 1
-
 
 # -- offsets of one stream -------------------------------------------------------------------
 
@@ -35,16 +22,8 @@ def initial_offset(facts: StreamFacts, start: Position) -> StreamOffset:
         return StreamOffset(facts.created, first, first, earliest=True, initial=True)
     if start == "latest":
         return StreamOffset(facts.created, tail(facts), tail(facts), initial=True)
-    _check_exists(facts, start, "startingOffsets")
+    check_exists(facts, start, "startingOffsets")
     return StreamOffset(facts.created, start, start, initial=True)
-
-
-def _check_exists(facts: StreamFacts, sequence: int, option: str) -> None:
-    if sequence > tail(facts):
-        raise ConfigError(
-            f"Option {option!r} is {sequence}, but stream {facts.name!r} ends at sequence "
-            f"{facts.last_seq}{if_time(option, sequence)}."
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,36 +281,6 @@ def batch_ranges(
 ) -> list[SequenceRange]:
     """The ranges between two offsets, in the order of the streams' names."""
     return [batch_range(name, start.get(name), end[name], subjects) for name in sorted(end)]
-
-
-def fixed_range(
-    facts: StreamFacts,
-    start: Position,
-    end: Position,
-    subjects: tuple[str, ...] = (),
-) -> SequenceRange:
-    """The range of a batch read, to before the sequence `end`. Raises ConfigError."""
-    first = initial_offset(facts, start)
-    last = tail(facts)
-    if isinstance(end, int):
-        _check_exists(facts, end, "endingOffsets")
-        last = end
-    if last < first.next:
-        if isinstance(start, int):
-            raise ConfigError(
-                f"Stream {facts.name!r} would end (before sequence {last}) before it begins "
-                f"(sequence {start}): the ending position is before the starting position."
-            )
-        last = first.next
-    return SequenceRange(
-        stream=facts.name,
-        start=first.next,
-        end=last,
-        created=facts.created,
-        subjects=subjects,
-        from_earliest=first.earliest,
-        last=facts.last,
-    )
 
 
 # -- partitions ------------------------------------------------------------------------------

@@ -10,24 +10,25 @@ from functools import partial
 from itertools import chain
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
+from jetspark.bulk import fixed_range
 from jetspark.bulk.arrow import JsonFields
+from jetspark.bulk.fixed_range import AtTime, Position, resolve
 from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read, streams_of
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.reader import read_range
 from jetspark.bulk.retry import NOT_FOUND_SECONDS
-from jetspark.bulk.snapshot import read_snapshot
+from jetspark.bulk.snapshot import read_values as read_bucket
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
-from jetspark.kv_rules import STREAM_PREFIX, Operation
+from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.spark import planning
 from jetspark.spark.claims import SOLE_READER, Claims, other_readers
 from jetspark.spark.offsets import StreamOffset
-from jetspark.spark.options import AtTime, Position, Positions, SourceOptions, resolve
-from jetspark.subjects import nearest_name, subjects_overlap
+from jetspark.spark.options import Positions, SourceOptions
+from jetspark.subjects import nearest_name
 
 logger = logging.getLogger("jetspark.spark")
 
@@ -130,43 +131,14 @@ def _no_bucket(bucket: str, api: StreamAPI) -> ConfigError:
 def check_subjects(
     options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]
 ) -> None:
-    """Raise ConfigError for a subject that no stream has or can have; also as `linearizable_read`.
-
-    The server reports no such error, and there would never be a row. It is only a warning where
-    other subjects may appear: in mirrors, streams with sources or transforms, and streams that a
-    pattern finds later.
-    """
-    try:
-        _check_subjects(options, api, facts)
-    except ConfigError:  # perhaps in a replaced leader's answer
-        linearizable_read(
-            api, facts, lambda api: _check_subjects(options, api, confirmed_facts(api, facts))
-        )
-
-
-def _check_subjects(
-    options: SourceOptions, api: StreamAPI, facts: Mapping[str, StreamFacts]
-) -> None:
-    listened = [subject for stream in facts.values() for subject in stream.subjects]
-    for subject in options.subjects:
-        if any(subjects_overlap(subject, one) for one in listened):
-            continue
-        if any(api.next_sequence(name, 1, (subject,)) for name in facts):
-            continue  # stored while the stream had other subjects
-        streams = ", ".join(map(repr, facts))
-        if options.stream_pattern is not None or any(one.holds_others for one in facts.values()):
-            logger.warning(
-                "Option 'subjects': %s has no message under %r yet, and may never have one.",
-                streams,
-                subject,
-            )
-            continue
-        near = nearest_name(subject, listened)
-        hint = f"; did you mean {near!r}?" if near else "."
-        raise ConfigError(
-            f"Option 'subjects': no message under {subject!r} is in {streams}, nor can one come: "
-            f"it listens to {', '.join(listened) or 'nothing'}{hint}"
-        )
+    """Raises as `fixed_range.check_subjects`; a pattern may find further streams later."""
+    fixed_range.check_subjects(
+        "Option 'subjects'",
+        options.subjects,
+        api,
+        facts,
+        others_may_come=options.stream_pattern is not None,
+    )
 
 
 def _check_stream(options: SourceOptions, facts: StreamFacts, api: StreamAPI) -> None:
@@ -345,9 +317,6 @@ def read_values(options: SourceOptions, partition: InputPartition) -> Iterator[p
     """A bucket's current values; runs on an executor. Raises the errors of `read_snapshot`."""
     if not isinstance(partition, RangePartition):
         return
-    columns = dict.fromkeys((*options.columns, "operation"))
-    for batch in read_snapshot(
-        options.connection, partition.ranges[0], options.limits(), columns=list(columns)
-    ):
-        values = batch.filter(pc.equal(batch.column("operation"), Operation.PUT.value))
-        yield values.select(list(options.columns))
+    yield from read_bucket(
+        options.connection, partition.ranges[0], options.limits(), columns=options.columns
+    )

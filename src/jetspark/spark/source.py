@@ -20,13 +20,12 @@ from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, St
 
 from jetspark.bulk import arrow
 from jetspark.bulk.backup import Backup, Part, open_backup
+from jetspark.bulk.fixed_range import Position, fixed_range, resolve
 from jetspark.bulk.links import pool
-from jetspark.bulk.ranges import Loss, left_out
-from jetspark.errors import ConfigError, DataLossError
-from jetspark.spark import planning
+from jetspark.errors import ConfigError
 from jetspark.spark.claims import Claims
 from jetspark.spark.failures import without_traceback
-from jetspark.spark.options import Position, Positions, SourceOptions, parse_options, resolve
+from jetspark.spark.options import Positions, SourceOptions, parse_options
 from jetspark.spark.reading import (
     RangePartition,
     backfilled,
@@ -144,7 +143,7 @@ class JetStreamBatchReader(DataSourceReader):
             [
                 backfilled(
                     options,
-                    planning.fixed_range(facts[name], start[name], end[name], options.subjects),
+                    fixed_range(facts[name], start[name], end[name], options.subjects),
                 )
                 for name in sorted(facts)
             ],
@@ -193,8 +192,9 @@ class JetStreamBackupReader(DataSourceReader):
         backup = open_backup(options.backup or "")
         start = self._position(backup, options.batch_start, end=False)
         end = self._position(backup, options.ending, end=True)
-        wanted = planning.fixed_range(backup.facts, start, end)
-        self._check_head(backup, wanted.start, start)
+        wanted = fixed_range(backup.facts, start, end)
+        if isinstance(start, int):
+            backup.check_head(wanted.start, fail=options.fail_on_data_loss)
         backup.check_subjects("Option 'subjects'", options.subjects)
         backup.check_removed(fail=options.fail_on_data_loss)
         share = -(-min(len(wanted), backup.messages) // options.min_partitions)
@@ -210,21 +210,6 @@ class JetStreamBackupReader(DataSourceReader):
             lambda _, ns: backup.sequence_at(ns),
             none_is_latest=end or self._options.strategy == "latest",
         )
-
-    def _check_head(self, backup: Backup, first: int, asked: Position) -> None:
-        facts = backup.facts
-        if not isinstance(asked, int) or first >= planning.head(facts):
-            return
-        if facts.keeps_last_per_subject:
-            return
-        message = (
-            f"The backup of stream {facts.name!r} begins at sequence {facts.first_seq}: "
-            f"{first} to {facts.first_seq - 1} had been removed."
-        )
-        if self._options.fail_on_data_loss:
-            hint = " Set failOnDataLoss to false to begin there."
-            raise DataLossError(facts.name, first, facts.first_seq - 1, message + hint)
-        left_out(logger, message, Loss(facts.name, message))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs on an executor; Spark sends a placeholder when nothing was planned."""

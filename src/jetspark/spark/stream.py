@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from jetspark.bulk import links
+from jetspark.bulk.fixed_range import tail
 from jetspark.bulk.ranges import Loss, left_out
 from jetspark.bulk.stream_api import StandingConsumer, StreamAPI, StreamFacts, Witness
 from jetspark.errors import (
@@ -203,7 +204,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def prepareForTriggerAvailableNow(self) -> None:
         """Determine where this run ends."""
         facts = streams_facts(self._options, running=True, sure=True)
-        self._targets = {name: planning.tail(one) for name, one in facts.items()}
+        self._targets = {name: tail(one) for name, one in facts.items()}
 
     @without_traceback
     @gc_paused()
@@ -263,7 +264,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         asked, self._asked = self._asked, None
         if asked is None:
             asked = streams_facts(self._options, running=True)
-        tails = {name: (one.created, planning.tail(one)) for name, one in asked.items()}
+        tails = {name: (one.created, tail(one)) for name, one in asked.items()}
         return to_json({name: StreamOffset(made, at, at) for name, (made, at) in tails.items()})
 
     @without_traceback

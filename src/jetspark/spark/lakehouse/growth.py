@@ -28,10 +28,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jetspark.bulk.arrow import TYPES
+from jetspark.bulk.ddl import check_fields, with_types
 from jetspark.errors import SchemaGrown
 from jetspark.lakehouse.schemas import plain
 from jetspark.lakehouse.table import Table, TableName
-from jetspark.spark.ddl import check_fields, with_types
 
 NEW: Final = "_jetspark_new"
 """The column with the new fields of each row, as JSON, or null."""

@@ -25,7 +25,6 @@ _SHORT = {
     "short": "smallint",
     "integer": "int",
     "long": "bigint",
-    "timestamp": "",  # depends on a setting
     "timestamp_ltz": "timestamp",
 }
 """Types that Spark writes by another name."""
@@ -38,11 +37,12 @@ _FIELD = re.compile(
 )
 
 
-def check_fields(ddl: str, option: str) -> dict[str, str]:
+def check_fields(ddl: str, option: str, *, timestamp: str = "") -> dict[str, str]:
     """The fields of JSON payloads, `a STRING, b ARRAY<INT>`, also in STRUCT<…>: names and types.
 
     Types of one word are in Spark's short form ("bigint"), others are "". `option`: for the
-    message. Raises ConfigError.
+    message; `timestamp`: what this type is, which in Spark depends on a setting. Raises
+    ConfigError.
     """
     text = ddl.strip()
     if whole := _STRUCT.fullmatch(text):
@@ -53,7 +53,7 @@ def check_fields(ddl: str, option: str) -> dict[str, str]:
             name, kind = _field(part.strip())
             if name in fields:
                 raise _NoSchema(f"{name} is there twice")
-            fields[name] = kind
+            fields[name] = timestamp if kind == "timestamp" else _SHORT.get(kind, kind)
     except _NoSchema as reason:
         raise ConfigError(
             f"{option} {ddl!r} is not a schema: {reason}; write for example "
@@ -120,4 +120,4 @@ def _field(text: str) -> tuple[str, str]:
         raise _NoSchema(f"there is no type {kind.upper()}{hint}")
     if re.search(r"\bnot\s+null\b", re.sub(_TEXT, "", rest), re.IGNORECASE):
         raise _NoSchema(f"{name} is NOT NULL, but each column of JSON payloads may be null")
-    return name, "" if rest else _SHORT.get(kind, kind)
+    return name, "" if rest else kind

@@ -1,0 +1,422 @@
+"""What `jetspark.read` reads: the messages of a stream or a backup, or the entries of a bucket.
+
+A `Scan` says what; `Scan.plan` asks the leader once, and fixes the range. Its rows can then be read
+as often as the server has them, each time in bounded memory.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cached_property, partial
+from typing import Final, Literal, TypeAlias
+
+import pyarrow as pa
+
+from jetspark.bulk.arrow import (
+    BUCKET_COLUMNS,
+    COLUMNS,
+    TYPES,
+    WITH_PAYLOAD,
+    JsonFields,
+    schema_of,
+)
+from jetspark.bulk.backup import open_backup
+from jetspark.bulk.ddl import ambiguous, check_fields
+from jetspark.bulk.fixed_range import (
+    AtTime,
+    Position,
+    Wanted,
+    check_subjects,
+    fixed_range,
+    head,
+    resolve,
+)
+from jetspark.bulk.json_shape import Shape
+from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read
+from jetspark.bulk.ranges import ReadLimits, SequenceRange
+from jetspark.bulk.reader import read_range
+from jetspark.bulk.sample import few, first_rows, sample
+from jetspark.bulk.snapshot import read_values
+from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import (
+    BucketNotFoundError,
+    ConfigError,
+    PermissionsError,
+    StreamNotFoundError,
+)
+from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter
+from jetspark.subjects import check_disjoint, check_name, check_subscribe_subject, nearest_name
+from jetspark.timestamps import NANOSECONDS, datetime_to_ns, parse_isotime
+from jetspark.validation import check_moment, check_sequence
+from jetspark.wire import js_api
+from jetspark.wire.kernel import IMPLEMENTATION
+
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+Bound: TypeAlias = int | datetime | timedelta | str | None
+"""Where a range begins or ends, as the user gives it."""
+Backfill: TypeAlias = Literal["consumer", "snapshot"]
+
+_SAMPLE: Final = 1000
+_WORTH: Final = 64_000
+"""Messages from which on a snapshot is faster than a consumer."""
+
+_BACK = re.compile(
+    r"-?(\d+(?:\.\d+)?)\s*(s|m|h|d|w|sec|min|second|minute|hour|day|week)s?(?:\s+ago)?"
+)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def position(name: str, value: Bound) -> AtTime | int | None:
+    """A sequence, or the first message at or after a time. Raises ConfigError."""
+    if value is None:
+        return None
+    if isinstance(value, datetime):
+        return AtTime(datetime_to_ns(check_moment(name, value)))
+    if isinstance(value, timedelta):
+        return _ago(value.total_seconds())
+    if isinstance(value, str):
+        bare = value.strip()
+        if back := _BACK.fullmatch(bare.casefold()):
+            return _ago(float(back[1]) * _SECONDS[back[2][0]])
+        try:
+            return AtTime(parse_isotime(bare))
+        except ValueError:
+            raise ConfigError(
+                f"{name} is a sequence (a whole number), a time such as '2026-01-31T12:00:00Z', or "
+                f"how long ago, such as '2 hours', not {value!r}."
+            ) from None
+    return check_sequence(name, value)
+
+
+def _ago(seconds: float) -> AtTime:
+    return AtTime(time.time_ns() - int(abs(seconds) * NANOSECONDS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scan:
+    """What to read, with the names of the arguments of `jetspark.read`. Raises ConfigError."""
+
+    connection: ConnectOptions | None = field(repr=False)
+    stream: str | None = None
+    bucket: str | None = None
+    backup: str | None = None
+    subjects: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    history: bool = False
+    columns: tuple[str, ...] = ()
+    json: str | bool = False
+    start: AtTime | int | None = None
+    end: AtTime | int | None = None
+    fail_on_data_loss: bool = True
+    read_timeout: float = ReadLimits.timeout
+    backfill: Backfill | None = None
+
+    def __post_init__(self) -> None:
+        if self.stream is not None:
+            check_name("stream", self.stream)
+        if self.bucket is not None:
+            check_bucket(self.bucket)
+        for subject in self.subjects:
+            check_subscribe_subject(subject)
+        check_disjoint("subjects", self.subjects)
+        for key in self.keys:
+            check_filter(key)
+        check_disjoint("keys", self.keys)
+        self._check_columns()
+        if self.bucket is not None:
+            self._check_bucket()
+        elif self.keys or self.history:
+            raise ConfigError("keys and history are for buckets: give bucket='NAME' with them.")
+        self.limits()
+
+    def _check_columns(self) -> None:
+        known = COLUMNS if self.bucket is None else BUCKET_COLUMNS
+        for name in self.columns:
+            if name not in known:
+                near = nearest_name(name, known)
+                hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}."
+                raise ConfigError(f"columns: there is no column {name!r}; {hint}")
+        if len(set(self.columns)) < len(self.columns):
+            raise ConfigError(f"columns names one twice: {', '.join(self.columns)}.")
+        if self.json:
+            if self.bucket is not None:
+                raise ConfigError("json is for streams and backups: parse a bucket's values later.")
+            if "data" not in self.all_columns:
+                raise ConfigError("json needs the column data, which columns leaves out.")
+            if IMPLEMENTATION != "c":
+                raise ConfigError(
+                    "json needs jetspark's C kernel, which was not built (jetspark --version says "
+                    "why): read the payloads, and parse the column data with Polars or DuckDB."
+                )
+
+    def _check_bucket(self) -> None:
+        if self.subjects:
+            raise ConfigError("subjects are for streams: a bucket has keys.")
+        if self.backfill is not None and not self.history:
+            raise ConfigError("backfill is for streams, and for a bucket with history=True.")
+        if not self.history and (self.start is not None or self.end is not None):
+            raise ConfigError(
+                "A bucket's present values have neither start nor end: history=True reads a range "
+                "of its revisions."
+            )
+
+    @property
+    def all_columns(self) -> tuple[str, ...]:
+        """The columns, before those of JSON payloads."""
+        return self.columns or (COLUMNS if self.bucket is None else BUCKET_COLUMNS)
+
+    def limits(self) -> ReadLimits:
+        """Those of a whole read."""
+        return ReadLimits(timeout=self.read_timeout)
+
+    def plan(self) -> Plan:
+        """The range, and how to read it.
+
+        Raises StreamNotFoundError, BucketNotFoundError, BackupError, DataLossError, ConfigError for
+        what cannot be read, and the errors of `Leaders.ask`.
+        """
+        if self.backup is not None:
+            return _of_backup(self, self.backup)
+        assert self.connection is not None  # noqa: S101 - without one it is of a backup
+        leaders = Leaders(self.connection, self.read_timeout, at_once_if_new=True)
+        return leaders.ask(partial(_of_server, self, self.connection))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A range of rows."""
+
+    scan: Scan
+    name: str
+    """Of the stream or bucket."""
+    rows: int | None
+    """How many there are at most; None if that is not known."""
+    read: Callable[[ReadLimits, bool], Batches]
+    """The batches; the last argument says whether all of them are wanted."""
+    take: Callable[[int], Batches]
+    """The columns data of some messages."""
+
+    @cached_property
+    def _json(self) -> JsonFields | None:
+        given = self.scan.json
+        if not given:
+            return None
+        if isinstance(given, str):
+            fields = check_fields(given, "json:", timestamp="timestamp")
+        else:
+            shape = Shape()
+            for batch in self.take(_SAMPLE):
+                for payload in batch.column("data").to_pylist():
+                    shape.add(payload)
+            # Lists and objects are left in the payload.
+            ddl = shape.schema(self.scan.all_columns)[0]
+            found = check_fields(ddl, "json:", timestamp="timestamp") if ddl else {}
+            fields = {name: kind for name, kind in found.items() if kind in TYPES}
+        for name, kind in fields.items():
+            if kind not in TYPES:
+                raise ConfigError(
+                    f"json: {name} has a type that is not read here, only {_TYPES}: leave it out, "
+                    "and parse the column data with Polars or DuckDB."
+                )
+        if (twice := ambiguous(self.scan.all_columns, fields)) is not None:
+            raise ConfigError(
+                f"json: there is another column {twice}: leave that one out with columns=[…]."
+            )
+        return JsonFields(fields) if fields else None
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of all batches."""
+        found = schema_of(self.scan.all_columns)
+        if self._json is None:
+            return found
+        with_fields = self._json.schema(found)
+        return self._with_payload(with_fields, found) if self.scan.json is True else with_fields
+
+    @staticmethod
+    def _with_payload(schema: pa.Schema, plain: pa.Schema) -> pa.Schema:
+        at = plain.get_field_index("data")
+        return schema.set(at, plain.field(at))
+
+    def batches(self) -> Batches:
+        """All rows."""
+        return self._with_json(self.read(self.scan.limits(), True))
+
+    def first(self, count: int) -> Batches:
+        """The first `count` rows."""
+        found = self.read(replace(few(count), timeout=self.scan.read_timeout), False)
+        return self._with_json(first_rows(found, count))
+
+    def _with_json(self, batches: Batches) -> Batches:
+        if self._json is None:
+            return batches
+        if self.scan.json is not True:
+            return map(self._json.of, batches)
+        return map(partial(self._beside, self._json), batches)
+
+    def _beside(self, fields: JsonFields, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The fields beside the whole payload, since a sample may not show all of them."""
+        found = fields.of(batch)
+        at = batch.schema.get_field_index("data")
+        columns = [*found.columns[:at], batch.column(at), *found.columns[at + 1 :]]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+_TYPES = ", ".join(TYPES).upper()
+
+
+# -- streams and buckets -------------------------------------------------------------------------
+
+
+def _of_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Plan:
+    name = scan.stream if scan.bucket is None else STREAM_PREFIX + scan.bucket
+    assert name is not None  # noqa: S101 - one of them is given
+    try:
+        facts = confirmed_facts(api, [name])[name]
+    except StreamNotFoundError:
+        if scan.bucket is None:
+            raise
+        raise BucketNotFoundError(scan.bucket) from None
+    if facts.retention != "limits":
+        raise ConfigError(
+            f"Stream {name!r} has retention {facts.retention!r}: consumers remove its messages, so "
+            f"there is no exact table of it. `jetspark stream view {name}` shows what it has; a "
+            "stream with retention 'limits' that has it as a source keeps it."
+        )
+    if scan.keys and facts.is_mirror:
+        raise ConfigError(
+            f"Bucket {scan.bucket!r} is a mirror, whose keys cannot be chosen by the server: read "
+            "it without keys, or its origin."
+        )
+    check_subjects("subjects", scan.subjects, api, {name: facts})
+    subjects = scan.subjects or tuple(f"$KV.{scan.bucket}.{key}" for key in scan.keys)
+    if scan.bucket is not None and not scan.history:
+        # A consumer of last messages needs a filter, even if no keys are chosen.
+        every = SequenceRange(
+            name, 1, facts.last_seq + 1, facts.created, subjects=subjects or (">",)
+        )
+        values = partial(read_values, connection, every, columns=scan.all_columns)
+        return Plan(scan, scan.bucket, None, lambda limits, _: values(limits), _nothing)
+    start, end = linearizable_read(
+        api,
+        [name] if isinstance(scan.start, AtTime) or isinstance(scan.end, AtTime) else [],
+        partial(_positions, scan, facts),
+    )
+    wanted = fixed_range(facts, start, end, subjects, names=("start", "end"))
+    read = partial(
+        _read, connection, wanted, scan, by_snapshot=_is_faster(scan, api, facts, wanted)
+    )
+    rows = None if subjects else min(len(wanted), facts.messages)
+    take = partial(sample, connection, wanted, columns=("data",))
+    return Plan(scan, scan.bucket or name, rows, read, take)
+
+
+def _nothing(_: int) -> Batches:
+    return iter(())
+
+
+def _positions(scan: Scan, facts: StreamFacts, api: StreamAPI) -> tuple[Position, Position]:
+    return _position(scan.start, facts, api.sequence_at, "earliest"), _position(
+        scan.end, facts, api.sequence_at, "latest"
+    )
+
+
+def _position(
+    wanted: Wanted | None,
+    facts: StreamFacts,
+    sequence_at: Callable[[str, int], int | None],
+    otherwise: Position,
+) -> Position:
+    if wanted is None:
+        return otherwise
+    found = resolve(wanted, facts.name, sequence_at, none_is_latest=True)
+    # All that is stored is newer: what limits remove before its turn was not asked for by number.
+    if isinstance(wanted, AtTime) and otherwise == "earliest" and found == head(facts):
+        return "earliest"
+    return found
+
+
+def _is_faster(scan: Scan, api: StreamAPI, facts: StreamFacts, wanted: SequenceRange) -> bool:
+    """Whether to read through a snapshot, which sends the whole stream, but at a lower cost.
+
+    Not through imports of other accounts, which may not let it pass.
+    """
+    if scan.backfill is not None:
+        return scan.backfill == "snapshot"
+    return (
+        IMPLEMENTATION == "c"
+        and api.link.info.at_least(2, 15)
+        and api.link.api_prefix == js_api.DEFAULT_PREFIX
+        and not wanted.subjects
+        and not WITH_PAYLOAD.isdisjoint(scan.all_columns)
+        and len(wanted) >= _WORTH
+        and 2 * len(wanted) > facts.last_seq - head(facts)
+    )
+
+
+def _read(
+    connection: ConnectOptions,
+    wanted: SequenceRange,
+    scan: Scan,
+    limits: ReadLimits,
+    whole: bool,
+    *,
+    by_snapshot: bool,
+) -> Batches:
+    read = partial(
+        read_range,
+        connection,
+        limits=limits,
+        columns=scan.all_columns,
+        fail_on_data_loss=scan.fail_on_data_loss,
+    )
+    if whole and by_snapshot:
+        found = read(replace(wanted, snapshot=True))
+        try:
+            first = next(found, None)
+        except PermissionsError:
+            if scan.backfill is not None:
+                raise
+        else:
+            if first is not None:
+                yield first
+                yield from found
+            return
+    yield from read(wanted)
+
+
+# -- backups -------------------------------------------------------------------------------------
+
+
+def _of_backup(scan: Scan, folder: str) -> Plan:
+    backup = open_backup(folder)
+    facts, fail = backup.facts, scan.fail_on_data_loss
+
+    def sequence_at(_: str, ns: int) -> int | None:
+        return backup.sequence_at(ns)
+
+    start = _position(scan.start, facts, sequence_at, "earliest")
+    end = _position(scan.end, facts, sequence_at, "latest")
+    wanted = fixed_range(facts, start, end, names=("start", "end"))
+    if isinstance(scan.start, int):
+        backup.check_head(scan.start, fail=fail)
+    backup.check_subjects("subjects", scan.subjects)
+    backup.check_removed(fail=fail)
+    parts = backup.parts(wanted.start, wanted.end)
+
+    def read(limits: ReadLimits, _: bool, columns: tuple[str, ...] = scan.all_columns) -> Batches:
+        for part in parts:
+            yield from backup.read_part(
+                part, subjects=scan.subjects, columns=columns, limits=limits
+            )
+
+    def take(count: int) -> Batches:
+        return first_rows(read(few(count), False, ("data",)), count)
+
+    rows = None if scan.subjects else min(len(wanted), backup.messages)
+    return Plan(scan, backup.stream, rows, read, take)

@@ -1,0 +1,283 @@
+"""What a stream, a bucket or a backup holds, as Arrow, Polars, pandas or DuckDB: `jetspark.read`.
+
+Contract: `read` checks its arguments and connects to nothing. The first use of the result asks the
+stream's leader once; from then on the range is fixed, and each further use reads it again. It is
+read in the calling thread, without an event loop: in asyncio use `asyncio.to_thread`. Rows are
+exact as those of `format("jetstream")` (`bulk.reader`): in order, each once, and what is gone is a
+DataLossError.
+
+The libraries are imported when they are needed: none of them is part of `import jetspark`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import cached_property
+from html import escape
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from jetspark.connection.options import ConnectionOptions, make_options
+from jetspark.errors import ConfigError, JetsparkError
+from jetspark.timestamps import Seconds, in_seconds
+from jetspark.validation import check_whole, texts_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import duckdb
+    import pandas
+    import polars
+    import pyarrow
+
+    from jetspark.bulk.scan import Plan, Scan
+
+_SHOWN = 10
+"""Rows in a notebook."""
+_LONGEST = 100
+"""Characters of a value in a notebook."""
+
+
+def read(
+    source: str | os.PathLike[str] | None = None,
+    /,
+    *,
+    bucket: str | None = None,
+    subjects: str | Iterable[str] = (),
+    keys: str | Iterable[str] = (),
+    history: bool = False,
+    columns: Iterable[str] = (),
+    json: str | bool = False,
+    start: int | datetime | timedelta | str | None = None,
+    end: int | datetime | timedelta | str | None = None,
+    fail_on_data_loss: bool = True,
+    read_timeout: Seconds = 60.0,
+    backfill: Literal["consumer", "snapshot"] | None = None,
+    progress: bool = False,
+    servers: str | Iterable[str] | None = None,
+    **connection: Unpack[ConnectionOptions],
+) -> Rows:
+    """The messages of a stream, the entries of a bucket, or the messages of a backup.
+
+    `source`: a stream's name; or the folder of a backup as a Path, or its URI (s3://…). `bucket`:
+    the present values of a Key-Value bucket instead, or with `history` every entry of it; `keys`:
+    only of these keys. `subjects`: only messages under one of these. Keys and subjects may have
+    wildcards. `columns`: only these columns.
+
+    `start`, `end`: a sequence, a time (a datetime with a zone, or text), or how long ago (a
+    timedelta, or text such as "2 hours"); from the first message stored then or later, to before
+    the end. Default: all.
+
+    `json`: the fields of JSON payloads as further columns, "id STRING, amount DOUBLE"; a payload
+    that does not fit stays in the column data, which is null otherwise. True: fields found in a
+    sample, beside the payload.
+
+    `fail_on_data_loss=False`: lost messages are left out, with a warning in the log.
+    `read_timeout`: seconds without progress until reading fails. `backfill`: through a consumer, or
+    a snapshot of the whole stream; default: what is faster. `progress`: show a bar. `servers`,
+    `connection`: as of `jetspark.connect`.
+
+    Raises ConfigError for wrong arguments, and without pyarrow.
+    """
+    library("pyarrow", "'jetspark[arrow]'")
+    from jetspark.bulk.scan import Scan, position
+
+    stream = backup = None
+    if isinstance(source, os.PathLike) or (source is not None and "://" in source):
+        backup = os.fspath(source)
+    else:
+        stream = source
+        if stream is not None and "/" in stream:
+            raise ConfigError(
+                f"{stream!r} is not the name of a stream; if it is the folder of a backup, write "
+                f"Path({stream!r})."
+            )
+    if (source is None) == (bucket is None):
+        raise ConfigError(
+            "Name one thing to read: a stream, read('ORDERS'); a bucket, read(bucket='prices'); or "
+            "a backup, read(Path('backups/orders'))."
+        )
+    if backup is not None:
+        for name, given in {**connection, "servers": servers, "backfill": backfill}.items():
+            if given is not None:
+                raise ConfigError(f"{name} is for servers; a backup is read without one.")
+    scan = Scan(
+        connection=None if backup is not None else make_options(servers, **connection),
+        stream=stream,
+        bucket=bucket,
+        backup=backup,
+        subjects=tuple(texts_of(subjects)),
+        keys=tuple(texts_of(keys)),
+        history=history,
+        columns=tuple(texts_of(columns)),
+        json=json,
+        start=position("start", start),
+        end=position("end", end),
+        fail_on_data_loss=fail_on_data_loss,
+        read_timeout=in_seconds(read_timeout),
+        backfill=backfill,
+    )
+    return Rows(scan, progress=progress)
+
+
+class Rows:
+    """Rows that are read when they are used; see `read`, which creates it.
+
+    Iterate for record batches in bounded memory. It has Arrow's C stream interface, so that
+    `polars.DataFrame(rows)`, `duckdb.from_arrow(rows)` and others take it. Every use raises
+    DataLossError, StreamRecreatedError, StreamNotFoundError; IncompleteRangeError without progress;
+    ConfigError for what cannot be read; the errors of connecting; BackupError for a backup.
+    """
+
+    def __init__(self, scan: Scan, *, progress: bool = False) -> None:
+        self._scan = scan
+        self._progress = progress
+
+    @cached_property
+    def _plan(self) -> Plan:
+        with _arguments_named():
+            return self._scan.plan()
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """The columns and their types."""
+        return self._plan.schema
+
+    def __iter__(self) -> Iterator[pyarrow.RecordBatch]:
+        with _arguments_named():
+            if not self._progress:
+                yield from self._plan.batches()
+                return
+            with _bar(f"reading {self._plan.name}", self._plan.rows) as advance:
+                for batch in self._plan.batches():
+                    yield batch
+                    advance(batch.num_rows)
+
+    def head(self, rows: int = _SHOWN) -> pyarrow.Table:
+        """The first rows; the others are not read."""
+        import pyarrow as pa
+
+        first = self._plan.first(check_whole("rows", rows))
+        with _arguments_named():
+            return pa.Table.from_batches(list(first), schema=self.schema)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """A `pyarrow.Table`."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(list(self), schema=self.schema)
+
+    def to_polars(self) -> polars.DataFrame:
+        """A `polars.DataFrame`, which shares the memory of the batches."""
+        found: polars.DataFrame = library("polars").from_arrow(self.to_arrow(), rechunk=False)
+        return found
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A `pandas.DataFrame`."""
+        library("pandas")
+        found: pandas.DataFrame = self.to_arrow().to_pandas()
+        return found
+
+    def to_duckdb(
+        self, name: str, connection: duckdb.DuckDBPyConnection | None = None
+    ) -> duckdb.DuckDBPyRelation:
+        """A new table in DuckDB, filled in bounded memory; returns it as a relation.
+
+        `connection`: by default the one that `duckdb.sql` uses. Raises DuckDB's own error if there
+        is a table of that name.
+        """
+        import pyarrow as pa
+
+        database = library("duckdb")
+        if connection is None:
+            connection = database.default_connection()
+        failed: list[BaseException] = []
+
+        def batches() -> Iterator[pyarrow.RecordBatch]:
+            try:
+                yield from self
+            except BaseException as error:
+                failed.append(error)
+                raise
+
+        reader = pa.RecordBatchReader.from_batches(self.schema, batches())
+        try:
+            connection.from_arrow(reader).create(name)
+        except database.Error:
+            if failed:  # which DuckDB tells as its own, without the type
+                raise failed[0] from None
+            raise
+        return connection.table(name)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        import pyarrow as pa
+
+        reader = pa.RecordBatchReader.from_batches(self.schema, iter(self))
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        scan = self._scan
+        if scan.bucket is not None:
+            return f"jetspark.read(bucket={scan.bucket!r})"
+        if scan.backup is not None:
+            from jetspark.backup.folder import shown_folder
+
+            return f"jetspark.read(Path({shown_folder(scan.backup)!r}))"
+        return f"jetspark.read({scan.stream!r})"
+
+    def _repr_html_(self) -> str:
+        table = self.head()
+        rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        heads = "".join(f"<th>{escape(name)}</th>" for name in table.column_names)
+        lines = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows)
+        which = "all rows" if table.num_rows < _SHOWN else f"the first {_SHOWN} rows"
+        return (
+            f"<table><caption>{escape(repr(self))}: {which}</caption>"
+            f"<thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+        )
+
+
+_OPTION = re.compile(r"failOnDataLoss(?: \(fail_on_data_loss\))? to false")
+
+
+@contextmanager
+def _arguments_named() -> Iterator[None]:
+    """In the block, errors name the argument in place of Spark's option."""
+    try:
+        yield
+    except JetsparkError as error:
+        error.args = (_OPTION.sub("fail_on_data_loss=False", str(error)), *error.args[1:])
+        raise
+
+
+def _cell(value: Any) -> str:
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST - 1]}…"
+    return f"<td>{'' if value is None else escape(text)}</td>"
+
+
+@contextmanager
+def _bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    progress = library("rich.progress", "rich")
+    columns = ("{task.description}", progress.BarColumn(), progress.MofNCompleteColumn())
+    console = library("rich.console", "rich").Console(stderr=True)
+    left = progress.TimeRemainingColumn()
+    with progress.Progress(*columns, left, console=console) as display:
+        task = display.add_task(what, total=total)
+        yield lambda rows: display.advance(task, rows)
+
+
+def library(name: str, install: str = "") -> Any:
+    """The library of this name. Raises ConfigError, which says how to install it."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as missing:
+        top = name.partition(".")[0]
+        if (missing.name or "").partition(".")[0] != top:
+            raise
+        raise ConfigError(f"This needs {top}: pip install {install or top}.") from None
