@@ -95,7 +95,7 @@ LAYERS["__main__"] = {"cli"}
 # What a layer may import besides the standard library and msgspec.
 LIBRARIES: dict[str, set[str]] = {
     "blocking": {"uvloop"},
-    "connection": {"nkeys", "nacl", "websockets"},
+    "connection": {"nkeys", "nacl", "cryptography", "websockets"},
     "bulk": {"pyarrow"},
     "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "sqlglot"},
     "spark": {"pyspark", "py4j", "pyarrow", "pandas"},
@@ -369,7 +369,10 @@ def test_circle_of_imports_is_noticed() -> None:
 
 # -- light imports -------------------------------------------------------------------------------
 
-HEAVY = {*("pyspark", "pyarrow", "rich", "pandas", "numpy", "cyclopts"), *("nacl", "websockets")}
+HEAVY = {
+    *("pyspark", "pyarrow", "rich", "pandas", "numpy", "cyclopts"),
+    *("nacl", "cryptography", "websockets"),
+}
 
 
 def loaded_by(code: str) -> set[str]:

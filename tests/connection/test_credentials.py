@@ -150,6 +150,7 @@ def test_contents_take_the_place_of_files(tmp_path: Path) -> None:
 
 def test_signing_without_the_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nacl.signing", None)
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric", None)
     options = ConnectOptions(nkey_seed=USER.seed)
     with pytest.raises(ConfigError, match=r"pip install 'jetspark\[nkeys\]'"):
         identity_of(options)

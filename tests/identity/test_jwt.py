@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -106,6 +107,24 @@ def test_keys_are_those_of_the_library_nkeys(kind: KeyKind) -> None:
     again = KeyPair.from_seed(ours.seed)
     assert (again.public, again.kind) == (ours.public, kind)
     assert ours.seed not in repr(ours)
+
+
+@pytest.mark.parametrize("kind", [KeyKind.USER, KeyKind.ACCOUNT])
+def test_cryptography_signs_where_pynacl_is_missing(
+    kind: KeyKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, other = KeyPair.new(kind), KeyPair.new(kind)
+    for module in ("nacl.signing", "nacl.public"):
+        monkeypatch.setitem(sys.modules, module, None)
+    again = KeyPair.from_seed(key.seed)
+    assert again.public == key.public
+    assert again.sign(b"data") == key.sign(b"data")
+    assert verify(key.public, b"data", again.sign(b"data"))
+    assert not verify(key.public, b"other", again.sign(b"data"))
+    assert not verify(other.public, b"data", again.sign(b"data"))
+    assert not verify(key.public, b"data", b"short")
+    with pytest.raises(ConfigError, match=r"Curve keys need PyNaCl .* pip install 'jetspark"):
+        CurveKeyPair.new()
 
 
 @given(

@@ -2,7 +2,7 @@
 
 Contract: files are read each time a link is opened, so the next (re)connect uses rotated
 credentials. Seeds and signatures appear in no repr, log or error; errors name the option and the
-file. Signing with a seed needs PyNaCl (the extra `nkeys`), imported on first use.
+file. Signing with a seed needs PyNaCl (the extra `nkeys`) or cryptography.
 """
 
 from __future__ import annotations

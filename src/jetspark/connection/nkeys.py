@@ -1,7 +1,8 @@
 """NKeys: Ed25519 and X25519 keys in the text form of NATS. No I/O.
 
-Contract: the checksum and the kind of every key are checked here. Signing and encryption need
-PyNaCl (the extra `nkeys`), imported on first use. Seeds appear in no repr and no error.
+Contract: the checksum and the kind of every key are checked here. Signing needs PyNaCl (the extra
+`nkeys`) or cryptography, encryption PyNaCl, imported on first use. Seeds appear in no repr and no
+error.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import secrets
+from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, Self
 
@@ -40,21 +42,21 @@ class KeyKind(Enum):
 class KeyPair:
     """A pair of Ed25519 keys, with which an operator, account, user, server or cluster signs."""
 
-    __slots__ = ("_key", "_raw", "kind", "public")
+    __slots__ = ("_raw", "_sign", "kind", "public")
 
     def __init__(self, kind: KeyKind, raw: bytes) -> None:
-        """`raw`: the 32 secret bytes. Raises ConfigError, also when PyNaCl is missing."""
+        """`raw`: the 32 secret bytes. Raises ConfigError, also when no library can sign."""
         if kind is KeyKind.CURVE:
             raise ConfigError("Curve keys encrypt: CurveKeyPair.new() makes them.")
         self.kind = kind
         self._raw = _secret_bytes(raw)
-        self._key = _nacl().SigningKey(raw)
-        self.public = encode_key(kind, bytes(self._key.verify_key))
+        self._sign, public = _signer(raw)
+        self.public = encode_key(kind, public)
         """The public key as text."""
 
     @classmethod
     def new(cls, kind: KeyKind = KeyKind.USER) -> Self:
-        """New random keys. Raises ConfigError for KeyKind.CURVE, and when PyNaCl is missing."""
+        """New random keys. Raises ConfigError for KeyKind.CURVE, and when no library can sign."""
         return cls(kind, secrets.token_bytes(_RAW))
 
     @classmethod
@@ -72,8 +74,7 @@ class KeyPair:
 
     def sign(self, data: bytes) -> bytes:
         """The 64 bytes of the signature."""
-        signature: bytes = self._key.sign(data).signature
-        return signature
+        return self._sign(data)
 
     def __repr__(self) -> str:
         return f"KeyPair({self.public})"
@@ -141,11 +142,7 @@ def verify(public: str, data: bytes, signature: bytes) -> bool:
     kind, raw = decode_any_key(public)
     if kind is KeyKind.CURVE:
         raise NKeyError("A curve key (X…) cannot sign.")
-    try:
-        _nacl().VerifyKey(raw).verify(data, signature)
-    except (_crypto_error(), ValueError):  # ValueError: of another length
-        return False
-    return True
+    return _verifies(raw, data, signature)
 
 
 def _secret_bytes(raw: bytes) -> bytes:
@@ -225,23 +222,60 @@ def _checked_bytes(text: str) -> bytes:
     return raw[:-2] if base64.b32encode(raw).decode().rstrip("=") == text else b""
 
 
-# -- PyNaCl ----------------------------------------------------------------------------------
+# -- Ed25519: of PyNaCl, or else of cryptography; X25519 with XSalsa20: only PyNaCl has it --------
 
 
-def _nacl() -> Any:
+def _signer(raw: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
+    """What signs with these secret bytes, and their public ones."""
     try:
-        import nacl.signing
+        from nacl.signing import SigningKey
+    except ImportError:
+        private = _ed25519().Ed25519PrivateKey.from_private_bytes(raw)
+        return private.sign, private.public_key().public_bytes_raw()
+    key = SigningKey(raw)
+    return (lambda data: key.sign(data).signature), bytes(key.verify_key)
+
+
+def _verifies(public: bytes, data: bytes, signature: bytes) -> bool:
+    try:
+        from nacl.exceptions import CryptoError
+        from nacl.signing import VerifyKey
+    except ImportError:
+        verify, wrong = _ed25519().Ed25519PublicKey.from_public_bytes(public).verify, _invalid()
+        arguments = (signature, data)
+    else:
+        verify, wrong = VerifyKey(public).verify, CryptoError
+        arguments = (data, signature)
+    try:
+        verify(*arguments)
+    except (wrong, ValueError):  # ValueError: of another length
+        return False
+    return True
+
+
+def _ed25519() -> Any:
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError:
         raise ConfigError(
-            "NKeys need PyNaCl to sign with: pip install 'jetspark[nkeys]'."
+            "NKeys need PyNaCl or cryptography to sign with: pip install 'jetspark[nkeys]'."
         ) from None
-    return nacl.signing
+    return ed25519
+
+
+def _invalid() -> type[Exception]:
+    from cryptography.exceptions import InvalidSignature
+
+    return InvalidSignature
 
 
 def _box() -> Any:
-    _nacl()
-    import nacl.public
-
+    try:
+        import nacl.public
+    except ImportError:
+        raise ConfigError(
+            "Curve keys need PyNaCl to encrypt with: pip install 'jetspark[nkeys]'."
+        ) from None
     return nacl.public
 
 
