@@ -1,19 +1,24 @@
-"""The one thing that pyproject.toml cannot say: the C kernel is optional.
+"""What pyproject.toml cannot say: the C kernel is optional, and what package indexes show.
 
-Without a compiler the build goes on without it, and jetspark uses its plain-Python twin.
+Without a compiler the build goes on without it, and jetspark uses its plain-Python twin. While
+building, JETSPARK_KERNEL=python leaves the C kernel out, and JETSPARK_KERNEL=c fails without it.
 """
 
+import os
+import re
 import sysconfig
+from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 
+wanted = os.environ.get("JETSPARK_KERNEL")
 kernel = Extension(
     "jetspark.wire._kernel",
     [f"src/jetspark/wire/{name}.c" for name in ("_kernel", "_archive", "_json", "_json_columns")],
     depends=[f"src/jetspark/wire/{name}.h" for name in ("_archive", "_json", "_json_columns")],
     extra_compile_args=[] if sysconfig.get_platform().startswith("win") else ["-O3"],
-    optional=True,
+    optional=wanted != "c",
     py_limited_api=True,
 )
 
@@ -27,8 +32,12 @@ class StableWheel(bdist_wheel):
 
 
 # The limited API is not there without the GIL (yet): that Python uses the twin.
-without_gil = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+pure = wanted == "python" or bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+# A package index has the README alone, so links to other files would lead nowhere.
+readme, _, _ = Path("README.md").read_text("utf-8").partition("\n## More\n")
 setup(
-    ext_modules=[] if without_gil else [kernel],
-    cmdclass={} if without_gil else {"bdist_wheel": StableWheel},
+    long_description=re.sub(r"\[([^]]+)\]\((?!https?:)[^)]+\)", r"\1", readme),
+    long_description_content_type="text/markdown",
+    ext_modules=[] if pure else [kernel],
+    cmdclass={} if pure else {"bdist_wheel": StableWheel},
 )

@@ -189,6 +189,8 @@ class _ChildProcess:
 
     def pause(self) -> None:
         """Suspend the process (SIGSTOP), and wait until all its threads are stopped."""
+        if not hasattr(signal, "SIGSTOP"):
+            raise EmbeddedServerError("This system, Windows, cannot suspend a process.")
         self.signal(signal.SIGSTOP)
         if hasattr(os, "waitid") and self.running:
             with contextlib.suppress(ChildProcessError):  # it has just ended
@@ -540,12 +542,16 @@ class NatsServer:
         self._home = self._remove_home = None
 
     def pause(self) -> None:
-        """Suspend the server (SIGSTOP): its sockets stay open, but it does not answer."""
+        """Suspend the server (SIGSTOP): its sockets stay open, but it does not answer.
+
+        Raises EmbeddedServerError on Windows, which has no such signal.
+        """
         self._running_child().pause()
 
     def resume(self) -> None:
         """Resume a suspended server (SIGCONT)."""
-        self._running_child().signal(signal.SIGCONT)
+        if hasattr(signal, "SIGCONT"):  # elsewhere none can be suspended
+            self._running_child().signal(signal.SIGCONT)
 
     def wait(self, timeout: float | None = None) -> int | None:
         """Wait until the server ends by itself; returns its exit code, negative for a signal.

@@ -122,7 +122,7 @@ static PyObject *json_fill(const Py_buffer *data, const Py_buffer *offsets, Json
     return left;
 }
 
-PyObject *json_columns(PyObject *self, PyObject *args) {
+PyObject *json_columns(PyObject *Py_UNUSED(self), PyObject *args) {
     Py_buffer data, offsets;
     PyObject *names, *result = NULL, *left = NULL;
     const char *kinds;
@@ -148,7 +148,11 @@ PyObject *json_columns(PyObject *self, PyObject *args) {
                 named = 0;
             }
             if (named)
-                fields[i] = (JsonField){(const uint8_t *)name, (size_t)size, (JsonKind)kinds[i]};
+                fields[i] = (JsonField){
+                    .name = (const uint8_t *)name,
+                    .name_size = (size_t)size,
+                    .kind = (JsonKind)kinds[i],
+                };
         }
         if (named)
             left = json_fill(&data, &offsets, fields, columns, count);
