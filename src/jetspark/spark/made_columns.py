@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from jetspark.bulk.ddl import check_fields
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.routes import ValueOf
-from jetspark.spark.ddl import check_fields
 
 
 class Said(NamedTuple):
