@@ -1,9 +1,10 @@
 """A long backlog becomes a Delta table: `jetspark ingest` from the return key to the prompt.
 
 `--payload bytes` has opaque payloads, `--payload flights` the demo's flights as JSON, whose fields
-become columns. The command is beside what bounds it: a raw drain of a pull consumer, and Spark
-writing the same rows from its own memory into Parquet. `start` is the command on a stream of one
-message: what is not the backlog's. CPU and memory are those of all processes of a contestant.
+become columns. The command is beside what bounds it: a raw drain of a pull consumer, one process
+that reads, decodes and writes Parquet with the same parts, and Spark writing the same rows from
+its own memory into Parquet. `start` is the command on a stream of one message: what is not the
+backlog's. CPU and memory are those of all processes of a contestant.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from benchmarks.suites.table import Peak
 
 _LABELS = {
     "raw_drain": "raw drain",
+    "one_process": "one process → Parquet",
     "memory_parquet": "Spark, rows from memory → Parquet",
     "jetspark_ingest": "jetspark ingest → Delta",
     "jetspark_snapshot": "jetspark ingest through a snapshot → Delta",
     "jetspark_start": "jetspark ingest of one message",
 }
+_ROW_GROUP = 500_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +57,31 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
 
 def raw_drain(job: Job) -> Measure:
     return read.raw_drain(job)
+
+
+def one_process(job: Job) -> Measure:
+    """Without Spark, tables and partitions."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from jetspark.bulk.arrow import JsonFields
+    from jetspark.spark.option_values import json_fields
+
+    fields = JsonFields(dict(json_fields("json", SCHEMA))) if job.settings["flights"] else None
+    writer, rows, buffered = None, 0, list[pa.RecordBatch]()
+    with Stopwatch() as watch:
+        for batch in read.arrow_batches(job, job.stream, job.messages):
+            buffered.append(batch if fields is None else fields.of(batch))
+            rows += batch.num_rows
+            if rows % job.messages and sum(one.num_rows for one in buffered) < _ROW_GROUP:
+                continue
+            table = pa.Table.from_batches(buffered)
+            writer = writer or pq.ParquetWriter("rows.parquet", table.schema)
+            writer.write_table(table)
+            buffered = []
+        assert writer is not None
+        writer.close()
+    return watch.measure(rows)
 
 
 def memory_parquet(job: Job) -> Measure:

@@ -67,6 +67,11 @@ def jetspark_bulk(job: Job) -> Measure:
 
 def read_arrow(job: Job, stream: str, messages: int, *, snapshot: bool = False) -> Tally:
     """A whole stream as record batches, of which none is kept."""
+    return tally(arrow_batches(job, stream, messages, snapshot=snapshot))
+
+
+def arrow_batches(job: Job, stream: str, messages: int, *, snapshot: bool = False) -> Iterator[Any]:
+    """A whole stream as record batches."""
     from jetspark.bulk.leaders import Leaders
     from jetspark.bulk.ranges import SequenceRange
     from jetspark.bulk.reader import read_range
@@ -75,7 +80,7 @@ def read_arrow(job: Job, stream: str, messages: int, *, snapshot: bool = False) 
     options = make_options(job.url)
     created = Leaders(options, _TIMEOUT).ask(lambda api: api.stream(stream).created)
     wanted = SequenceRange(stream, 1, messages + 1, created, snapshot=snapshot)
-    return tally(read_range(options, wanted))
+    return read_range(options, wanted)
 
 
 def tally(batches: Iterable[Any]) -> Tally:
