@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jetspark.spark.queries import start_query
+from jetspark.spark.queries import source_options, start_writing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,14 +22,12 @@ class ToParquet:
 
     def run(self, **options: str) -> list[dict[str, Any]]:
         """One AvailableNow run; the progress of batches with rows."""
-        rows = self.spark.readStream.format("jetstream").options(**(self.options | options)).load()
-        query = start_query(
-            rows.writeStream.format("parquet")
-            .option("path", str(self.home / "table"))
-            .option("checkpointLocation", str(self.home / "checkpoint"))
-            .trigger(availableNow=True)
-            .start
-        )
+        given = source_options(self.options | options, follow=False)
+        rows = self.spark.readStream.format("jetstream").options(**given).load()
+        checkpoint = str(self.home / "checkpoint")
+        writer = rows.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+        writer = writer.option("path", str(self.home / "table"))
+        query = start_writing(self.spark, writer, checkpoint, None)
         query.awaitTermination()
         return [progress for progress in query.recentProgress if progress["numInputRows"]]
 

@@ -17,6 +17,7 @@ from jetspark.errors import JetsparkError
 from jetspark.spark.failures import explain
 from jetspark.spark.lag import LagListener, QueryLag, lag_of
 from jetspark.spark.queries import start_query
+from jetspark.spark.versions import HAS_LIMITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -276,11 +277,16 @@ def test_runs_go_on_where_the_last_one_ended(query: ToParquet, admin: Admin, str
     assert query.sequences() == list(range(1, 1051))
 
 
+with_ends = pytest.mark.skipif(not HAS_LIMITS, reason="Spark does not ask for the streams' ends")
+
+
+@with_ends
 def test_the_progress_shows_the_lag(query: ToParquet) -> None:
     batches = query.run(maxOffsetsPerTrigger="400")
     assert [lag_of(progress) for progress in batches] == [600, 200, 0]
 
 
+@with_ends
 def test_a_listener_follows_the_lag(spark: SparkSession, query: ToParquet, stream: str) -> None:
     told: list[QueryLag] = []
     listener = LagListener(told.append)
