@@ -1,7 +1,9 @@
-"""The tests against every supported line of nats-server: `python scripts/matrix.py`.
+"""The tests with other versions: `python scripts/matrix.py --spark 4.0 4.1 --kills 12`.
 
-Runs `pytest -m "server and not spark"` once a line, with what is given behind `--` added, and
-prints a table. The servers come from `scripts/servers.py`. Standard library only.
+For each version of Spark, an environment of its own (in JETSPARK_TEST_CACHE, or the user's cache)
+gets this tree with all that its tests need, the newest PySpark of that line, and runs the tests of
+format("jetstream") and of tables, then `tests.chaos ingesting`. The result is a Markdown table on
+standard output; what failed is in the folder that it names. Needs pip, Java 17 and hours.
 """
 
 from __future__ import annotations
@@ -12,65 +14,71 @@ import re
 import subprocess
 import sys
 import time
+import venv
 from pathlib import Path
 
-import servers
-
-_ROOT = Path(__file__).parent.parent
-_COUNTS = ("passed", "failed", "error", "skipped")
+ROOT = Path(__file__).parents[1]
+LINES = ("4.0", "4.1", "4.2", "4.3")
+TESTS = tuple(
+    f"tests/spark/test_{name}.py"
+    for name in (
+        *("source", "sink", "buckets", "claims", "direct", "lakehouse", "listed_tables"),
+        *("pipeline", "json_payloads", "session", "older_copies"),
+    )
+)
+# What PySpark 4.0 and 4.1 themselves leave open and deprecate, which the suite calls an error.
+QUIET = (
+    *("-W", "ignore::ResourceWarning", "-W", "ignore::DeprecationWarning"),
+    *("-W", "ignore::FutureWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"),
+)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", nargs="+", default=servers.LINES, metavar="LINE")
-    parser.add_argument("pytest", nargs="*", metavar="ARGUMENT", help="for pytest, behind --")
+    parser.add_argument("--spark", nargs="+", default=LINES, choices=LINES, metavar="LINE")
+    parser.add_argument("--python", default=sys.executable, help="an interpreter for all of them")
+    parser.add_argument("--tests", nargs="+", default=TESTS, metavar="FILE")
+    parser.add_argument("--kills", type=int, default=16, metavar="RUNS")
     options = parser.parse_args()
-    rows = []
-    worst = 0
-    for line in options.lines:
-        binary = servers.server(line)
-        if isinstance(binary, str):
-            rows.append([line, binary])
-            continue
-        start = time.perf_counter()
-        code, output = _test(binary, options.pytest)
-        seconds = time.perf_counter() - start
-        counts = _counts(output)
-        rows.append([line, *(str(counts.get(name, 0)) for name in _COUNTS), f"{seconds:.0f} s"])
-        if code:
-            worst = 1
-            print(f"\n== nats-server {line}\n{_summary(output)}", file=sys.stderr)
-        print(" ".join(rows[-1]), file=sys.stderr, flush=True)
-    print("| nats-server | " + " | ".join(_COUNTS) + " | time |")
-    print("|---|" + "---|" * (len(_COUNTS) + 1))
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
-    return worst
+    cache = Path(os.environ.get("JETSPARK_TEST_CACHE", "~/.cache/jetspark-matrix")).expanduser()
+    bad = False
+    print("| PySpark | tests | kills | date |\n|---|---|---|---|", flush=True)
+    for line in options.spark:
+        folder = cache / f"spark-{line}"
+        python = _environment(folder, options.python, line)
+        found = _run(python, "-c", "import pyspark; print(pyspark.__version__)").stdout.strip()
+        tests = _run(python, "-m", "pytest", "-q", *QUIET, *options.tests)
+        (folder / "tests.log").write_text(tests.stdout)
+        kills = _run(python, "-m", "tests.chaos", "ingesting", "--runs", str(options.kills))
+        (folder / "kills.log").write_text(kills.stdout)
+        wrong = re.search(r"\| \*\*all\*\* \| (\d+) \| (\d+) .*", kills.stdout)
+        told = wrong and f"{wrong[1]} runs, {wrong[2]} kills: {'wrong' if kills.returncode else 0}"
+        summary = re.sub(r" in .*", "", tests.stdout.strip().rpartition("\n")[2].strip("= "))
+        print(
+            f"| {found} | {summary} | {told or 'none'} | {time.strftime('%Y-%m-%d')} |", flush=True
+        )
+        if tests.returncode or kills.returncode:
+            bad = True
+            print(f"  see {folder}/*.log", file=sys.stderr)
+    return int(bad)
 
 
-def _test(binary: Path, arguments: list[str]) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-m", "server and not spark", *arguments],
-        cwd=_ROOT,
-        env=os.environ | {"JETSPARK_NATS_SERVER": str(binary)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+def _environment(folder: Path, python: str, line: str) -> str:
+    if not (folder / "bin" / "python").exists():
+        if python == sys.executable:
+            venv.create(folder, with_pip=True)
+        else:
+            subprocess.run([python, "-m", "venv", str(folder)], check=True)
+    found = str(folder / "bin" / "python")
+    pip = [found, "-m", "pip", "install", "--quiet"]
+    subprocess.run([*pip, "-e", f"{ROOT}[dev]", f"pyspark[connect]=={line}.*"], check=True)
+    return found
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    return done.returncode, done.stdout
-
-
-def _counts(output: str) -> dict[str, int]:
-    """Of pytest's last line."""
-    last = (output.strip().splitlines() or [""])[-1]
-    return {name: int(count) for count, name in re.findall(r"(\d+) ([a-z]+?)s?\b", last)}
-
-
-def _summary(output: str) -> str:
-    """What failed and what was skipped, without the tracebacks."""
-    lines = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return "\n".join(lines) or output[-2000:]
 
 
 if __name__ == "__main__":
