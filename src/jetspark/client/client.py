@@ -593,7 +593,7 @@ class Client:
         route = Route(
             subject,
             handler,
-            queue=queue,
+            queue=queue or None,
             max_msgs=max_msgs,
             on_run=on_run,
             on_disconnect=on_disconnect,

@@ -562,7 +562,7 @@ class Subscription(FrameReader[Message]):
         self._route = Route(
             subject,
             incoming.on_frame,
-            queue=queue,
+            queue=queue or None,
             max_msgs=max_msgs,
             on_run=incoming.on_run,
             on_end=weakly(self._end_reading),

@@ -55,9 +55,6 @@ class Route:
     base: int = 0
     """`received` when the present SUB was sent; the server counts from then."""
 
-    def __post_init__(self) -> None:
-        self.queue = self.queue or None
-
 
 class RouteTable:
     """The routes by subscription id; ids are never reused.

@@ -22,7 +22,6 @@ Contract
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -371,8 +370,8 @@ class Pull:
         self._subject = js_api.subject_of(api.prefix, js_api.MSG_NEXT, self._names)
         self._batch = batch
         self._no_wait = timeout is None
-        self._quiet = math.inf
-        """Seconds of silence after which something may be wrong."""
+        self._quiet: float | None = None
+        """Seconds of silence after which something may be wrong; None: any are in order."""
         self._timeout = api.timeout if timeout is None else timeout
         self._max_bytes = max_bytes
         self._heartbeat = heartbeat
@@ -446,7 +445,7 @@ class Pull:
         left = self._deadline - self._client.loop.time()
         if self._listener is None or left <= 0:
             return  # over, or the deadline's timer fires in this turn
-        self._quiet = SILENCE if self._no_wait else math.inf
+        self._quiet = SILENCE if self._no_wait else None
         max_bytes = heartbeat = 0
         if self._max_bytes is not None:
             max_bytes = self._max_bytes - sum(
@@ -459,8 +458,9 @@ class Pull:
         if self._heartbeat is not None and self._heartbeat <= _expires(left) / 2:
             heartbeat = duration_to_ns(self._heartbeat)
             self._quiet = 2 * self._heartbeat
-        self._heard = self._client.loop.time()
-        self._set_clock()
+        if self._quiet is not None:
+            self._heard = self._client.loop.time()
+            self._set_clock()
         payload = PullRequest(
             batch=self._batch - len(self._messages),
             max_bytes=max_bytes,
@@ -500,7 +500,7 @@ class Pull:
 
     def _stop_listening(self) -> None:
         """Expect no more answers, so that no clock runs for one."""
-        self._quiet = math.inf
+        self._quiet = None
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -513,7 +513,8 @@ class Pull:
             self._on_status(status, frame)
 
     def _on_run(self, frames: list[MessageFrame], size: int) -> bool:
-        self._heard = self._client.loop.time()
+        if self._quiet is not None:
+            self._heard = self._client.loop.time()
         if frames[0].reply is None:
             return False  # statuses: deliveries have a reply subject to ack to
         client, missing = self._client, self._batch - len(self._messages)
@@ -565,7 +566,7 @@ class Pull:
         """Call `_on_clock` when the fetch may be overdue."""
         loop = self._client.loop
         due = self._deadline if loop.time() < self._deadline else self._deadline + GRACE
-        if self._listener is not None:
+        if self._quiet is not None:
             due = min(due, self._heard + self._quiet)
         if self._clock is None or due < self._clock.when():
             if self._clock is not None:
@@ -581,7 +582,7 @@ class Pull:
             partial = self._messages and not self._client.is_connected
             self._finish(None if partial else self._timed_out())
             return
-        if self._listener is not None and now >= self._heard + self._quiet:
+        if self._quiet is not None and now >= self._heard + self._quiet:
             if self._heartbeat is not None:
                 self._finish(silence_error(f"Consumer {self._consumer!r}", self._heartbeat))
                 return
