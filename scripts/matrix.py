@@ -1,9 +1,10 @@
-"""The tests with other versions: `python scripts/matrix.py --spark 4.0 4.1 --kills 12`.
+"""The tests with other versions: `python scripts/matrix.py --servers --spark 4.0 4.1 --kills 12`.
 
-For each version of Spark, an environment of its own (in JETSPARK_TEST_CACHE, or the user's cache)
-gets this tree with all that its tests need, the newest PySpark of that line, and runs the tests of
-format("jetstream") and of tables, then `tests.chaos ingesting`. The result is a Markdown table on
-standard output; what failed is in the folder that it names. Needs pip, Java 17 and hours.
+`--servers`: `pytest -m "server and not spark"` with every supported line of nats-server
+(`scripts/servers.py`). `--spark`: the tests of formats and tables with the newest PySpark of each
+line, in an environment of its own (in JETSPARK_TEST_CACHE, or the user's cache), and then
+`tests.chaos ingesting`. What is given behind `--` is added for pytest. Prints a Markdown table, and
+what failed on standard error. Standard library only.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import subprocess
 import sys
 import time
 import venv
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-LINES = ("4.0", "4.1", "4.2", "4.3")
-TESTS = tuple(
+import servers
+
+_ROOT = Path(__file__).parent.parent
+_COUNTS = ("passed", "failed", "error", "skipped")
+_SPARKS = ("4.0", "4.1", "4.2", "4.3")
+_TESTS = tuple(
     f"tests/spark/test_{name}.py"
     for name in (
         *("source", "sink", "buckets", "claims", "direct", "lakehouse", "listed_tables"),
@@ -27,7 +32,7 @@ TESTS = tuple(
     )
 )
 # What PySpark 4.0 and 4.1 themselves leave open and deprecate, which the suite calls an error.
-QUIET = (
+_QUIET = (
     *("-W", "ignore::ResourceWarning", "-W", "ignore::DeprecationWarning"),
     *("-W", "ignore::FutureWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"),
 )
@@ -35,50 +40,93 @@ QUIET = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--spark", nargs="+", default=LINES, choices=LINES, metavar="LINE")
-    parser.add_argument("--python", default=sys.executable, help="an interpreter for all of them")
-    parser.add_argument("--tests", nargs="+", default=TESTS, metavar="FILE")
+    parser.add_argument("--servers", nargs="*", default=None, metavar="LINE")
+    parser.add_argument("--spark", nargs="*", default=None, choices=_SPARKS, metavar="LINE")
     parser.add_argument("--kills", type=int, default=16, metavar="RUNS")
+    parser.add_argument("pytest", nargs="*", metavar="ARGUMENT", help="for pytest, behind --")
     options = parser.parse_args()
-    cache = Path(os.environ.get("JETSPARK_TEST_CACHE", "~/.cache/jetspark-matrix")).expanduser()
-    bad = False
-    print("| PySpark | tests | kills | date |\n|---|---|---|---|", flush=True)
-    for line in options.spark:
-        folder = cache / f"spark-{line}"
-        python = _environment(folder, options.python, line)
-        found = _run(python, "-c", "import pyspark; print(pyspark.__version__)").stdout.strip()
-        tests = _run(python, "-m", "pytest", "-q", *QUIET, *options.tests)
-        (folder / "tests.log").write_text(tests.stdout)
-        kills = _run(python, "-m", "tests.chaos", "ingesting", "--runs", str(options.kills))
-        (folder / "kills.log").write_text(kills.stdout)
-        wrong = re.search(r"\| \*\*all\*\* \| (\d+) \| (\d+) .*", kills.stdout)
-        told = wrong and f"{wrong[1]} runs, {wrong[2]} kills: {'wrong' if kills.returncode else 0}"
-        summary = re.sub(r" in .*", "", tests.stdout.strip().rpartition("\n")[2].strip("= "))
-        print(
-            f"| {found} | {summary} | {told or 'none'} | {time.strftime('%Y-%m-%d')} |", flush=True
-        )
-        if tests.returncode or kills.returncode:
-            bad = True
-            print(f"  see {folder}/*.log", file=sys.stderr)
-    return int(bad)
+    if options.servers is None and options.spark is None:
+        parser.error("give --servers, --spark, or both")
+    print("| version | " + " | ".join(_COUNTS) + " | time | kills | date |")
+    print("|---|" + "---|" * (len(_COUNTS) + 3), flush=True)
+    good = True
+    for line in () if options.servers is None else options.servers or servers.LINES:
+        binary = servers.server(line)
+        if isinstance(binary, str):
+            print(f"| nats-server {line} | {binary} |", flush=True)
+            continue
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "server and not spark"]
+        environment = {"JETSPARK_NATS_SERVER": str(binary)}
+        good &= _row(f"nats-server {line}", [*command, *options.pytest], environment)
+    for line in () if options.spark is None else options.spark or _SPARKS:
+        python = _environment(line)
+        command = [python, "-m", "pytest", "-q", *_QUIET, *_TESTS, *options.pytest]
+        kills = [python, "-m", "tests.chaos", "ingesting", "--runs", str(options.kills)]
+        good &= _row(f"PySpark {line}", command, {}, kills if options.kills else None)
+    return not good
 
 
-def _environment(folder: Path, python: str, line: str) -> str:
-    if not (folder / "bin" / "python").exists():
-        if python == sys.executable:
-            venv.create(folder, with_pip=True)
-        else:
-            subprocess.run([python, "-m", "venv", str(folder)], check=True)
-    found = str(folder / "bin" / "python")
-    pip = [found, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, "-e", f"{ROOT}[dev]", f"pyspark[connect]=={line}.*"], check=True)
-    return found
+def _row(
+    name: str,
+    tests: Sequence[str],
+    environment: Mapping[str, str],
+    kills: Sequence[str] | None = None,
+) -> bool:
+    """Print a row; whether everything passed."""
+    start = time.perf_counter()
+    code, output = _run(tests, environment)
+    seconds = time.perf_counter() - start
+    if code:
+        print(f"\n== {name}\n{_summary(output)}", file=sys.stderr)
+    counts = _counts(output)
+    cells = [name, *(str(counts.get(one, 0)) for one in _COUNTS), f"{seconds:.0f} s"]
+    killed = 0
+    if kills is None:
+        cells.append("")
+    else:
+        killed, output = _run(kills, environment)
+        found = re.search(r"\| \*\*all\*\* \| (\d+) \| (\d+) ", output)
+        cells.append(f"{found[2]} in {found[1]} runs" if found and not killed else "wrong")
+        if killed:
+            print(f"\n== {name}\n{output[-2000:]}", file=sys.stderr)
+    print("| " + " | ".join([*cells, time.strftime("%Y-%m-%d")]) + " |", flush=True)
+    return not code and not killed
 
 
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+def _environment(line: str) -> str:
+    """The Python with this PySpark, the tree, and what its tests need."""
+    folder = servers.cache() / f"spark-{line}"
+    python = str(folder / "bin" / "python")
+    if not Path(python).exists():
+        venv.create(folder, with_pip=True)
+    pip = [python, "-m", "pip", "install", "--quiet"]
+    subprocess.run([*pip, "-e", f"{_ROOT}[dev]", f"pyspark[connect]=={line}.*"], check=True)
+    return python
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    done = subprocess.run(
+        command,
+        cwd=_ROOT,
+        env=os.environ | environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
+    return done.returncode, done.stdout
+
+
+def _counts(output: str) -> dict[str, int]:
+    """Of pytest's last line."""
+    last = (output.strip().splitlines() or [""])[-1]
+    return {name: int(count) for count, name in re.findall(r"(\d+) ([a-z]+?)s?\b", last)}
+
+
+def _summary(output: str) -> str:
+    """What failed and what was skipped, without the tracebacks."""
+    lines = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return "\n".join(lines) or output[-2000:]
 
 
 if __name__ == "__main__":

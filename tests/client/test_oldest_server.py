@@ -1,7 +1,7 @@
 """The core of the client on the oldest server that is supported, beside the newest.
 
 Quick enough for every run; `python scripts/servers.py` fetches that server once, and
-`python scripts/matrix.py` runs everything on all of them.
+`python scripts/matrix.py --servers` runs everything on all of them.
 """
 
 from __future__ import annotations
