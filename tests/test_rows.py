@@ -14,6 +14,7 @@ import duckdb
 import polars
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.streams import Admin, numbered
@@ -75,6 +76,16 @@ def test_every_library_has_the_same_rows(admin: Admin) -> None:
         (2, b"\xff", [{"key": "X", "value": "1"}, {"key": "x", "value": "two"}]),
         (3, b"", None),
     ]
+
+
+@pytest.mark.tables
+def test_what_takes_arrows_c_stream_takes_the_rows(admin: Admin, tmp_path: Path) -> None:
+    rows = read(admin, admin.stream(3))
+    assert pa.RecordBatchReader.from_stream(rows).read_all().num_rows == 3
+    with duckdb.connect() as connection:
+        assert connection.execute("SELECT count(*) FROM rows").fetchall() == [(3,)]
+    write_deltalake(tmp_path / "lake", rows)
+    assert DeltaTable(tmp_path / "lake").to_pyarrow_table().num_rows == 3
 
 
 def test_without_a_connection_the_table_is_in_duckdbs_own(admin: Admin) -> None:
