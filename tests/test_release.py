@@ -9,6 +9,7 @@ from email.parser import BytesParser
 from pathlib import Path
 
 import pytest
+import yaml
 from scripts import release
 
 KERNEL = "jetspark/wire/_kernel.abi3.so"
@@ -85,3 +86,10 @@ def test_a_wheel_for_the_building_machine_is_refused(tmp_path: Path) -> None:
     wheel = wheel_of(tmp_path, "cp311-abi3-linux_x86_64", KERNEL)
     with pytest.raises(release.ReleaseError, match="is not tagged"):
         release.check_wheel(wheel, "manylinux_2_17_x86_64")
+
+
+def test_only_the_job_that_publishes_gets_a_token_and_it_waits_for_all_others() -> None:
+    workflow = Path(__file__).parents[1] / ".github" / "workflows" / "release.yml"
+    jobs = yaml.safe_load(workflow.read_text("utf-8"))["jobs"]
+    assert [name for name, job in jobs.items() if "id-token" in job["permissions"]] == ["publish"]
+    assert {*jobs["publish"]["needs"]} == jobs.keys() - {"publish"}
