@@ -1,4 +1,4 @@
-"""Runs the commands of a page's shell that start Spark, one after the other in one Spark session.
+"""Runs commands of a page's shell one after the other, in one process with one Spark session.
 
 A process and a JVM for each would take most of the time of the pages; tests/cli has them. Reads a
 line for each command. Its arguments are in the file `arguments` of a folder and the environment is

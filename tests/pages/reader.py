@@ -365,11 +365,7 @@ class Shell(_Typing):
 
 _SHELL = """
 aside=$1 asks=$2 answers=$3
-jetspark() {
-    case "$asks$1" in
-    [0-9]*ingest | [0-9]*run | [0-9]*replay | [0-9]*table) ;;
-    *) command jetspark "$@"; return ;;
-    esac
+shared() {
     printf '%s\\0' "$@" >"$aside/arguments"
     env -0 >"$aside/environment"
     echo >&"$asks"
@@ -377,6 +373,12 @@ jetspark() {
     cat "$aside/out"
     cat "$aside/err" >&2
     return "$status"
+}
+[ -z "$asks" ] || jetspark() {
+    case "$1" in
+    ingest | run | replay | table | stream | consumer | service | backup) shared "$@" ;;
+    *) command jetspark "$@" ;;
+    esac
 }
 while read -r _; do
     . "$aside/command" >"$aside/printed" 2>"$aside/told" </dev/null
