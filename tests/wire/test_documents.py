@@ -55,7 +55,7 @@ _DECODERS |= {"spark/infer.py", "bulk/json_shape.py"}
 # What Spark, its JVM and our own processes wrote.
 _OURS = {"spark/lag.py", "spark/checkpoints.py", "spark/fast_start/fork_server.py", "wire/trace.py"}
 _OURS |= {"spark/direct.py", "spark/lakehouse/ledger.py", "spark/lakehouse/options.py"}
-_OURS |= {"lakehouse/routes.py"}
+_OURS |= {"lakehouse/routes.py", "spark/lakehouse/growth.py"}
 
 
 def test_nothing_else_decodes_json_or_messagepack() -> None:
