@@ -4,7 +4,7 @@ The command is a process as a user starts it, over a real nats-server. At moment
 planned, a file was begun, a table has committed, the batch is done) one of its Python workers or
 the command itself is killed, with or without the server; then it is started again, until it is
 done. Every message must then be in one place: a row of its table, the row of its key, or a record
-of the table for those that do not become rows.
+of the table, or a letter of the stream, for those that do not become rows.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 from tests.chaos.campaign import Kinds, Run
@@ -31,9 +32,12 @@ from tests.support.streams import Admin
 from tests.support.table_readers import by_duckdb
 
 from jetspark.lakehouse.formats import format_of
+from jetspark.letter_rules import SEQUENCE, SUBJECT
 from jetspark.server import NatsServer
+from jetspark.wire.headers import parse_headers
 
 STREAM = "E"
+_LETTERS = "BAD"
 _LIVES = 2
 """Starts of the command that are killed."""
 _MOST_STARTS = 12
@@ -52,6 +56,8 @@ class Sink:
     keys: bool = False
     aside: bool = False
     """Records that do not become rows go to a table of their own."""
+    letters: bool = False
+    """They go to a stream."""
     few: bool = False
     """One for each key, of which a task may make only some; the other rows go to another table."""
     listed: bool = False
@@ -68,7 +74,8 @@ class Sink:
         if self.few or (self.many and not self.aside):
             options.append(f"restTable={folder}/rest")
         found = ["--to", f"{folder}/{to}", *(f"--table-option={one}" for one in options)]
-        return [*found, f"--quarantine={folder}/aside"] if self.aside else found
+        place = f"stream:{_LETTERS}" if self.letters else f"{folder}/aside"
+        return [*found, f"--quarantine={place}"] if self.aside else found
 
     def pipeline(self, folder: Path, url: str, format_: str, batch: int) -> Path:
         """The file of a `listed` run."""
@@ -86,7 +93,7 @@ class Sink:
             [sinks.all]
             from = "events"
             format = "jetspark-{format_}"
-            quarantineTable = "{folder}/aside"
+            quarantineTable = "{f"stream:{_LETTERS}" if self.letters else f"{folder}/aside"}"
             [[sinks.all.tables]]
             path = "{folder}/lake/low"
             subjects = ["{STREAM}.r0", "{STREAM}.r1"]
@@ -178,6 +185,19 @@ def stored(folder: Path, sink: Sink) -> Iterator[Row]:
     if (format_ := format_of(aside)) is not None:
         for seq, data, subject in by_duckdb(format_, aside, "SELECT seq, data, subject FROM t"):
             yield "aside", None, seq, data, subject.partition(".")[2] or None
+
+
+def letters(url: str) -> Iterator[Row]:
+    """What the stream of dead letters has."""
+    with Admin(url) as admin:
+        names = admin.api.stream_names()
+        last = admin.facts(_LETTERS).last_seq if _LETTERS in names else 0
+        for seq in range(1, last + 1):
+            message = admin.api.message(_LETTERS, seq=seq)
+            assert message is not None
+            headers, _ = parse_headers(message.headers)
+            site = headers[SUBJECT].partition(".")[2] or None
+            yield "aside", None, int(headers[SEQUENCE]), message.data, site
 
 
 class Scene:
@@ -282,7 +302,7 @@ class Scene:
 
     def findings(self) -> Findings:
         return compare(
-            stored(self.folder, self._sink),
+            chain(stored(self.folder, self._sink), letters(self.server.url)),
             expected(self.published, self._sink),
             order=lambda _: ("", 0),
         )
@@ -301,7 +321,7 @@ def ingesting(run: Run, sink: Sink, format_: str, lives: int = _LIVES) -> Outcom
     with NatsServer() as server:
         scene = Scene(run, server, sink, format_, batches=4 * lives)
         scene.act(lives)
-    found = scene.findings()
+        found = scene.findings()
     hits = ", ".join(f"{count} {what}" for what, count in sorted(scene.hits.items()))
     ended = "; ".join(f"{count} × {said}" for said, count in scene.endings.items())
     return Outcome(
@@ -323,6 +343,9 @@ _SINKS = {
     "many tables, upsert, quarantine": Sink(many=True, keys=True, aside=True),
     "more tables than allowed": Sink(few=True),
     "a list of tables": Sink(listed=True, aside=True),
+    "letters": Sink(aside=True, letters=True),
+    "many tables, letters": Sink(many=True, aside=True, letters=True),
+    "a list of tables, letters": Sink(listed=True, aside=True, letters=True),
 }
 KINDS: Kinds = {
     f"{name}, {format_}": partial(ingesting, sink=sink, format_=format_)
