@@ -58,6 +58,8 @@ class Sink:
     """Records that do not become rows go to a table of their own."""
     letters: bool = False
     """They go to a stream."""
+    evolve: bool = False
+    """Fields that the schema does not have become columns."""
     few: bool = False
     """One for each key, of which a task may make only some; the other rows go to another table."""
     listed: bool = False
@@ -74,6 +76,8 @@ class Sink:
         if self.few or (self.many and not self.aside):
             options.append(f"restTable={folder}/rest")
         found = ["--to", f"{folder}/{to}", *(f"--table-option={one}" for one in options)]
+        if self.evolve:
+            found.append("--evolve")
         place = f"stream:{_LETTERS}" if self.letters else f"{folder}/aside"
         return [*found, f"--quarantine={place}"] if self.aside else found
 
@@ -137,7 +141,10 @@ def messages(rng: random.Random, sink: Sink) -> list[Message]:
         if (sink.many or sink.listed) and rng.random() < 0.05:
             subject = STREAM
         key, number = f"k{rng.randrange(12 if sink.few else 60)}", rng.randrange(10**6)
-        payload = json.dumps({"k": key, "n": number, "pad": "x" * rng.randrange(60)}).encode()
+        row = {"k": key, "n": number, "pad": "x" * rng.randrange(60)}
+        if sink.evolve and rng.random() < 0.2:
+            row[f"f{rng.randrange(1 + seq // 200)}"] = number
+        payload = json.dumps(row).encode()
         if (sink.aside or not (sink.keys or sink.few)) and rng.random() < 0.06:
             spoilt = rng.choice(_BAD if sink.aside else _WITHOUT_FIELDS)
             found.append(Message(seq, subject, spoilt, None, None))
@@ -164,8 +171,15 @@ def expected(published: list[Message], sink: Sink) -> Iterator[Row]:
             assert one.key is not None
             last[place, one.key] = place, one.key, one.seq, one.number, one.site
         else:
-            yield place, one.key, one.seq, one.number, one.site
+            number = _numbers(one.payload) if sink.evolve and one.key is not None else one.number
+            yield place, one.key, one.seq, number, one.site
     yield from last.values()
+
+
+def _numbers(row: str | bytes) -> str:
+    """The number of a row and its new fields, as text."""
+    found = json.loads(row).items()
+    return str(sorted(one for one in found if one[0][0] in "nf" and one[1] is not None))
 
 
 def stored(folder: Path, sink: Sink) -> Iterator[Row]:
@@ -177,10 +191,13 @@ def stored(folder: Path, sink: Sink) -> Iterator[Row]:
         if format_ is None:  # a kill came while it was made, and then no row
             continue
         name = str(table.relative_to(folder))
-        site = "split_part(subject, '.', 2)" if sink.listed else "site"
-        for key, *row in by_duckdb(format_, table, f"SELECT k, seq, n, {site} FROM t"):
+        site_of = "split_part(subject, '.', 2)" if sink.listed else "site"
+        value = "to_json(t)" if sink.evolve else "n"
+        query = f"SELECT k, seq, {value}, {site_of} FROM t"
+        for key, seq, found, site in by_duckdb(format_, table, query):
             right = sink.few and table.name in (key, "rest")
-            yield "some" if right else name, key, *row
+            number = _numbers(found) if sink.evolve and key is not None else found
+            yield "some" if right else name, key, seq, number, site
     aside = folder / "aside"
     if (format_ := format_of(aside)) is not None:
         for seq, data, subject in by_duckdb(format_, aside, "SELECT seq, data, subject FROM t"):
@@ -343,6 +360,7 @@ _SINKS = {
     "many tables, upsert, quarantine": Sink(many=True, keys=True, aside=True),
     "more tables than allowed": Sink(few=True),
     "a list of tables": Sink(listed=True, aside=True),
+    "new fields": Sink(evolve=True),
     "letters": Sink(aside=True, letters=True),
     "many tables, letters": Sink(many=True, aside=True, letters=True),
     "a list of tables, letters": Sink(listed=True, aside=True, letters=True),
