@@ -19,7 +19,7 @@ from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format, open_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.failures import explain
-from jetspark.spark.queries import start_query
+from jetspark.spark.queries import source_options, start_writing
 from jetspark.spark.replay import Replay
 
 if TYPE_CHECKING:
@@ -193,23 +193,19 @@ class Flow:
     def writer(self, **options: str) -> DataStreamWriter:
         rows = (
             self.spark.readStream.format("jetstream")
-            .options(
-                servers=self.server.url,
-                stream=self.stream,
-                startingOffsets="earliest",
-                maxOffsetsPerTrigger="150",
-            )
+            .options(servers=self.server.url, stream=self.stream, startingOffsets="earliest")
+            .options(**source_options({"maxOffsetsPerTrigger": "150"}, follow=False))
             .load()
         )
         return (
             rows.writeStream.format(f"jetspark-{self.format}")
+            .option("path", str(self.table))
             .option("checkpointLocation", str(self.checkpoint))
             .options(**options)
-            .trigger(availableNow=True)
         )
 
     def run(self, **options: str) -> None:
-        query = start_query(lambda: self.writer(**options).start(str(self.table)))
+        query = start_writing(self.spark, self.writer(**options), str(self.checkpoint), None)
         try:
             query.awaitTermination()
         finally:

@@ -15,7 +15,7 @@ from tests.support.streams import Admin
 
 from jetspark.errors import JetsparkError
 from jetspark.spark.failures import explain
-from jetspark.spark.queries import start_query
+from jetspark.spark.queries import source_options, start_writing
 from jetspark.spark.sink import JetStreamBatchWriter
 from jetspark.spark.sink_options import look_at, parse_sink_options
 
@@ -169,19 +169,18 @@ class Copy:
         """To the end of the source; the batches' numbers."""
         rows = (
             self.spark.readStream.format("jetstream")
-            .options(
-                servers=self.server.url, stream=self.source, startingOffsets="earliest", **reading
-            )
+            .options(servers=self.server.url, stream=self.source, startingOffsets="earliest")
+            .options(**source_options(reading, follow=False))
             .load()
             .selectExpr(f"concat('{self.stream}.', seq % 5) subject", "data")
         )
-        query = start_query(
+        checkpoint = str(self.home / "checkpoint")
+        writer = (
             rows.writeStream.format("jetstream")
             .options(servers=self.server.url, stream=self.stream, **writing)
-            .option("checkpointLocation", str(self.home / "checkpoint"))
-            .trigger(availableNow=True)
-            .start
+            .option("checkpointLocation", checkpoint)
         )
+        query = start_writing(self.spark, writer, checkpoint, None)
         query.awaitTermination(300)
         return [report["batchId"] for report in query.recentProgress if report["numInputRows"]]
 
