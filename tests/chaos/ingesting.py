@@ -193,7 +193,7 @@ def stored(folder: Path, sink: Sink) -> Iterator[Row]:
         name = str(table.relative_to(folder))
         site_of = "split_part(subject, '.', 2)" if sink.listed else "site"
         value = "to_json(t)" if sink.evolve else "n"
-        query = f"SELECT k, seq, {value}, {site_of} FROM t"
+        query = f"SELECT k, seq, {value}, {site_of} FROM t AS t"
         for key, seq, found, site in by_duckdb(format_, table, query):
             right = sink.few and table.name in (key, "rest")
             number = _numbers(found) if sink.evolve and key is not None else found

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable
-
 from jetspark.connection.options import ConnectOptions
 from jetspark.spark.options import parse_options
 from jetspark.spark.stream import JetStreamStreamReader
+from jetspark.spark.versions import ReadAllAvailable
 
 
 class DrivenQuery:

@@ -74,7 +74,9 @@ def _of_arrow(schema: pa.Schema) -> StructType:
         [
             StructField(
                 field.name,
-                _HEADERS if field.name == "headers" else from_arrow_type(field.type),
+                _HEADERS
+                if field.name == "headers"
+                else from_arrow_type(field.type, prefer_timestamp_ntz=True),
                 field.nullable,
             )
             for field in schema
@@ -95,7 +97,10 @@ def schema_of(columns: Sequence[str], json_fields: Sequence[tuple[str, str]] = (
     if json_fields:
         data = StructField("data", BinaryType())
         found = [data if field.name == "data" else field for field in found]
-    types = [(name, from_arrow_type(arrow.TYPES[kind][1])) for name, kind in json_fields]
+    types = [
+        (name, from_arrow_type(arrow.TYPES[kind][1], prefer_timestamp_ntz=True))
+        for name, kind in json_fields
+    ]
     return StructType([*found, *(StructField(name, kind) for name, kind in types)])
 
 

@@ -81,7 +81,8 @@ def opened(options: LakehouseOptions) -> Table:
 
 def read_schema(options: LakehouseOptions) -> StructType:
     """The table's columns as Spark's. Raises ConfigError."""
-    return from_arrow_schema(pa.schema([one.remove_metadata() for one in opened(options).schema]))
+    columns = pa.schema([one.remove_metadata() for one in opened(options).schema])
+    return from_arrow_schema(columns, prefer_timestamp_ntz=True)  # the default since 4.2
 
 
 class _LakehouseDataSource(DataSource):
