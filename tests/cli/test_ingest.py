@@ -183,9 +183,12 @@ def test_a_followed_bucket_loses_the_keys_that_went_while_nobody_looked(
 
     def interrupt() -> None:
         deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline and column("delta", table, "key") != {"b": 1}:
-            time.sleep(0.1)
-        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            while by_duckdb("delta", table, "SELECT key FROM t") != [("b",)]:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt, daemon=True).start()
     code, _, err = run_in_spark(*base, "--follow", "--interval", "0.1")
