@@ -106,7 +106,7 @@ def _ingest(job: Job, *further: str) -> Measure:
     schema = ("--json", SCHEMA) if job.settings["flights"] else ()
     command = (sys.executable, "-m", "jetspark", "ingest", job.stream, "--to", "table")
     peak = Peak()
-    with Stopwatch(session_cpu, peak.stop) as watch:
+    with Stopwatch(_cpu_of_command, peak.stop) as watch:
         subprocess.run(
             [*command, "--server", job.url, *schema, *further, "--quiet"],
             stdout=subprocess.DEVNULL,
@@ -116,3 +116,9 @@ def _ingest(job: Job, *further: str) -> Measure:
     if rows != job.messages:
         raise RuntimeError(f"{rows:,} rows of {job.messages:,} messages")
     return watch.measure(job.messages)
+
+
+def _cpu_of_command() -> float | None:
+    """Without this process, whose look at the memory of the others takes a fifth of a processor."""
+    total = session_cpu()
+    return None if total is None else total - sum(os.times()[:2])

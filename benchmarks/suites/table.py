@@ -183,7 +183,7 @@ class Peak:
         self._thread.start()
 
     def _look(self) -> None:
-        while not self._ended.wait(0.25):
+        while not self._ended.wait(2.0):
             self._most = max(self._most, sum(map(_share, session_pids(os.getsid(0)))))
 
     def stop(self) -> int | None:
