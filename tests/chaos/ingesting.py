@@ -196,7 +196,9 @@ def stored(folder: Path, sink: Sink) -> Iterator[Row]:
         query = f"SELECT k, seq, {value}, {site_of} FROM t AS t"
         for key, seq, found, site in by_duckdb(format_, table, query):
             right = sink.few and table.name in (key, "rest")
-            number = _numbers(found) if sink.evolve and key is not None else found
+            number = found
+            if sink.evolve:
+                number = None if key is None else _numbers(found)
             yield "some" if right else name, key, seq, number, site
     aside = folder / "aside"
     if (format_ := format_of(aside)) is not None:
