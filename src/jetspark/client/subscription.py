@@ -462,8 +462,8 @@ class FrameReader(Scoped, Generic[ItemT]):
 
         Returns when they have arrived; with a callback, after its call for the last one. `timeout`
         (seconds) limits the wait for the server (default: request_timeout) and, if given, the wait
-        for the callback. Raises RequestTimeoutError, ConnectionClosedError, BadTimeoutError, where it
-        ends nevertheless; ConfigError in another event loop.
+        for the callback. Raises RequestTimeoutError, ConnectionClosedError, BadTimeoutError (it
+        ends nevertheless); ConfigError in another event loop.
         """
         seconds = in_seconds(timeout)
         if not self._ended:
