@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jetspark.spark import queries
-from jetspark.spark.versions import ReadAllAvailable, StreamReader
+from jetspark.spark.versions import StreamReader, limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pytest
     from pyspark.sql.datasource import InputPartition
-
-    from jetspark.spark.versions import ReadLimit
 
 
 class Stream:
@@ -27,10 +25,10 @@ class Stream:
     def initialOffset(self) -> dict[str, Any]:
         return {"at": 600}
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadAllAvailable()
+    def getDefaultReadLimit(self) -> limits.ReadLimit:
+        return limits.ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any], limit: limits.ReadLimit) -> dict[str, Any]:
         return (
             start if start["at"] == self.messages else {"at": min(self.messages, start["at"] + 150)}
         )
@@ -76,6 +74,7 @@ def test_a_query_that_resumes_an_unfinished_batch_goes_on_after_it() -> None:
 
 def test_without_limits_of_spark_the_source_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"stream": "S"}
+    monkeypatch.setattr(queries, "HAS_LIMITS", True)
     assert queries.source_options(options, follow=False) == options
     monkeypatch.setattr(queries, "HAS_LIMITS", False)
     assert queries.source_options(options, follow=True) == options

@@ -8,7 +8,7 @@ from dataclasses import replace
 from jetspark.connection.options import ConnectOptions
 from jetspark.spark.options import parse_options
 from jetspark.spark.stream import JetStreamStreamReader
-from jetspark.spark.versions import ReadAllAvailable
+from jetspark.spark.versions import limits
 
 
 class DrivenQuery:
@@ -32,7 +32,7 @@ class DrivenQuery:
         # Spark commits the last batch of the run before, too.
         committed = start if self.checkpoint else None
         for _ in range(batches):
-            how = ReadAllAvailable() if limit is None else reader.getDefaultReadLimit()
+            how = limits.ReadAllAvailable() if limit is None else reader.getDefaultReadLimit()
             end = reader.latestOffset(start, how)
             if end == start:
                 break

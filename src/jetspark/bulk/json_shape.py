@@ -24,7 +24,8 @@ _TIME = re.compile(
 )
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_LEAST, _MOST = -(2**63), 2**63 - 1
+LEAST, MOST = -(2**63), 2**63 - 1
+"""Of a BIGINT."""
 _MOST_FIELDS = 1000
 """Of an object within another; with more its names are data."""
 _NULL, _STRING = "NULL", "STRING"
@@ -43,16 +44,31 @@ class _Object:
 _Type = str | _List | _Object
 
 
+def plain_type(value: Any) -> str:
+    """The type of true, false and numbers; STRING for anything else."""
+    match value:
+        case bool():
+            return "BOOLEAN"
+        case int():
+            return "BIGINT" if LEAST <= value <= MOST else "DOUBLE"
+        case float():
+            return "DOUBLE"
+    return _STRING
+
+
+def common_type(one: str, other: str) -> str:
+    """The plain type that takes the values of both."""
+    if one == other:
+        return one
+    return "DOUBLE" if {one, other} == {"BIGINT", "DOUBLE"} else _STRING
+
+
 def _type_of(value: Any) -> _Type:
     match value:
         case None:
             return _NULL
-        case bool():
-            return "BOOLEAN"
-        case int():
-            return "BIGINT" if _LEAST <= value <= _MOST else "DOUBLE"
-        case float():
-            return "DOUBLE"
+        case bool() | int() | float():
+            return plain_type(value)
         case str():
             return _of_text(value)
         case list():
@@ -83,8 +99,8 @@ def _both(one: _Type, other: _Type) -> _Type:
         return one
     if one == _NULL:
         return other
-    if (one, other) in (("BIGINT", "DOUBLE"), ("DOUBLE", "BIGINT")):
-        return "DOUBLE"
+    if isinstance(one, str) and isinstance(other, str):
+        return common_type(one, other)
     if isinstance(one, _List) and isinstance(other, _List):
         return _List(_both(one.of, other.of))
     if isinstance(one, _Object) and isinstance(other, _Object):

@@ -47,14 +47,7 @@ from jetspark.spark.reading import (
     read_partition,
     streams_facts,
 )
-from jetspark.spark.versions import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
+from jetspark.spark.versions import limits
 
 logger = logging.getLogger("jetspark.spark")
 
@@ -153,7 +146,7 @@ _BEGIN_ANEW = (
 )
 
 
-class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
     """Micro-batches of explicit sequence ranges.
 
     On the driver it raises the errors of `streams_facts`, `begin` and `Claims`; ConfigError for
@@ -188,16 +181,16 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._initial = offsets
         return to_json(self._initial)
 
-    def getDefaultReadLimit(self) -> ReadLimit:
+    def getDefaultReadLimit(self) -> limits.ReadLimit:
         """One limit of the options, since Spark takes only one; `latestOffset` applies them all."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(options.max_offsets_per_trigger)
+            return limits.ReadMaxRows(options.max_offsets_per_trigger)
         if options.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(options.max_bytes_per_trigger)
+            return limits.ReadMaxBytes(options.max_bytes_per_trigger)
         if options.min_offsets_per_trigger is not None:
-            return ReadMinRows(options.min_offsets_per_trigger)
-        return ReadAllAvailable()
+            return limits.ReadMinRows(options.min_offsets_per_trigger)
+        return limits.ReadAllAvailable()
 
     @without_traceback
     @gc_paused()
@@ -208,14 +201,14 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     @without_traceback
     @gc_paused()
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any], limit: limits.ReadLimit) -> dict[str, Any]:
         """The end of the next batch; `start` itself, unchanged, when there is nothing to read."""
         options = self._options
         if options.available_now and self._targets is None:
             self.prepareForTriggerAvailableNow()
         offsets = self._offsets(start)
         # Trigger.Once reads everything, regardless of the options.
-        limited = not isinstance(limit, ReadAllAvailable)
+        limited = not isinstance(limit, limits.ReadAllAvailable)
         waits = time.monotonic() - self._last_batch < options.max_trigger_delay
         facts = streams_facts(options, running=True)
         if planning.in_doubt(facts, offsets):

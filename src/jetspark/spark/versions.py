@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -29,51 +30,27 @@ from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxBytes,
-        ReadMaxRows,
-        ReadMinRows,
-        SupportsTriggerAvailableNow,
-    )
+    from pyspark.sql.streaming import datasource as limits
 
     HAS_LIMITS = True
 else:
     try:
-        from pyspark.sql.streaming.datasource import (
-            ReadAllAvailable,
-            ReadLimit,
-            ReadMaxBytes,
-            ReadMaxRows,
-            ReadMinRows,
-            SupportsTriggerAvailableNow,
-        )
+        from pyspark.sql.streaming import datasource as limits
 
         HAS_LIMITS = True
     except ImportError:  # before 4.2
         HAS_LIMITS = False
 
-        class SupportsTriggerAvailableNow:
-            """Spark does not look for it."""
+        class _Unknown:
+            """In place of a class that Spark does not look for."""
 
-        class ReadLimit:
-            """Spark has no limits; these are only for our own `StreamReader`."""
+            def __init__(self, *_: object) -> None: ...
 
-            def __init__(self, most: int = 0) -> None:
-                self.most = most
-
-        class ReadAllAvailable(ReadLimit):
-            pass
-
-        class ReadMaxRows(ReadLimit):
-            pass
-
-        class ReadMaxBytes(ReadLimit):
-            pass
-
-        class ReadMinRows(ReadLimit):
-            pass
+        _names = ("ReadLimit", "ReadAllAvailable", "ReadMaxBytes", "ReadMaxRows", "ReadMinRows")
+        limits = SimpleNamespace(
+            **{name: type(name, (_Unknown,), {}) for name in _names},
+            SupportsTriggerAvailableNow=_Unknown,
+        )
 
     try:
         from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -86,14 +63,9 @@ else:
 __all__ = [
     "HAS_LIMITS",
     "DataSourceStreamArrowWriter",
-    "ReadAllAvailable",
-    "ReadLimit",
-    "ReadMaxBytes",
-    "ReadMaxRows",
-    "ReadMinRows",
-    "SupportsTriggerAvailableNow",
     "end_when_idle",
     "in_arrow",
+    "limits",
     "register",
     "stream_reader",
 ]
@@ -103,8 +75,8 @@ class LimitedReader(Protocol):
     """A stream's reader as Spark wants it from 4.2 on."""
 
     def initialOffset(self) -> dict[str, Any]: ...
-    def getDefaultReadLimit(self) -> ReadLimit: ...
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]: ...
+    def getDefaultReadLimit(self) -> limits.ReadLimit: ...
+    def latestOffset(self, start: dict[str, Any], limit: limits.ReadLimit) -> dict[str, Any]: ...
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Any: ...
     def commit(self, end: dict[str, Any]) -> None: ...
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]: ...

@@ -23,12 +23,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from jetspark.bulk.arrow import TYPES
 from jetspark.bulk.ddl import check_fields, with_types
+from jetspark.bulk.json_shape import LEAST, MOST, common_type, plain_type
 from jetspark.errors import SchemaGrown
 from jetspark.lakehouse.schemas import plain
 from jetspark.lakehouse.table import Table, TableName
@@ -37,7 +38,6 @@ NEW: Final = "_jetspark_new"
 """The column with the new fields of each row, as JSON, or null."""
 MOST_COLUMNS: Final = 1000
 """Of a table; with more their names are data."""
-_LEAST, _MOST = -(2**63), 2**63 - 1
 _NO_NAME = re.compile(r"[\x00-\x20\x7f ,;{}()=.`\"]|^_jetspark|^_parsed$|^$")
 """What formats and readers do not take in a column's name."""
 _KINDS: Mapping[str, pa.DataType] = {
@@ -85,7 +85,7 @@ class Growth:
                 if value is None or name.casefold() in taken or _NO_NAME.search(name):
                     continue
                 if name in self.added or len(taken) + len(self.added) < MOST_COLUMNS:
-                    self._add(name, _kind(value))
+                    self._add(name, plain_type(value))
 
     def note_refused(self, payloads: Iterable[str | None], columns: pa.Schema) -> None:
         """Payloads that do not become rows: whole numbers may be too large for their columns."""
@@ -101,17 +101,14 @@ class Growth:
                 continue
             for name in small & found.keys() if isinstance(found, dict) else ():
                 value, most = found[name], 1 << (columns.field(name).type.bit_width - 1)
-                if type(value) is int and not -most <= value < most and _LEAST <= value <= _MOST:
+                if type(value) is int and not -most <= value < most and LEAST <= value <= MOST:
                     self.widened.add(name)
 
     def _add(self, name: str, kind: str) -> None:
         before = next((one for one in self.added if one.casefold() == name.casefold()), name)
         if before != name:
             return  # Spark ignores case: the first one of both
-        there = self.added.get(name, kind)
-        if there != kind:
-            kind = "DOUBLE" if {there, kind} == {"BIGINT", "DOUBLE"} else "STRING"
-        self.added[name] = kind
+        self.added[name] = common_type(self.added.get(name, kind), kind)
 
     def apply(self, table: Table) -> None:
         """Change the table. Raises SchemaGrown if it has changed, or already had what is needed,
@@ -153,14 +150,3 @@ def _said(name: TableName, added: list[str], widened: list[str]) -> str:
     parts += [f"its columns {', '.join(widened)} have 64 bits now"] if widened else []
     what = " and ".join(parts) or "its columns are those of another writer"
     return f"{name}: {what}, and the batch was not written. Start the query again."
-
-
-def _kind(value: Any) -> str:
-    match value:
-        case bool():
-            return "BOOLEAN"
-        case int():
-            return "BIGINT" if _LEAST <= value <= _MOST else "DOUBLE"
-        case float():
-            return "DOUBLE"
-    return "STRING"
