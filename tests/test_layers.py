@@ -78,10 +78,13 @@ LAYERS: dict[str, set[str]] = {
     "groups": VALUES | {"wire", "client", "documents", "jetstream", "kv"},
     "full_client": CORE | FEATURES,
     "blocking": CORE | FEATURES | {"full_client"},
-    "bulk": VALUES | {"wire", "backup.archive", "backup.folder", "connection.opening"} | SANS_IO,
+    "codecs": VALUES,
+    "bulk": VALUES
+    | {"codecs", "wire", "backup.archive", "backup.folder", "connection.opening"}
+    | SANS_IO,
     "lakehouse": VALUES,
     "spark": VALUES
-    | {"bulk", "lakehouse", "connection.options", "connection.proxy", "connection.urls"}
+    | {"bulk", "codecs", "lakehouse", "connection.options", "connection.proxy", "connection.urls"}
     | {"wire.documents"},
     "rows": VALUES | {"bulk", "connection.options", "backup.folder"},
     "server": VALUES | {"wire.documents"},
@@ -96,6 +99,7 @@ LAYERS["__main__"] = {"cli"}
 LIBRARIES: dict[str, set[str]] = {
     "blocking": {"uvloop"},
     "connection": {"nkeys", "nacl", "cryptography", "websockets"},
+    "codecs": {"pyarrow"},
     "bulk": {"pyarrow"},
     "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "sqlglot"},
     "spark": {"pyspark", "py4j", "pyarrow", "pandas"},
@@ -109,7 +113,7 @@ LIBRARIES: dict[str, set[str]] = {
 # Of the standard library: protocol without I/O, and no event loop where threads block.
 IO = frozenset({"asyncio", "socket", "ssl", "selectors", "threading"})
 FORBIDDEN: dict[str, frozenset[str]] = {
-    **dict.fromkeys(VALUES | {"wire", "documents", "backup.archive"}, IO),
+    **dict.fromkeys(VALUES | {"wire", "documents", "backup.archive", "codecs"}, IO),
     **dict.fromkeys(SANS_IO, frozenset({"asyncio", "socket"})),
     **dict.fromkeys(
         ("bulk", "lakehouse", "spark", "server", "connection.opening", "backup.folder"),

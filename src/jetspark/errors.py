@@ -51,6 +51,7 @@
      ├─ TableError                         a commit to a Delta or Iceberg table that cannot be made
      │   ├─ CommitConflict                 another commit came first
      │   └─ SchemaGrown                    it has new columns, with which the query begins again
+     ├─ SchemaNotFoundError                a registry does not have a schema of payloads
      └─ JetStreamError                     everything JetStream answers or implies
          ├─ DocumentError                  bytes of others that are not the document they should be
          ├─ APIError                       code, err_code, description (JSResponse)
@@ -456,6 +457,10 @@ class CommitConflict(TableError):
 class SchemaGrown(TableError):
     """The table has got columns for new fields, and the batch is not written: its query is started
     again, with the columns of the table."""
+
+
+class SchemaNotFoundError(JetsparkError):
+    """A registry does not have the schema of a payload. The message says which one, and where."""
 
 
 # -- JetStream -------------------------------------------------------------------------------

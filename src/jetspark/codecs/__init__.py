@@ -1,0 +1,1 @@
+"""What payloads mean: schemas, their frames and headers, decoders into Arrow. No I/O."""

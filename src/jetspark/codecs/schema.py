@@ -1,0 +1,38 @@
+"""Schemas of payloads, and where the readers of payloads find them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True)
+class PayloadSchema:
+    """One version of a schema."""
+
+    format: Literal["avro", "protobuf", "json"]
+    text: str
+    """Avro: its JSON. JSON: JSON Schema. Protobuf: a FileDescriptorSet in base64, or the source of
+    a .proto file, which always has a character that base64 lacks (";" or "{")."""
+    name: str = ""
+    """Of the subject under which a registry has it, or in full of the message or record; the name
+    of a file in the imports of the schema that refers to it."""
+    version: int = 0
+    """Of the subject, or the registry's id; 0: unknown."""
+    references: tuple[PayloadSchema, ...] = ()
+    """The schemas that it names, each before those that name it."""
+
+
+class SchemaLookup(Protocol):
+    """A registry, as the readers of payloads see it: it blocks, and remembers what it has found.
+
+    Tasks look up what the driver has not seen, so it can be pickled. Both calls raise
+    SchemaNotFoundError for what the registry does not have, which makes a bad record of the
+    payload; any other error, such as a registry out of reach, ends the task.
+    """
+
+    def by_id(self, number: int) -> PayloadSchema:
+        """The schema with this id, which is unique in its registry (Confluent's frames)."""
+
+    def by_name(self, name: str, version: int | None) -> PayloadSchema:
+        """A version of a name, or its latest (`Nats-Schema`, `Nats-Schema-Version`)."""
