@@ -118,7 +118,7 @@ ABSENT = {
     "Client.check_loop": "the loop is nobody's business",
     **dict.fromkeys(("abandon", "left_by", "handled", "source"), "for the client"),
     "callback_task": "the loop is nobody's business",
-    "take_queued": "iterating takes many at once",
+    **dict.fromkeys(("take_queued", "take_last"), "iterating takes many at once"),
 }
 
 CALLBACKS = ("callback", "on_change", "handler", "progress")

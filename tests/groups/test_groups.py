@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.jetstream.eventually import eventually
+from tests.support.frame_proxy import FrameProxy
 
 import jetspark
 from jetspark.errors import (
@@ -193,6 +194,30 @@ async def test_an_instance_that_leaves_or_steps_down_is_followed_at_once(
         await standby.stop()  # with one that was sent, and is not taken
         await (await resuming).ack_sync()
         assert len(await take(pinned, 3 * len(KEYS) - 4)) == 3 * len(KEYS) - 4
+
+
+async def test_a_message_on_its_way_to_an_instance_that_leaves_is_handled_at_once(
+    js: JetStream, shared_server: NatsServer, elastic: ElasticGroup
+) -> None:
+    await elastic.add_members("m1")
+    await publish(js, elastic.stream, 0, 1)
+    async with (
+        asyncio.timeout(30),
+        FrameProxy(shared_server.port) as proxy,
+        jetspark.connect(proxy.url) as client,
+    ):
+        group = await client.jetstream().elastic_group(elastic.stream, "cg")
+        async with group.consume("m1", ack_wait=60) as leaving:
+            message = await anext(leaving)
+            sent = proxy.arm(1, "stalled", delay=0.2, wanted=lambda frame: b"$JS.ACK." in frame)
+            await message.ack()
+
+            async def is_on_its_way() -> bool:
+                return sent.hit is not None
+
+            await eventually(is_on_its_way)
+        async with elastic.consume("m1", ack_wait=60) as following:
+            assert len(await take(following, len(KEYS) - 1)) == len(KEYS) - 1
 
 
 async def _next_has_come(member: GroupMember) -> None:

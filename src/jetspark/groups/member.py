@@ -545,9 +545,8 @@ class GroupMember:
             return 0
         waiting = [] if self._next is None else [self._next]
         self._next = None
-        frames = messages.take_queued(messages.pending_msgs)
-        waiting += [GroupMsg(self._js.client, frame) for frame in frames]
-        messages.stop()
+        # One that is on its way, and would come too late, is redelivered only after ack_wait.
+        waiting += [GroupMsg(self._js.client, frame) for frame in await messages.take_last()]
         ours = await self._freshness.ours(waiting)  # the others belong to another instance by now
         with suppress(JetsparkError):  # redelivered after ack_wait
             for message in ours:

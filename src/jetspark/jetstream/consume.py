@@ -29,6 +29,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -44,6 +45,7 @@ from jetspark.errors import (
     ConsumerNotFoundError,
     JetsparkError,
     PullError,
+    RequestTimeoutError,
     StreamNotFoundError,
 )
 from jetspark.jetstream.fetch import (
@@ -778,6 +780,17 @@ class ConsumerMessages(FrameReader[JsMsg]):
         """
         taken = self._pull.take_many(limit)
         self._took(len(taken))
+        return taken
+
+    async def take_last(self) -> list[MessageFrame]:
+        """Stop the deliveries, and take the buffered frames and those on their way.
+
+        As `take_queued`. The latter are missing if the connection is lost.
+        """
+        with suppress(ConnectionClosedError, RequestTimeoutError):
+            await self._stop_deliveries(None)
+        taken = self.take_queued(self.pending_msgs)
+        self.stop()
         return taken
 
     def _callback_ended(self, error: JetsparkError) -> None:
