@@ -1,4 +1,5 @@
-"""One program for every deployment: counts a stream, copies it exactly once, counts the copy.
+"""One program for every deployment: counts a stream, copies it exactly once, counts the copy, and
+makes a table of it while a listener follows.
 
 Arguments: where Spark is (local[2], spark://…, sc://…), the server's URL, two streams, a folder.
 Prints its findings as a line of JSON.
@@ -9,9 +10,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 
 from pyspark.sql import SparkSession
 
+from jetspark.spark.ingest import Ingest
+from jetspark.spark.lag import LagListener
 from jetspark.spark.queries import start_query
 
 
@@ -56,7 +60,24 @@ def findings(
     copy = spark.read.format("jetstream").options(servers=servers, stream=target)
     copied = copy.option("subjects", f"{target}.>").load()
     found = copied.selectExpr("count(*) n", "count(distinct data) different").collect()[0]
-    return {"counted": counted, "copied": found.n, "different": found.different}
+    told: list[int] = []
+    listener = LagListener(lambda one: told.append(one.rows))
+    spark.streams.addListener(listener)
+    lake = f"{folder}/lake"
+    start = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "400"}
+    Ingest(options=stream | start, to=lake).start(spark).awaitTermination(300)
+    deadline = time.monotonic() + 60
+    while sum(told) < counted and time.monotonic() < deadline:
+        time.sleep(0.05)  # Spark tells listeners afterwards
+    spark.streams.removeListener(listener)
+    rows = spark.read.format("jetspark-delta").load(lake).count()
+    return {
+        "counted": counted,
+        "copied": found.n,
+        "different": found.different,
+        "ingested": rows,
+        "told": sum(told),
+    }
 
 
 if __name__ == "__main__":
