@@ -40,7 +40,14 @@ from jetspark.lakehouse.maintenance import (
     provable,
     remove_all,
 )
-from jetspark.lakehouse.new_files import Layout, NewFile, Partition, Storage, partition_value
+from jetspark.lakehouse.new_files import (
+    Layout,
+    NewFile,
+    Partition,
+    Storage,
+    bounds,
+    partition_value,
+)
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.schemas import nullable, plain
 from jetspark.lakehouse.table import Changes, Numbers, Piece, Table, TableName, pieces_of
@@ -85,11 +92,11 @@ def statistics(
             continue
         if all(part.has_null_count for part in parts):
             nulls[name] = sum(part.null_count for part in parts)
-        bounds = [part for part in parts if part.has_min_max]
+        bounded = [part for part in parts if part.has_min_max]
         # A row group with only nulls has no bounds, and does not change the others'.
-        if not bounds or any(not part.has_min_max and part.num_values for part in parts):
+        if not bounded or any(not part.has_min_max and part.num_values for part in parts):
             continue
-        low, high = _bounds(bounds)
+        low, high = _bounds(bounded)
         if low is not None:
             least[name] = low
         # For Spark NaN is greater than every number, so no number is above it.
@@ -108,7 +115,8 @@ def statistics(
 def _bounds(parts: Sequence[pq.Statistics]) -> tuple[Any, Any]:
     """None for a bound that Python or JSON cannot hold, such as a date after the year 9999."""
     try:
-        low, high = min(part.min for part in parts), max(part.max for part in parts)
+        lows, highs = zip(*map(bounds, parts), strict=True)
+        low, high = min(lows), max(highs)
     except (OverflowError, ValueError):
         return None, None
     return _low(low), _high(high)

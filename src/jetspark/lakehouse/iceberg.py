@@ -80,7 +80,15 @@ from jetspark.lakehouse.maintenance import (
     groups_of,
     remove_all,
 )
-from jetspark.lakehouse.new_files import FileWriter, Layout, Made, NewFile, Storage, write_files
+from jetspark.lakehouse.new_files import (
+    FileWriter,
+    Layout,
+    Made,
+    NewFile,
+    Storage,
+    bounds,
+    write_files,
+)
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.schemas import nullable, plain, small
 from jetspark.lakehouse.table import PLACE, Changes, Numbers, Piece, Table, TableName, pieces_of
@@ -633,7 +641,7 @@ def _has_bounds(metadata: pq.FileMetaData, path: str) -> bool:
             column = metadata.row_group(group).column(index)
             if column.path_in_schema == path and column.is_stats_set:
                 try:
-                    _ = column.statistics.min, column.statistics.max
+                    bounds(column.statistics)
                 except (OverflowError, ValueError):
                     return False
     return True

@@ -6,12 +6,14 @@ failed or ran twice, are ignored by readers and removed by `vacuum`.
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -59,6 +61,20 @@ def _decoded(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_list(kind):
         return [_decoded(one, kind.value_type) for one in value]
     return value
+
+
+# -------------------------------------------------------------------------------------------------
+# Bounds of a written column.
+
+
+def bounds(part: pq.Statistics) -> tuple[Any, Any]:
+    """The least and the greatest value. Raises OverflowError, ValueError for what Python lacks."""
+    try:
+        return part.min, part.max
+    except NotImplementedError:  # PyArrow before 22, for decimals that are stored as integers
+        scale = json.loads(part.logical_type.to_json())["scale"]
+        low, high = (Decimal(one).scaleb(-scale) for one in (part.min_raw, part.max_raw))
+        return low, high
 
 
 # -------------------------------------------------------------------------------------------------
