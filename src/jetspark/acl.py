@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 from jetspark.documents.events import DEFAULT_EVENT_PREFIX, event_subjects
 from jetspark.errors import ConfigError
 from jetspark.kv_rules import check_bucket
+from jetspark.letter_rules import subject_of_letter
 from jetspark.subjects import (
     check_name,
     check_publish_subject,
@@ -206,7 +207,7 @@ class Roles:
         return self._about(stream, calls)
 
     def range_reader(self, stream: str) -> Permissions:
-        """Read ranges: `jetspark.read`, `jetspark ingest`, the Spark source, `jetspark.bulk`."""
+        """Read ranges: `jetspark.read`, `jetspark.bulk`."""
         named = (js_api.CONSUMER_CREATE, js_api.CONSUMER_CREATE_FILTERED)
         return self._about(stream, (js_api.STREAM_INFO, js_api.MSG_GET, *named, *_OWN_CONSUMER))
 
@@ -223,13 +224,14 @@ class Roles:
         sole_reader: bool = False,
         interest_consumer: str | None = None,
         progress_consumer: str | None = None,
+        quarantine: str | None = None,
     ) -> Permissions:
-        """Read streams with Spark.
+        """Read streams with Spark, also by `jetspark ingest` and `jetspark run`.
 
         `pattern`: with the option streamPattern, which lists the names of all streams.
         `sole_reader`: with soleReader, which purges what it read from work queues and keeps other
         consumers out with one of its own. `interest_consumer`, `progress_consumer`: with the option
-        of that name.
+        of that name. `quarantine`: the stream for records that do not become rows.
         """
         if progress_consumer is not None and (sole_reader or interest_consumer is not None):
             raise ConfigError(
@@ -253,6 +255,10 @@ class Roles:
             if progress_consumer is not None:
                 check_name("consumer", progress_consumer)
                 found |= self._about(stream, _MOVED_CONSUMER, progress_consumer)
+            if quarantine is not None:
+                kept = (js_api.STREAM_INFO, js_api.STREAM_CREATE, js_api.MSG_GET)
+                letters = subject_of_letter(quarantine, stream, "*", "*")
+                found |= self._about(quarantine, kept) | Permissions(publish=(letters,))
         return found
 
     def spark_sink(
@@ -277,8 +283,7 @@ class Roles:
             update = (js_api.STREAM_UPDATE,) if prepare_stream else ()
             found |= self._about(stream, (js_api.MSG_GET, *update))
             found |= self._about(f"{stream}_SPARK", (js_api.STREAM_INFO, js_api.MSG_GET, *made))
-            # Stream names are listed when the ledger's stream does not exist yet.
-            found |= Permissions(publish=(f"_spark.{stream}.>", self._api(js_api.STREAM_NAMES)))
+            found |= Permissions(publish=(f"_spark.{stream}.>",))
         return found
 
     def kv_reader(self, bucket: str) -> Permissions:

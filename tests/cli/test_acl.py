@@ -41,7 +41,9 @@ ALL = {
     "ordered-reader": ["--stream", "S"],
     "range-reader": ["--stream", "S"],
     "stored-reader": ["--stream", "S"],
-    "spark-source": ["--stream", "S", "--stream", "T", "--pattern", "--sole-reader"],
+    "spark-source": [
+        *("--stream", "S", "--stream", "T", "--pattern", "--sole-reader", "--quarantine", "BAD"),
+    ],
     "spark-sink": ["--stream", "S", "--subject", "s.>", "--exactly-once", "--prepare-stream"],
     "kv-reader": ["--bucket", "b"],
     "kv-writer": ["--bucket", "b", "--key", "x", "--key", "y.>", "--origin", "o"],
@@ -112,6 +114,7 @@ def test_options_are_those_of_the_roles(acl_of: Callable[..., str]) -> None:
             [*source, "--progress-consumer", "c"],
             roles.spark_source(["S"], progress_consumer="c"),
         ),
+        ([*source, "--quarantine", "BAD"], roles.spark_source(["S"], quarantine="BAD")),
         (["backup", "--stream", "S", "--stream", "T"], roles.backup("S") | roles.backup("T")),
         (
             ["backup", "kv-reader=b,c", "monitor=T", "--stream", "S"],

@@ -68,7 +68,16 @@ def test_a_pipeline_runs_follows_and_stops_and_a_lost_checkpoint_repeats_nothing
 ) -> None:
     needs_server("2.12")
     source, target = admin.stream(100), admin.stream()
-    table = f'[sinks.lake]\nfrom = "rows"\nformat = "jetspark-delta"\npath = "{tmp_path}/lake"'
+    table = f"""
+[sinks.lake]
+from = "rows"
+format = "jetspark-delta"
+[[sinks.lake.tables]]
+subjects = ["{source}"]
+path = "{tmp_path}/lake"
+json = "n LONG"
+evolve = true
+"""
     file = pipeline(tmp_path, shared_server, source, target, table)
     before = admin.call("STREAM.INFO." + target, None)["config"]
     code, out, err = run_in_spark("run", str(file), "--check", server="")
@@ -93,13 +102,14 @@ def test_a_pipeline_runs_follows_and_stops_and_a_lost_checkpoint_repeats_nothing
         code, out, err = end(command, signal.SIGTERM)
     assert (code, out) == (0, "Stopped; the same command goes on from here.\n"), err
     nothing_left()
-    admin.fill([(source, b"one more")])
+    admin.fill([(source, b'{"new": true}')])
     code, out, err = run_in_spark("run", str(file), server="")
     # It may have been stopped before Spark noted the batch; then it came again, and is there once.
     assert code == 0, err
     assert stored(admin, target) == 101
     assert re.fullmatch(r"copy: \d+ rows? read\.\nlake: \d+ rows? written directly\.\n", out)
     assert column("delta", tmp_path / "lake", "seq") == Counter(range(1, 102))
+    assert column("delta", tmp_path / "lake", "new") == Counter({None: 100, True: 1})
     shutil.rmtree(tmp_path / "chk")
     pipeline(tmp_path, shared_server, source, target)
     elsewhere = tmp_path / "elsewhere" / file.name

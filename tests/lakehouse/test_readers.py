@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -178,3 +179,11 @@ def test_readers_leave_out_the_files_of_other_days(
     assert by_duckdb(format_, table, asked) == [(seq,) for seq in seqs]
     (plan,) = by_duckdb(format_, table, f"EXPLAIN ANALYZE {asked}")
     assert "Total Files Read: 1 " in plan[1]
+    for file in table.glob("**/*.parquet"):
+        if str(wanted) not in str(file):
+            file.unlink()
+    polars = by_polars(format_, table).select("seq", "day")
+    of_day = polars.filter(pl.col("day") == wanted).sort("seq").collect()
+    assert of_day["seq"].to_list() == seqs
+    with pytest.raises(Exception, match=r"No such file|NotFound|not found"):
+        polars.collect()

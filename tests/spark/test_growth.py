@@ -15,7 +15,8 @@ from jetspark.errors import ConfigError, SchemaGrown
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.table import TableName
 from jetspark.spark.lakehouse import growth
-from jetspark.spark.lakehouse.growth import Growth, grown
+from jetspark.spark.lakehouse.growth import Growth, grow, grown
+from jetspark.spark.lakehouse.options import LakehouseOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,11 +86,12 @@ def test_a_table_that_has_grown_says_so_and_one_that_another_writer_has_changed(
 ) -> None:
     name = TableName(path=str(tmp_path / "t"))
     make_table(Format.ICEBERG, name, pa.schema([("n", pa.int32())]), ())
-    need = Growth({"a": "BIGINT", "b": "STRING"}, {"n"})
+    need = {"": Growth({"a": "BIGINT", "b": "STRING"}, {"n"})}
+    tables = {"": LakehouseOptions(format=Format.ICEBERG, name=name)}
     with pytest.raises(SchemaGrown, match=r"columns a, b were added to it and its columns n have"):
-        need.apply(open_table(Format.ICEBERG, name))
+        grow(tables, need)
     with pytest.raises(SchemaGrown, match="its columns are those of another writer"):
-        need.apply(open_table(Format.ICEBERG, name))
+        grow(tables, need)
 
 
 def test_whole_numbers_that_are_too_large_for_a_small_column_widen_it() -> None:

@@ -151,7 +151,7 @@ def test_a_batch_that_is_killed_anywhere_leaves_each_record_in_one_letter(
         "delta": {},
         "iceberg": {"format": "iceberg"},
         "template": {"path": f"{folder}/{{subject[1]}}"},
-        "list": listed_option([([f"{query.stream}.a"], None, {"path": f"{folder}/a"})]),
+        "list": listed_option([([f"{query.stream}.a"], None, {"path": f"{folder}/a"}, {})]),
     }
     query = Query(query.url, folder, query.stream, **more[kind])
     # Of the list no table takes what is on the other subject.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
 import shutil
 from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +16,20 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from tests.support.both_ways import rows_of
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.bulk import arrow
-from jetspark.errors import PipelineError, TableError
+from jetspark.bulk.ddl import check_fields
+from jetspark.errors import PipelineError, SchemaGrown, TableError
 from jetspark.lakehouse import batches
 from jetspark.lakehouse.formats import Format
+from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lag import Progress
 from jetspark.spark.lakehouse import listed, target
+from jetspark.spark.lakehouse.growth import Growth, fields_by_now
 from jetspark.spark.lakehouse.options import (
     LakehouseOptions,
     listed_option,
@@ -31,11 +41,13 @@ from jetspark.spark.pipeline import (
     check_tables,
     sink_of_quarantine,
     start,
+    start_again,
     try_again,
 )
 from jetspark.spark.pipeline_file import PipelineFile, read_pipeline
 from jetspark.spark.retry_quarantine import Tried
 from jetspark.spark.source import schema_of
+from jetspark.spark.versions import in_arrow
 from jetspark.subjects import subject_matches
 
 if TYPE_CHECKING:
@@ -43,6 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from tests.support.streams import Admin
 
     from jetspark.server import NatsServer
@@ -66,7 +79,7 @@ def test_the_expression_for_spark_matches_what_the_subjects_match(
     assert matches == any(subject_matches(one, subject) for one in subjects)
 
 
-def rows(*subjects: str) -> pa.RecordBatch:
+def rows(*subjects: str, data: bytes = b"x") -> pa.RecordBatch:
     """Messages under these subjects, as the sink gets them; there are the tables a and b."""
     count = len(subjects)
     numbers = [{"a": 0, "b": 1}.get(one[0]) for one in subjects]
@@ -75,16 +88,16 @@ def rows(*subjects: str) -> pa.RecordBatch:
         "subject": subjects,
         "seq": range(1, count + 1),
         "timestamp": pa.array([0] * count, pa.timestamp("us", tz="UTC")),
-        "data": [b"x"] * count,
+        "data": [data] * count,
         "headers": pa.nulls(count, arrow.SCHEMA.field("headers").type),
         listed.NUMBER: pa.array(numbers, pa.int32()),
     }
     return pa.RecordBatch.from_pydict(columns)
 
 
-def options_of(format_: str, folder: Path, **more: str) -> LakehouseOptions:
-    tables = [([f"{one}.>"], None, {"path": str(folder / one)}) for one in "ab"]
-    return parse_lakehouse_options(Format(format_), listed_option(tables) | more).for_streaming()
+def options_of(format_: str, folder: Path, ddl: str | None = None, **more: str) -> LakehouseOptions:
+    tables = listed_option([([f"{one}.>"], ddl, {"path": str(folder / one)}, {}) for one in "ab"])
+    return parse_lakehouse_options(Format(format_), tables | more).for_streaming()
 
 
 @pytest.mark.tables
@@ -119,6 +132,87 @@ def test_a_batch_that_was_not_committed_to_the_second_table_adds_each_row_once(
         assert column(format_, tmp_path / "a", "seq") == Counter([1, 4])
         assert column(format_, tmp_path / "b", "seq") == Counter([2])
         assert column(format_, tmp_path / "rest", "seq") == Counter([3])
+
+
+@pytest.mark.tables
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
+def test_tables_that_grow_get_each_row_once_wherever_the_batch_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
+) -> None:
+    options = options_of(format_, tmp_path, "n LONG", evolveSchema="true")
+    payloads: dict[str, dict[str, Any]] = {
+        "a": {"n": 1, "new": True},
+        "b": {"n": 2, "more": [3]},
+    }
+
+    def attempt() -> None:
+        """As Spark and its tasks run the batch, by the columns that the tables have."""
+        schema = schema_of(arrow.COLUMNS).add(listed.NUMBER, "integer")
+        batch = rows("a.x", "b.x", "c")
+        for at, one in enumerate(options.tables):
+            ddl = fields_by_now(one.options, one.json, one.option, ())
+            kinds = check_fields(ddl or "", "json")
+            fields = StructType([*(StructField(name, KINDS[kinds[name]]) for name in kinds)])
+            schema = schema.add(listed.fields_column(at), fields.add(CORRUPT, "string"))
+            found = {name: json_value(payloads["ab"[at]].get(name)) for name in kinds}
+            own = [found if at == number else None for number in (0, 1, None)]
+            kind = in_arrow(StructType([schema[listed.fields_column(at)]])).field(0).type
+            batch = batch.append_column(listed.fields_column(at), pa.array(own, kind))
+        data = [json.dumps(payloads.get(one, {})).encode() for one in "abc"]
+        at = batch.schema.get_field_index("data")
+        batch = batch.set_column(at, "data", pa.array(data, pa.binary()))
+        prepared = target.prepare_for_query(options, schema)
+        files = TaskFiles(prepared)
+        files.write(batch)
+        writer = LakehouseStreamWriter(options, prepared, replace=False)
+        writer.commit([Written("query", files.close(), files.growth)], 0)
+
+    def seqs(name: str) -> Counter[Any]:
+        return column(format_, tmp_path / name, "seq")
+
+    options = replace(options, rest=str(tmp_path / "rest"))
+    away = ["grow", "commit"]
+
+    def apply(growth: Growth, table: Any) -> str:
+        if str(table.name).endswith("b") and "grow" in away:
+            away.remove("grow")
+            raise TableError("The storage is away.")
+        return real(growth, table)
+
+    def commit(table: Any, *arguments: Any, **named: Any) -> bool:
+        if str(table.name).endswith("b") and "commit" in away:
+            away.remove("commit")
+            raise TableError("The storage is away.")
+        return batches.commit_batch(table, *arguments, **named)
+
+    real = Growth.apply
+    monkeypatch.setattr(Growth, "apply", apply)
+    monkeypatch.setattr(target, "commit_batch", commit)
+    with pytest.raises(TableError, match="is away"):
+        attempt()
+    with pytest.raises(SchemaGrown, match="/b: the columns more were added to it"):
+        attempt()
+    assert (seqs("a"), seqs("b")) == (Counter(), Counter())
+    with pytest.raises(TableError, match="is away"):
+        attempt()
+    assert (seqs("a"), seqs("b")) == (Counter([1]), Counter())
+    payloads["b"]["late"] = 1  # as when the list was mended meanwhile
+    with pytest.raises(SchemaGrown, match="/b: the columns late were added to it"):
+        attempt()
+    for _ in range(2):
+        attempt()
+        assert [seqs(one) for one in ("a", "b", "rest")] == [Counter([one]) for one in (1, 2, 3)]
+    assert column(format_, tmp_path / "a", "new") == Counter([True])
+    found = by_duckdb(format_, tmp_path / "b", "SELECT n, more, late FROM t")
+    assert found == [(2, "[3]", 1)]
+
+
+KINDS = {"bigint": LongType(), "boolean": BooleanType(), "string": StringType()}
+
+
+def json_value(value: Any) -> Any:
+    """A value in a column, as Spark keeps it."""
+    return json.dumps(value) if isinstance(value, list) else value
 
 
 @pytest.mark.tables
@@ -161,11 +255,14 @@ quarantineTable = "{folder}/aside"
 subjects = ["{stream}.orders.>"]
 path = "{folder}/orders"
 json = "id LONG, amount DOUBLE"
-partition_by = ["day"]
+columns = ["site=subject[2]", "hour=hour(timestamp)"]
+rest_column = "others"
+partition_by = ["day", "site"]
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.tags.*"]
 path = "{folder}/tags"
 json = "tags ARRAY<STRING>"
+rest_column = "others"
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.state.>"]
 path = "{folder}/state"
@@ -175,6 +272,7 @@ sequenceBy = "seq"
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.raw"]
 path = "{folder}/raw"
+columns = ["kind=subject[1]"]
 [[sinks.{sink}.tables]]
 subjects = ["{stream}.none"]
 path = "{folder}/without_rows"
@@ -214,11 +312,11 @@ def test_one_reading_fills_tables_of_different_schemas_as_spark_does(
     name = unique("SHOP")
     admin.create(name, f"{name}.>")
     messages = [
-        *(("orders.eu", b'{"id": %d, "amount": 0.5}' % n) for n in range(40)),
+        *(("orders.eu", b'{"id": %d, "amount": 0.5, "x": [%d]}' % (n, n)) for n in range(40)),
         ("orders.odd", b'{"id": "x"}'),
         ("orders.odd", b'{"id": 1, "amount": "NaN"}'),
         ("orders.odd", b"no JSON"),
-        ("tags.a", b'{"tags": ["x", "y"]}'),
+        ("tags.a", b'{"tags": ["x", "y"], "by": "me"}'),
         ("tags.a", b'{"tags": 5}'),
         *(("state.s", b'{"id": %d, "day": "d%d"}' % (n % 3, n)) for n in range(30)),
         ("raw", b"\xff"),
@@ -248,21 +346,25 @@ def test_one_reading_fills_tables_of_different_schemas_as_spark_does(
         {
             table: by_duckdb("delta", tmp_path / one / table, f"SELECT {columns} FROM t ORDER BY 1")
             for table, columns in {
-                "orders": "seq, id, amount::VARCHAR, day = timestamp::DATE",
-                "tags": "seq, tags",
+                "orders": "seq, id, amount::VARCHAR, day = timestamp::DATE, "
+                "hour = date_trunc('hour', timestamp), site, others",
+                "tags": "seq, tags, others",
                 "state": "id, day, seq",
-                "raw": "seq, data",
+                "raw": "seq, data, kind",
                 "aside": 'seq, subject, data, "column", reason',
             }.items()
         }
         for one in ways
     ]
     assert found[0] == found[1]
-    assert found[0]["orders"][:2] == [(1, 0, "0.5", True), (2, 1, "0.5", True)]
+    assert found[0]["orders"][:2] == [
+        (1, 0, "0.5", True, True, "eu", '{"x":[0]}'),
+        (2, 1, "0.5", True, True, "eu", '{"x":[1]}'),
+    ]
     assert len(found[0]["orders"]) == 40 + sum(row[0] in (41, 42, 43) for row in found[0]["orders"])
-    assert found[0]["tags"] == [(44, ["x", "y"])]
+    assert found[0]["tags"] == [(44, ["x", "y"], '{"by":"me"}')]
     assert [row[:2] for row in found[0]["state"]] == [(0, "d27"), (1, "d28"), (2, "d29")]
-    assert found[0]["raw"] == [(len(messages) - 2, b"\xff")]
+    assert found[0]["raw"] == [(len(messages) - 2, b"\xff", "raw")]
     no_table = f"No table of the list takes the subject {name}.other."
     assert found[0]["aside"][-1][3:] == ("subject", no_table)
     left, orders = len(found[0]["aside"]), len(found[0]["orders"])
@@ -277,15 +379,124 @@ path = "{tmp_path}/tasks/others"
     assert sink_of_quarantine(mended_pipeline, aside) == "tasks"
     assert try_again(mended_pipeline, "tasks", spark) == Tried(added=2, there=0, left=left - 2)
     assert column("delta", tmp_path / "tasks" / "others", "data") == Counter([b"{}"])
+    (row,) = by_duckdb(
+        "delta", tmp_path / "tasks" / "orders", "SELECT id, site, others FROM t WHERE seq = 41"
+    )
+    assert row == (None, "odd", '{"id":"x"}')
     assert len(column("delta", tmp_path / "tasks" / "orders", "seq")) == orders + 1
     pipeline = pipeline_of(shared_server, name, tmp_path, *sinks)
     check_tables(pipeline)
     shutil.rmtree(tmp_path / "tasks" / "without_rows")
     check_tables(pipeline)
     shutil.rmtree(tmp_path / "tasks" / "tags")
-    with pytest.raises(PipelineError, match=r"toml:20: sink tasks: .* or this table was removed"):
+    with pytest.raises(PipelineError, match=r"toml:22: sink tasks: .* or this table was removed"):
         check_tables(pipeline)
     check_tables(pipeline, adopt=True)
+
+
+EVOLVING = """
+[sinks.{sink}]
+from = "events"
+format = "jetspark-delta"
+through_spark = {through}
+evolve = true
+[[sinks.{sink}.tables]]
+subjects = ["{stream}.a"]
+path = "{folder}/a"
+json = "n LONG"
+rest_column = "others"
+[[sinks.{sink}.tables]]
+subjects = ["{stream}.b"]
+path = "{folder}/b"
+json = "tags ARRAY<STRING>"
+partition_by = ["day"]
+[[sinks.{sink}.tables]]
+subjects = ["{stream}.c"]
+path = "{folder}/c"
+json = "n LONG"
+evolve = false
+[[sinks.{sink}.tables]]
+subjects = ["{stream}.d"]
+path = "{folder}/d"
+"""
+ONE = """
+[sources.payments]
+servers = "{url}"
+stream = "{stream}"
+subjects = "{stream}.a"
+startingOffsets = "earliest"
+json = "n LONG"
+[sinks.one]
+from = "payments"
+format = "jetspark-delta"
+path = "{folder}/one"
+evolve = true
+rest_column = "others"
+"""
+
+
+@pytest.mark.server
+@pytest.mark.spark
+@pytest.mark.tables
+def test_each_table_of_a_pipeline_grows_on_its_own_on_both_ways(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    name = unique("GROWING")
+    admin.create(name, f"{name}.>")
+    sinks = [
+        EVOLVING.format(sink=one, through=through, folder=tmp_path / one, stream=name)
+        for one, through in {"tasks": "false", "spark": "true"}.items()
+    ]
+    one = ONE.format(url=shared_server.url, stream=name, folder=tmp_path)
+    pipeline = pipeline_of(shared_server, name, tmp_path, *sinks, one)
+    assert {flow.direct for flow in check_queries(pipeline, spark).values()} == {True, False}
+
+    def run() -> list[int]:
+        """How often each query was started until the stream's end."""
+        counts = []
+        for query in start(pipeline, spark).values():
+            running: StreamingQuery | None = query
+            for started in itertools.count(1):
+                assert running is not None
+                with suppress(StreamingQueryException):
+                    running.awaitTermination(300)
+                if (again := start_again(pipeline, running, spark)) is None:
+                    assert running.exception() is None
+                    counts.append(started)
+                    break
+                running = again
+        return counts
+
+    both = b'{"n": 1, "new": {"x": [1]}, "late": null, "a b": 1}'
+    admin.fill([(f"{name}.{one}", both) for one in "abcd"])
+    assert run() == [2, 2, 2]
+    admin.fill([(f"{name}.a", b'{"new": 5, "n": 2}'), (f"{name}.b", b'{"tags": ["x"]}')])
+    assert run() == [1, 1, 1]
+    admin.fill([(f"{name}.a", b'{"late": 1.5}'), (f"{name}.c", b'{"late": 1.5}')])
+    assert run() == [2, 2, 2]
+    found = {
+        way: {one: rows_of(tmp_path / way / one, Format.DELTA) for one in "abcd"}
+        for way in ("tasks", "spark")
+    }
+    assert found["tasks"] == found["spark"]
+    names = ("seq", "n", "new", "late", "others")
+    in_a = [tuple(row[name] for name in names) for row in found["tasks"]["a"]]
+    assert in_a == [
+        (1, 1, '{"x":[1]}', None, '{"late":null,"a b":1}'),
+        (5, 2, "5", None, None),
+        (7, None, None, "1.5", None),
+    ]
+    alone = rows_of(tmp_path / "one", Format.DELTA)
+    assert [tuple(row[name] for name in names) for row in alone] == in_a
+    in_b = [tuple(row[name] for name in ("seq", "tags", "n", "new")) for row in found["tasks"]["b"]]
+    assert in_b == [(2, None, 1, '{"x":[1]}'), (6, ["x"], None, None)]
+    (first, _) = found["tasks"]["c"]
+    assert first.keys().isdisjoint(("new", "late"))
+    assert [row["data"] for row in found["tasks"]["d"]] == [both]
 
 
 @pytest.mark.server

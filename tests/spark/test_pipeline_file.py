@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -186,7 +187,8 @@ path = "lake"
 def test_a_table_has_columns_of_subjects_and_of_other_fields(tmp_path: Path) -> None:
     keys = 'columns = ["site=subject[1]", "hour=hour(timestamp)"]\nrest_column = "others"\n'
     made = read(tmp_path, MADE + keys).sinks["t"].made
-    assert made == {"site": "subject[1]", "hour": "hour(timestamp)", "others": 'rest["n"]'}
+    said = {name: value.said for name, value in made.items()}
+    assert said == {"site": "subject[1]", "hour": "hour(timestamp)", "others": 'rest["n"]'}
 
 
 @pytest.mark.parametrize(
@@ -204,6 +206,40 @@ def test_a_mistake_in_columns_is_reported_with_its_line(
 ) -> None:
     with pytest.raises(ConfigError, match=rf"toml:8: .*{says}"):
         read(tmp_path, MADE + key)
+
+
+def test_new_fields_become_columns_where_a_sink_or_a_table_of_a_list_says_so(
+    tmp_path: Path,
+) -> None:
+    table = read(tmp_path, MADE + "evolve = true\n").sinks["t"].table
+    assert table is not None
+    assert table.evolve
+    text = LISTED.replace("[[", "evolve = true\n[[", 1)
+    for own, evolve in (("", True), ("evolve = false\n", False)):
+        table = read(tmp_path, text.replace('json = "id', f'{own}json = "id')).sinks["shop"].table
+        assert table is not None
+        assert table.tables[0].options.evolve is evolve
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        (MADE + "evolve = 1", 8, "evolve is true or false"),
+        (MADE + "evolveSchema = true", 8, "unknown key 'evolveSchema'; did you mean 'evolve'?"),
+        (MADE.replace("json", "#") + "evolve = true", 8, "evolve goes with json"),
+        (
+            MADE.replace("json =", 'watermark = ["timestamp", "1 s"]\njson =') + "evolve = true",
+            9,
+            "not of a source that is static or has a watermark",
+        ),
+        (MADE.replace('"lake"', '"lake/{n}"') + "evolve = true", 8, "have one schema, which new"),
+    ],
+)
+def test_a_mistake_about_new_fields_is_reported_with_its_line(
+    tmp_path: Path, text: str, line: int, says: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"toml:{line}: .*{re.escape(says)}"):
+        read(tmp_path, text)
 
 
 def test_a_quarantine_of_payloads_that_are_not_parsed_is_refused(tmp_path: Path) -> None:
@@ -316,6 +352,7 @@ path = "lake/payments"
 
 def test_a_list_of_tables_is_read(tmp_path: Path) -> None:
     text = LISTED.replace("[[", "compactEvery = 7\n[[", 1)
+    text += 'columns = ["kind=subject[0]"]\npartition_by = ["kind"]\n'
     table = read(tmp_path, text).sinks["shop"].table
     assert table is not None
     orders, payments = table.tables
@@ -323,6 +360,8 @@ def test_a_list_of_tables_is_read(tmp_path: Path) -> None:
     assert [str(one) for one in orders.options.partitions] == ["day"]
     assert orders.options.keys == ("id",)
     assert (payments.subjects, payments.json) == (("payments.*", "refunds.*"), None)
+    assert {name: value.said for name, value in orders.made.items()} == {"day": "day(timestamp)"}
+    assert {name: value.said for name, value in payments.made.items()} == {"kind": "subject[0]"}
     assert (orders.options.compact_every, payments.options.compact_every) == (None, 7)
     assert orders.options.writer_name == payments.options.writer_name == "p/shop"
 
@@ -347,7 +386,14 @@ def test_a_list_of_tables_is_read(tmp_path: Path) -> None:
         ("json = ", "jsn = ", 10, "did you mean 'json'"),
         ('json = "id', 'restTable = "r"\njson = "id', 10, r"restTable in \[sinks.shop\], for all"),
         ('from = "events"', 'from = "events"\npath = "x"', 6, "write path in each of the list's"),
-        ('from = "events"', 'from = "events"\nrest_column = "x"', 6, "is for one table, or a"),
+        ('from = "events"', 'from = "events"\nrest_column = "x"', 6,
+         "write rest_column in each of the list's tables"),
+        ('partition_by = ["day"]', 'columns = ["id=subject[0]"]', 11, "there is a column id alr"),
+        ('partition_by = ["day"]', 'columns = ["day=subject[9]"]\nrest_column = "day"', 11,
+         "rest_column 'day': give it a name that no column has"),
+        ('"lake/payments"', '"lake/payments"\nrest_column = "x"', 17, "rest_column goes with json"),
+        ('"lake/payments"', '"lake/payments"\nevolve = true', 17, "evolve goes with json"),
+        ('"lake/payments"', '"lake/payments"\nevolve = "x"', 17, "evolve is true or false"),
         ('stream = "SHOP"', 'stream = "SHOP"\njson = "a INT"', 6, "leave json out of the source"),
         ('stream = "SHOP"', 'stream = "SHOP"\nstatic = true', 6, "not static and has no watermark"),
         ('stream = "SHOP"', 'stream = "SHOP"\ncolumns = "data"', 6, "needs the column subject"),

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from jetspark.errors import ConfigError, TableError
+from jetspark.errors import ConfigError, SchemaGrown, TableError
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import commit_files
 from jetspark.lakehouse.formats import Format, find_table, make_table, open_table
@@ -28,6 +28,7 @@ from jetspark.lakehouse.table import TableName
 from jetspark.spark import retry_quarantine
 from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lakehouse import listed
+from jetspark.spark.lakehouse.growth import NEW
 from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
 from jetspark.spark.lakehouse.target import prepare
 
@@ -100,17 +101,17 @@ class Place:
 
         return retry_quarantine.try_again(prepare(self.options, ROWS, numbered=True), decode)
 
-    def _rows(self, name: str) -> list[dict[str, Any]]:
+    def found(self, name: str) -> list[dict[str, Any]]:
         table = find_table(self.format, TableName(path=str(self.folder / name)))
         pieces = [] if table is None else table.pieces(table.schema.names, None, 1)
         return [row for one in pieces for batch in one.batches() for row in batch.to_pylist()]
 
     def rows(self, *names: str) -> Counter[int]:
         """The sequences."""
-        return Counter(row["seq"] for name in names or ("rows",) for row in self._rows(name))
+        return Counter(row["seq"] for name in names or ("rows",) for row in self.found(name))
 
     def aside(self) -> dict[int, str]:
-        found = self._rows("aside")
+        found = self.found("aside")
         assert len({row["seq"] for row in found}) == len(found)
         return {row["seq"]: row["reason"] for row in found}
 
@@ -130,9 +131,9 @@ def test_what_fits_becomes_rows_and_the_rest_stays_with_its_new_reason(
     tried = place.try_again()
     assert (tried.added, tried.there, tried.left) == (2, 0, 1)
     assert place.rows() == Counter([1, 3])
-    assert [(row["n"], row["site"]) for row in place._rows("rows")] == [(1, None), (3, "é")]
+    assert [(row["n"], row["site"]) for row in place.found("rows")] == [(1, None), (3, "é")]
     assert place.aside() == {2: 'n is a text ("two"), not int64.'}
-    (left,) = place._rows("aside")
+    (left,) = place.found("aside")
     assert (left["data"], left["column"], left["subject"]) == (b'{"n": "two"}', "n", "s")
     assert place.try_again() == retry_quarantine.Tried(0, 0, 1)
     assert place.rows() == Counter([1, 3])
@@ -204,10 +205,45 @@ def test_rows_with_keys_are_merged_in_their_order(tmp_path: Path, format_: Forma
         unordered.try_again()
 
 
+def test_a_record_with_a_new_field_is_added_when_its_table_has_the_column(
+    tmp_path: Path, format_: Format
+) -> None:
+    place = Place(tmp_path, format_, evolveSchema="true")
+    place.put_aside({"n": 1, "new": True}, {"n": "x"})
+
+    def try_again(*known: str) -> retry_quarantine.Tried:
+        """With these fields, too."""
+        added = [pa.field("n", pa.int64()), *(pa.field(one, pa.bool_()) for one in known)]
+        added += [pa.field(CORRUPT, pa.string()), pa.field(NEW, pa.string())]
+
+        def decode(records: pa.Table) -> pa.Table:
+            found = []
+            for row in records.to_pylist():
+                fields = json.loads(row["data"])
+                corrupt = row["data"].decode() if type(fields["n"]) is str else None
+                fits = fields if corrupt is None else {}
+                new = json.dumps({name: fields[name] for name in fields.keys() - {"n", *known}})
+                found.append({**row, **fits, CORRUPT: corrupt, NEW: new})
+            return pa.Table.from_pylist(found, pa.schema([*records.schema, *added]))
+
+        rows = StructType([one for one in ROWS if one.name not in ("site", CORRUPT)])
+        for one in known:
+            rows = rows.add(one, "boolean")
+        rows = rows.add(CORRUPT, "string").add(NEW, "string")
+        return retry_quarantine.try_again(prepare(place.options, rows, numbered=True), decode)
+
+    with pytest.raises(SchemaGrown, match="/rows: the columns new were added to it"):
+        try_again()
+    assert (place.rows(), len(place.aside())) == (Counter(), 2)
+    assert try_again("new") == retry_quarantine.Tried(added=1, there=0, left=1)
+    assert [(row["seq"], row["n"], row["new"]) for row in place.found("rows")] == [(1, 1, True)]
+
+
 def list_of(lake: Place, **tables: str) -> Callable[[pa.Table], pa.Table]:
     """A list of tables by subject, and what decodes messages for it."""
-    given = [([one], "n LONG", {"path": str(lake.folder / path)}) for one, path in tables.items()]
-    options = {"quarantineTable": str(lake.folder / "aside"), **listed_option(given)}
+    options = {"quarantineTable": str(lake.folder / "aside")} | listed_option(
+        [([one], "n LONG", {"path": str(lake.folder / path)}, {}) for one, path in tables.items()]
+    )
     lake.options = parse_lakehouse_options(lake.format, options)
 
     def decode(records: pa.Table) -> pa.Table:

@@ -158,9 +158,7 @@ class Ledger:
         }
 
         def once(api: StreamAPI) -> None:
-            try:
-                api.stream(self.stream)
-            except StreamNotFoundError:
+            if api.config_if_any(self.stream) is None:
                 api.create(config)
 
         self.leaders.ask(once)

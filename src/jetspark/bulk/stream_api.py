@@ -241,6 +241,14 @@ class StreamAPI:
         config: dict[str, Any] = self._info(name)["config"]
         return config
 
+    def config_if_any(self, name: str) -> dict[str, Any] | None:
+        """The same; None if there is no such stream. Needs no permission to list streams."""
+        try:
+            config: dict[str, Any] = self.call(js_api.STREAM_INFO, None, stream=name)["config"]
+        except StreamNotFoundError:
+            return None
+        return config
+
     def _info(self, name: str, not_found_for: float = NOT_FOUND_SECONDS) -> dict[str, Any]:
         sent = time.monotonic()
         try:

@@ -46,6 +46,7 @@ def acl(
     sole_reader: Switch = False,
     interest_consumer: str | None = None,
     progress_consumer: str | None = None,
+    quarantine: str | None = None,
     bucket: Repeated = None,
     key: Repeated = None,
     origin: str | None = None,
@@ -88,6 +89,7 @@ def acl(
         sole_reader: spark-source: with soleReader, which removes messages from a work queue.
         interest_consumer: spark-source: the value of the option interestConsumer.
         progress_consumer: spark-source: the value of the option progressConsumer.
+        quarantine: spark-source: the stream of --quarantine stream:NAME.
         bucket: kv-reader, kv-writer: the bucket; may be given again.
         key: kv-writer: only keys under this filter; may be given again.
         origin: kv-writer: the bucket behind a mirror.

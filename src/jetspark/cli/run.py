@@ -57,6 +57,7 @@ def run(
             check_writers,
             checkpoints,
             start,
+            start_again,
         )
         from jetspark.spark.pipeline_file import read_pipeline
         from jetspark.spark.queries import locked
@@ -93,13 +94,14 @@ def run(
     ):
         for checkpoint in () if check else checkpoints(pipeline):
             locks.enter_context(locked(spark, checkpoint))
-        flows = check_queries(pipeline, spark, adopt=adopt, through_spark=through_spark)
+        how = {"adopt": adopt, "through_spark": through_spark}
+        flows = check_queries(pipeline, spark, **how)
         direct |= {name: flow.direct for name, flow in flows.items()}
         if not check:
             queries = start(pipeline, spark, flows, adopt=adopt)
             if pipeline.follow:
                 outcome.note(f"Following {file}; Ctrl-C or SIGTERM ends it.")
-            watch.run(queries, stop)
+            watch.run(queries, stop, again=lambda ended: start_again(pipeline, ended, spark, **how))
     stopped = watch.stopped
     if check and stopped is None:
         outcome.report(

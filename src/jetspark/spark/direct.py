@@ -13,27 +13,31 @@ them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StringType, StructType
 
 from jetspark.bulk.arrow import JsonFields
+from jetspark.bulk.ddl import check_fields
 from jetspark.bulk.ranges import SequenceRange
+from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.rest import rest_of
 from jetspark.lakehouse.routes import ValueOf
-from jetspark.spark.failures import without_traceback
+from jetspark.spark.failures import explain, without_traceback
 from jetspark.spark.json_payloads import CORRUPT, parsing, with_json_fields
 from jetspark.spark.lag import WRITTEN
 from jetspark.spark.lakehouse import listed
+from jetspark.spark.lakehouse.growth import fields_by_now, without
 from jetspark.spark.lakehouse.options import LakehouseOptions, ListedTable, parse_lakehouse_options
 from jetspark.spark.lakehouse.source import DeltaDataSource, IcebergDataSource
 from jetspark.spark.lakehouse.target import (
@@ -55,8 +59,6 @@ from jetspark.spark.stream import JetStreamStreamReader
 from jetspark.spark.versions import register, stream_reader
 
 FORMAT = "jetspark-direct"
-OF_DAY = "day(timestamp)"
-"""What the column `listed.DAY` is made of."""
 _PREFIX = "into."
 
 
@@ -64,19 +66,19 @@ def _direct_options(
     format_: Format,
     sink: Mapping[str, str],
     rows: StructType,
-    made: Mapping[str, str],
+    made: Mapping[str, ValueOf],
     in_tasks: Sequence[str],
 ) -> dict[str, str]:
     """Options of format jetspark-direct, beside those of format jetstream.
 
     `sink`: the options of the table's sink, with its checkpoint; `rows`: the columns that the sink
-    gets; `made`: the derived ones, with their `ValueOf`; `in_tasks`: what tasks parse for each
+    gets; `made`: those that are made of others; `in_tasks`: what tasks parse for each
     table of a list, as DDL.
     """
     given = {
         "format": format_,
         "schema": rows.json(),
-        "made": json.dumps(dict(made)),
+        "made": json.dumps({name: value.said for name, value in made.items()}),
         "fields": json.dumps(list(in_tasks)),
     }
     return {f"{_PREFIX}{name}": value for name, value in given.items()} | {
@@ -93,33 +95,58 @@ class Flow:
     """Whether the tasks that read a stream write the table's files; else rows go through Spark."""
 
 
+@dataclass(frozen=True)
+class RowsOf:
+    """How messages become the rows of a table, or of a list of tables."""
+
+    json: tuple[str, str | None]
+    """Name of the payloads' schema for messages, and the schema or None."""
+    made: Mapping[str, ValueOf]
+    """Columns that are made of others."""
+    in_sql: Mapping[str, str] = field(default_factory=dict)
+    """Columns that only Spark makes, and its expressions."""
+    tables: tuple[ListedTable, ...] = ()
+
+    def into(self, table: LakehouseOptions) -> RowsOf:
+        """The same for this table: where new fields become columns, with those that are columns by
+        now, and the one for further ones."""
+        (name, ddl), made = self.json, self.made
+        ddl = fields_by_now(table, ddl, name, [*made, *self.in_sql])
+        if ddl is not None:
+            new = table.evolve and table.route is None
+            made = without(check_fields(ddl, name), made, new=new)
+        tables = [
+            replace(one, json=fields_by_now(one.options, one.json, one.option, one.made))
+            for one in table.tables
+        ]
+        return RowsOf((name, ddl), made, self.in_sql, tuple(tables))
+
+
 def flow_into(
     spark: SparkSession,
     options: Mapping[str, str],
     table: LakehouseOptions,
     sink: Mapping[str, str],
+    how: RowsOf,
     *,
-    json: tuple[str, str | None],
-    made: Mapping[str, str],
-    further: Callable[[DataFrame], DataFrame] | None = None,
     through_spark: bool = False,
 ) -> Flow:
     """The rows of a stream, the direct way if tasks can write all of them. Writes nothing.
 
     `options`: of format jetstream; `table`, `sink`: of the table, and as given, with the query's
-    checkpoint; `json`: name of the payloads' schema for messages, and the schema or None; `made`:
-    columns that are made of others (`ValueOf`); `further`: what only Spark adds. Raises
-    ConfigError, and Spark's errors.
+    checkpoint. Raises ConfigError, and Spark's errors.
     """
     source = parse_options(options)
-    name, ddl = json
+    if source.bucket is None:
+        how = how.into(table)
+    (name, ddl), made = how.json, how.made
     parsed = {} if ddl is None else parsing(spark, options, ddl, name)
-    values = [ValueOf.parse(one, said) for one, said in made.items()]
-    of_time = any(value.unit for value in values)
-    of_payload = any(value.known is not None for value in values)
+    of_list = [value for one in how.tables for value in one.made.values()]
+    of_time = any(value.unit for value in (*made.values(), *of_list))
+    of_payload = any(value.known is not None for value in made.values())
     direct = (
         not through_spark
-        and further is None
+        and not how.in_sql
         and source.bucket is None
         and (ddl is None or bool(parsed))
         # The order of rows within a batch says which one replaces the others.
@@ -131,13 +158,7 @@ def flow_into(
         parsed = {}  # what the source has parsed comes without its payload
 
     rows_of = partial(
-        table_rows,
-        json=json,
-        tables=table.tables,
-        made=made,
-        further=further,
-        parsed=bool(parsed),
-        keep_payload=table.quarantine is not None,
+        table_rows, how=how, parsed=bool(parsed), keep_payload=table.quarantine is not None
     )
     reader = spark.readStream.format("jetstream").options(**options).options(**parsed)
     rows = rows_of(reader.load())
@@ -147,7 +168,7 @@ def flow_into(
             ""
             if one.json is None
             else "".join(parsing(spark, options, one.json, one.option).values())
-            for one in table.tables
+            for one in how.tables
         ]
         into = _direct_options(table.format, sink, rows.schema, made, in_tasks)
         rows = rows_of(reader.format(FORMAT).options(**into).load())
@@ -157,22 +178,14 @@ def flow_into(
 
 
 def table_rows(
-    loaded: DataFrame,
-    *,
-    json: tuple[str, str | None],
-    made: Mapping[str, str],
-    further: Callable[[DataFrame], DataFrame] | None = None,
-    parsed: bool = False,
-    keep_payload: bool = False,
-    tables: Sequence[ListedTable] = (),
+    loaded: DataFrame, how: RowsOf, *, parsed: bool = False, keep_payload: bool = False
 ) -> DataFrame:
-    """The rows of a table, or of a list of `tables`, from messages, by Spark; as in `flow_into`.
+    """The rows of a table, or of a list of tables, from messages, by Spark.
 
     `parsed`: the source has parsed what it can (`json_payloads.parsing`).
     """
-    rows = listed.with_fields(loaded, tables) if tables else loaded
-    name, ddl = json
-    values = {one: ValueOf.parse(one, said) for one, said in made.items()}
+    rows = listed.with_fields(loaded, how.tables) if how.tables else loaded
+    (name, ddl), values = how.json, dict(how.made)
     of_payload = [one for one, value in values.items() if value.known is not None]
     for one in of_payload:
         rows = rows.withColumn(one, spark_value(values.pop(one)))
@@ -180,7 +193,13 @@ def table_rows(
         rows = with_json_fields(rows, ddl, name, parsed=parsed, keep_payload=keep_payload)
     for one, value in values.items():
         rows = rows.withColumn(one, spark_value(value))
-    return rows if further is None else further(rows)
+    for one, expression in how.in_sql.items():
+        try:
+            rows = rows.withColumn(one, F.expr(expression))
+        except PySparkException as error:
+            said = f"--partition-by {one}={expression}: {explain(error)}"
+            raise ConfigError(said) from error
+    return rows
 
 
 def spark_value(value: ValueOf) -> Column:
@@ -318,14 +337,13 @@ class DirectReader(JetStreamStreamReader):
                     continue
                 decoded, others = _divided(fields.of(rows), rows)
                 left += [one.select(rows.schema.names).cast(rows.schema) for one in others]
-            files.write_listed(number, self._row_columns(decoded))
+            files.write_listed(number, decoded)
         return batch.schema, left
 
     def _row_columns(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The table's columns of decoded rows, with the values that Spark would give them."""
         for name, value in self._into.made.items():
-            if name not in batch.schema.names:  # a table of a list may have a field of this name
-                batch = batch.append_column(name, value.of(batch))
+            batch = batch.append_column(name, value.of(batch))
         return batch
 
 

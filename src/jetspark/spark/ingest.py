@@ -7,24 +7,22 @@ leaves neither a gap nor a repeated row.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from dataclasses import dataclass, field
+from functools import cached_property
 from glob import escape, iglob
 from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.bulk.arrow import TYPES
 from jetspark.bulk.ddl import check_fields
-from jetspark.errors import ConfigError, SchemaGrown
+from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import (
     Format,
     check_library,
-    find_table,
     format_of,
     in_catalog,
 )
@@ -32,12 +30,12 @@ from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path
-from jetspark.spark.direct import OF_DAY, flow_into, register_formats, table_rows
-from jetspark.spark.failures import explain, is_of
-from jetspark.spark.json_payloads import CORRUPT, KEPT, json_columns
-from jetspark.spark.lakehouse.growth import NEW, grown
+from jetspark.spark.direct import RowsOf, flow_into, register_formats
+from jetspark.spark.failures import explain
+from jetspark.spark.json_payloads import CORRUPT, json_columns
+from jetspark.spark.lakehouse.growth import check_one_schema, has_grown
 from jetspark.spark.lakehouse.letters import with_connection
-from jetspark.spark.lakehouse.listed import DAY
+from jetspark.spark.lakehouse.listed import DAY, OF_DAY
 from jetspark.spark.lakehouse.options import (
     FILES,
     PREFIX,
@@ -154,11 +152,8 @@ class Ingest:
                 )
         if self.evolve and (self.json_schema is None or is_bucket):
             raise ConfigError("--evolve is for streams with --json, to which it adds fields.")
-        if self.evolve and self._table.route is not None:
-            raise ConfigError(
-                f"--evolve: the tables of {self.to} have one schema, which new fields of one of "
-                "them would change in all: name one table, or leave it out."
-            )
+        if self.evolve:
+            check_one_schema("--evolve", self._table)
         if self.rest_column is not None and is_bucket:
             raise ConfigError("--rest-column is for streams: leave --bucket out.")
         if is_bucket:
@@ -174,7 +169,7 @@ class Ingest:
         """Check the table as far as possible before Spark is started; changes nothing. Raises
         ConfigError when table, checkpoint and stream do not belong together."""
         self._check_start()
-        self._grown()._check_columns()
+        self._check_columns()
         if self._table.letters is not None:
             self._table.letters.check()
 
@@ -198,14 +193,7 @@ class Ingest:
         Raises as `look_at_records` and `retry_quarantine.try_again`, or PipelineError.
         """
         self.look_at_records()
-        rows = partial(
-            table_rows,
-            json=("--json", self.json_schema),
-            made=self._made(),
-            further=self._with_partitions,
-            keep_payload=True,
-        )
-        return try_again_in_spark(spark, self._table, rows)
+        return try_again_in_spark(spark, self._table, self._rows())
 
     def _check_start(self) -> None:
         check_start(self._table, self.checkpoint_location)
@@ -215,28 +203,6 @@ class Ingest:
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises as `look_ahead`, or PipelineError with Spark's reason."""
         self._check_start()
-        job = self._grown()
-        query = job._start(spark)
-        self.direct = job.direct
-        return query
-
-    def has_grown(self, query: StreamingQuery) -> bool:
-        """Whether the query has ended since its table has got columns for new fields: `start` goes
-        on with the same batch."""
-        error = query.exception()
-        return self.evolve and error is not None and is_of(error, SchemaGrown)
-
-    def _grown(self) -> Ingest:
-        """The same, with the columns that the table has by now."""
-        table = find_table(self._table.format, self._table.name) if self.evolve else None
-        if table is None or self.json_schema is None:
-            return self
-        aside = ("data",) if self.quarantine is not None else ()
-        others = (*KEPT, *aside, CORRUPT, *self._values, *self._table.made, *table.made)
-        others = (*others, *(name for name, made in self._partitions if made is not None))
-        return replace(self, json_schema=grown(self.json_schema, "--json", table.schema, others))
-
-    def _start(self, spark: SparkSession) -> StreamingQuery:
         register_formats(spark)
         try:
             format_ = self._table.format
@@ -250,9 +216,7 @@ class Ingest:
                 source_options({**self.options, **of_bucket}, follow=self.follow),
                 self._table,
                 sink,
-                json=("--json", self.json_schema),
-                made=self._made(),
-                further=self._with_partitions if self._in_sql else None,
+                self._rows(),
                 through_spark=self.through_spark,
             )
             self.direct = flow.direct
@@ -262,6 +226,11 @@ class Ingest:
         except (PySparkException, Py4JError) as error:
             raise explain(error) from error
 
+    def has_grown(self, query: StreamingQuery) -> bool:
+        """Whether the query has ended since its table has got columns for new fields: `start` goes
+        on with the same batch."""
+        return has_grown(query)
+
     @property
     def passes_spark(self) -> bool:
         """Whether many rows go through the JVM, as far as is known before Spark is started."""
@@ -270,11 +239,6 @@ class Ingest:
         if self.json_schema is None:
             return False
         return not set(check_fields(self.json_schema, "--json").values()) <= set(TYPES)
-
-    def _with_partitions(self, rows: DataFrame) -> DataFrame:
-        for name, expression in self._in_sql.items():
-            rows = _with_partition(rows, name, expression)
-        return rows
 
     @cached_property
     def _in_sql(self) -> dict[str, str]:
@@ -296,14 +260,9 @@ class Ingest:
             said=FLAGS,
         )
 
-    def _made(self) -> dict[str, str]:
-        """The columns that are made of others, as tasks make them."""
-        made = {name: one.said for name, one in self._values.items()}
-        if (DAY, _OF_DAY) in self._partitions:
-            made[DAY] = OF_DAY
-        if self.evolve and self.json_schema is not None:
-            made[NEW] = ValueOf.rest(check_fields(self.json_schema, "--json")).said
-        return made
+    def _rows(self) -> RowsOf:
+        of_day = {DAY: OF_DAY} if (DAY, _OF_DAY) in self._partitions else {}
+        return RowsOf(("--json", self.json_schema), {**self._values, **of_day}, self._in_sql)
 
     def remove_gone_keys(self) -> int:
         """With `bucket`, remove the rows whose keys the bucket no longer has; returns their number.
@@ -414,10 +373,3 @@ def _check_column(name: str, expression: str | None, columns: Sequence[str]) -> 
             f"--partition-by {name}: there is no such column; there are "
             f"{', '.join(columns)}, or write {_NEW}."
         )
-
-
-def _with_partition(rows: DataFrame, name: str, expression: str) -> DataFrame:
-    try:
-        return rows.withColumn(name, F.expr(expression))
-    except PySparkException as error:
-        raise ConfigError(f"--partition-by {name}={expression}: {explain(error)}") from error

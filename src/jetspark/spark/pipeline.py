@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, TypeAlias
 
 from py4j.protocol import Py4JError
@@ -18,13 +17,15 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, JetsparkError, PipelineError
 from jetspark.lakehouse.formats import absolute, in_catalog
 from jetspark.lakehouse.partitions import PartitionBy
+from jetspark.lakehouse.routes import ValueOf
 from jetspark.spark.checkpoints import check_way, local_path, read_checkpoint
-from jetspark.spark.direct import OF_DAY, Flow, flow_into, register_formats, table_rows
+from jetspark.spark.direct import Flow, RowsOf, flow_into, register_formats
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
 from jetspark.spark.lakehouse import letters
-from jetspark.spark.lakehouse.listed import DAY, needs_day
-from jetspark.spark.lakehouse.options import TABLES, LakehouseOptions, when_following
+from jetspark.spark.lakehouse.growth import has_grown
+from jetspark.spark.lakehouse.listed import DAY, OF_DAY
+from jetspark.spark.lakehouse.options import TABLES, when_following
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_fit
 from jetspark.spark.option_values import with_names_of_spark
@@ -217,6 +218,23 @@ def start(
     return queries
 
 
+def start_again(
+    pipeline: PipelineFile,
+    query: StreamingQuery,
+    spark: SparkSession,
+    *,
+    adopt: bool = False,
+    through_spark: bool = False,
+) -> StreamingQuery | None:
+    """The query anew, which goes on with the same batch, if it has ended since its tables have got
+    columns for new fields (`evolve`); else None. Otherwise as `start`."""
+    if not has_grown(query):
+        return None
+    name = str(query.name)
+    only = replace(pipeline, sinks={name: pipeline.sinks[name]})
+    return start(only, spark, adopt=adopt, through_spark=through_spark)[name]
+
+
 def try_again(pipeline: PipelineFile, name: str, spark: SparkSession) -> Tried:
     """Try the records again that the sink of this name has put aside, by the file as it is now:
     those that are rows are added to its tables, each once, and the others get their new reasons.
@@ -232,14 +250,8 @@ def try_again(pipeline: PipelineFile, name: str, spark: SparkSession) -> Tried:
                 "its rows come from a view: take the source out of the file, or name the schema "
                 "and the table (jetspark table retry --to … --json …)."
             )
-        rows = partial(
-            table_rows,
-            json=("json", source.json),
-            made=_columns(sink.table, sink, source)[1],
-            keep_payload=True,
-            tables=sink.table.tables,
-        )
-        return try_again_in_spark(spark, sink.table, rows)
+        how = RowsOf(("json", source.json), _columns(sink, source)[1])
+        return try_again_in_spark(spark, sink.table, how)
 
 
 def _define(pipeline: PipelineFile, spark: SparkSession) -> None:
@@ -324,7 +336,7 @@ def _flow(
 ) -> Flow:
     """The rows of a stream for a table."""
     assert sink.table is not None  # noqa: S101
-    columns, made = _columns(sink.table, sink, source)
+    columns, made = _columns(sink, source)
     _check_partition_by(pipeline, name, sink, [*columns, *made])
     with _located(pipeline, "sinks", name):
         return flow_into(
@@ -332,22 +344,19 @@ def _flow(
             source_options(source.options, follow=pipeline.follow),
             sink.table,
             _sink_options(pipeline, name, sink, adopt),
-            json=("json", source.json),
-            made=made,
+            RowsOf(("json", source.json), made),
             through_spark=through_spark or sink.through_spark,
         )
 
 
-def _columns(
-    table: LakehouseOptions, sink: SinkTable, source: SourceTable
-) -> tuple[list[str], dict[str, str]]:
+def _columns(sink: SinkTable, source: SourceTable) -> tuple[list[str], dict[str, ValueOf]]:
     """The columns of a stream's rows, and those that are made of them for a table."""
     assert source.parsed is not None  # noqa: S101
     columns = list(source.parsed.columns)
     if source.json is not None:
         columns = json_columns(source.json, "json", columns)
-    of_day = any(map(needs_day, table.tables)) or (DAY in sink.partition_by and DAY not in columns)
-    return columns, {**sink.made, **({DAY: OF_DAY} if of_day else {})}
+    of_day = DAY in sink.partition_by and DAY not in columns
+    return columns, {**({DAY: OF_DAY} if of_day else {}), **sink.made}
 
 
 def _check_partition_by(

@@ -22,11 +22,13 @@ from jetspark.files import read_small_text
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.quarantine import MESSAGE
+from jetspark.lakehouse.routes import ValueOf
 from jetspark.lakehouse.table import TableName
 from jetspark.spark import option_values
 from jetspark.spark.json_payloads import json_columns
+from jetspark.spark.lakehouse.growth import check_one_schema
 from jetspark.spark.lakehouse.letters import with_connection
-from jetspark.spark.lakehouse.listed import DAY
+from jetspark.spark.lakehouse.listed import DAY, OF_DAY
 from jetspark.spark.lakehouse.options import (
     FILES,
     PREFIX,
@@ -142,9 +144,10 @@ _NEEDED = {
 }
 _OF_SOURCES = ("format", "json", "watermark", "static")
 _OF_SINKS = ("from", "format", "mode", "partition_by", "through_spark")
-_OF_TABLES = ("columns", "rest_column")
+_MADE = ("columns", "rest_column")
+_OF_TABLES = (*_MADE, "evolve")
 """Of a sink that is a table."""
-_OF_LISTED = ("subjects", "json", "partition_by")
+_OF_LISTED = ("subjects", "json", "partition_by", *_OF_TABLES)
 _OF_ONE_TABLE = ("path", "table", "keys", "sequenceBy", "applyAsDeletes", "partitionBy")
 """Options of each table of a list."""
 _OF_LIST = ("restTable", "quarantineTable", "maxNewTables", "writerName", "adoptTable")
@@ -190,8 +193,8 @@ class SinkTable:
     partition_by: tuple[str, ...] = ()
     through_spark: bool = False
     """Rows go through Spark also where tasks could write the table's files themselves."""
-    made: Mapping[str, str] = field(default_factory=dict)
-    """Further columns of a table, with their `ValueOf`."""
+    made: Mapping[str, ValueOf] = field(default_factory=dict)
+    """Further columns of a table, and what they are made of."""
 
     @property
     def table(self) -> LakehouseOptions | None:
@@ -376,9 +379,13 @@ class _Reader:
         listed = table.pop(TABLES, None)
         if listed is not None and lake is None:
             self._fail((*where, TABLES), "tables is for jetspark-delta and jetspark-iceberg.")
-        said = {key: table.pop(key) for key in _OF_TABLES if lake is not None and key in table}
+        said = {key: table.pop(key) for key in _MADE if lake is not None and key in table}
+        source = sources.get(rows)
+        parses = source is None or (source.is_plain and source.json is not None)
+        evolving = self._evolving(where, table, parses or listed is not None) if lake else {}
         self._check_own_keys(where, kind, table, _OF_SINKS + (_OF_TABLES if lake else ()))
         options = self._lake_texts(where, table) if lake else self._texts(where, table)
+        options |= evolving
         parsed: SinkOptions | LakehouseOptions | None = None
         # In the target the query has a name that does not depend on its checkpoint.
         named = {} if _key(options, "writerName") else {"writerName": f"{pipeline}/{name}"}
@@ -393,58 +400,81 @@ class _Reader:
                 parsed = parse_sink_options(options := options | named)
         elif lake is not None:
             options |= named | ({"partitionBy": ",".join(columns)} if columns else {})
-            if (of := sources.get(rows)) is not None and of.parsed is not None:
-                options = with_connection(options, of.options)
+            if source is not None and source.parsed is not None:
+                options = with_connection(options, source.options)
             if listed is not None:
-                options |= self._list(where, listed, lake, options, sources.get(rows))
+                options |= self._list(where, listed, lake, options, source)
             parsed = self._parsed(
                 where,
                 options,
                 _OF_SINKS,
                 lambda options: parse_lakehouse_options(lake, options).for_streaming(),
             )
-            source = sources.get(rows)
             without_json = source is not None and source.is_plain and source.json is None
             if parsed.quarantine is not None and without_json and not parsed.tables:
                 self._fail(
                     (*where, _key(options, "quarantineTable") or "from"),
                     "quarantineTable is for a source with json: without it every payload is a row.",
                 )
-        made = {} if not said else self._made(where, said, sources.get(rows), listed is not None)
+            if parsed.evolve:
+                self._checked((*where, "evolve"), partial(check_one_schema, "evolve", parsed))
+        made = self._made_of(where, said, source, listed is not None) if said else {}
         return SinkTable(
             rows, kind, options, parsed, mode, tuple(columns), bool(through_spark), made
         )
 
-    def _made(
+    def _made_of(
         self,
         where: tuple[str, ...],
         said: Mapping[str, Any],
         source: SourceTable | None,
         is_list: bool,
-    ) -> dict[str, str]:
-        """The columns that are made of others."""
-        key, rest = next(iter(said)), None
+    ) -> dict[str, ValueOf]:
+        """The columns that are made of those of a source."""
+        key = next(iter(said))
         if is_list:
-            self._fail((*where, key), f"{key} is for one table, or a template: leave tables out.")
+            self._fail((*where, key), f"write {key} in each of the list's tables.")
         if source is None or not source.is_plain or source.parsed is None:
             self._fail(
                 (*where, key),
                 f"{key} is made of a stream's rows: from names a source, of a stream, which is not "
                 "static and has no watermark. In a view write the columns in SQL.",
             )
-        items = said.get("columns", [])
+        there, schema = list(source.parsed.columns), source.json
+        if schema is not None:
+            there = json_columns(schema, "json", there)
+        return self._made(where, said, there, schema)
+
+    def _made(
+        self,
+        where: tuple[str, ...],
+        said: Mapping[str, Any],
+        there: Sequence[str],
+        schema: str | None,
+    ) -> dict[str, ValueOf]:
+        """The columns that are made of others. `there`: the columns of the rows."""
+        items, rest = said.get("columns", []), None
         if not _is_texts(items):
             self._fail((*where, "columns"), 'columns is a list: ["site=subject[1]"].')
         if "rest_column" in said:
             rest = self._text((*where, "rest_column"), said["rest_column"])
-        there, schema = list(source.parsed.columns), source.json
-        if schema is not None:
-            there = json_columns(schema, "json", there)
-        found = self._checked(
-            (*where, key),
+        return self._checked(
+            (*where, *said),
             lambda: made_columns(items, rest, there=there, schema=schema, said=KEYS),
         )
-        return {name: value.said for name, value in found.items()}
+
+    def _evolving(
+        self, where: tuple[str, ...], table: dict[str, Any], parses: bool
+    ) -> dict[str, str]:
+        """The option for the key `evolve`, which is taken out."""
+        evolve, at = table.pop("evolve", None), (*where, "evolve")
+        if not isinstance(evolve, bool | None):
+            self._fail(at, "evolve is true or false.")
+        if evolve and not parses:
+            self._fail(
+                at, "evolve goes with json, not of a source that is static or has a watermark."
+            )
+        return {} if evolve is None else {"evolveSchema": str(evolve).lower()}
 
     def _list(
         self,
@@ -486,7 +516,7 @@ class _Reader:
             self._listed(where, at, dict(one), lake, all_, columns) for at, one in enumerate(listed)
         ]
         self._check_tables_apart(where, tables)
-        return listed_option([(one.subjects, one.json, own) for one, own in tables])
+        return listed_option([(one.subjects, one.json, own, one.made) for one, own in tables])
 
     def _listed(
         self,
@@ -514,12 +544,18 @@ class _Reader:
                 (*where, "json"),
                 lambda: json_columns(ddl, "json", columns, keep_payload=aside),
             )
-        names += [] if DAY in names or "timestamp" not in columns else [DAY]
+        said = {key: table.pop(key) for key in _MADE if key in table}
+        made = self._made(where, said, names, ddl)
+        names += made
         partition_by = table.pop("partition_by", [])
         if not _is_texts(partition_by):
             self._fail((*where, "partition_by"), 'partition_by is a list: ["region", "day"].')
-        for one in partition_by:
-            if PartitionBy.parse(one).column not in names:
+        by = [PartitionBy.parse(one).column for one in partition_by]
+        if DAY not in names and "timestamp" in columns:
+            names.append(DAY)
+            made |= {DAY: OF_DAY} if DAY in by else {}
+        for one, column in zip(partition_by, by, strict=True):
+            if column not in names:
                 self._fail(
                     (*where, "partition_by"),
                     f"partition_by: there is no column {one!r}; there are {', '.join(names)}.",
@@ -527,8 +563,9 @@ class _Reader:
         for key in _OF_LIST:
             if (found := _key(table, key)) is not None:
                 self._fail((*where, found), f"write {found} in [{'.'.join(sink)}], for all tables.")
+        evolving = self._evolving(where, table, ddl is not None)
         self._check_own_keys(where, PREFIX + lake, table, _OF_LISTED)
-        own = self._lake_texts(where, table)
+        own = self._lake_texts(where, table) | evolving
         own |= {"partitionBy": ",".join(partition_by)} if partition_by else {}
 
         def parse(own: dict[str, str]) -> LakehouseOptions:
@@ -547,7 +584,7 @@ class _Reader:
             return options
 
         options = self._parsed(where, own, _OF_LISTED, parse)
-        return ListedTable(subjects=tuple(subjects), options=options, json=ddl), own
+        return ListedTable(subjects=tuple(subjects), options=options, json=ddl, made=made), own
 
     def _check_tables_apart(
         self, sink: tuple[str, ...], tables: Sequence[tuple[ListedTable, Mapping[str, str]]]
@@ -618,6 +655,7 @@ class _Reader:
     ) -> None:
         """Other formats than jetstream ignore unknown options, and no option is a list."""
         plain = {name.replace("_", ""): name for name in own}  # partitionBy
+        plain |= {"evolveschema": "evolve"} if "evolve" in own else {}
         for key, value in table.items():
             near = plain.get(key.casefold())
             if near is None and (kind != JETSTREAM or isinstance(value, list)):

@@ -20,16 +20,18 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from jetspark.errors import ConfigError, TableError
+from jetspark.errors import ConfigError, SchemaGrown, TableError
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import added, commit_files
 from jetspark.lakehouse.formats import find_table, open_table
 from jetspark.lakehouse.new_files import NewFile, by_table
 from jetspark.lakehouse.table import Changes, Numbers, Table
 from jetspark.lakehouse.upserts import remove
+from jetspark.spark.direct import RowsOf, table_rows
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lakehouse import listed
+from jetspark.spark.lakehouse.growth import grow
 from jetspark.spark.lakehouse.options import LakehouseOptions
 from jetspark.spark.lakehouse.target import Target, TaskFiles, prepare
 
@@ -68,22 +70,24 @@ def check_records(options: LakehouseOptions) -> None:
         open_table(table.format, table.name)
 
 
-def try_again_in_spark(
-    spark: SparkSession, options: LakehouseOptions, rows_of: Callable[[DataFrame], DataFrame]
-) -> Tried:
-    """`try_again`, where Spark makes the rows, with `CORRUPT` and the columns of the messages.
+def try_again_in_spark(spark: SparkSession, options: LakehouseOptions, how: RowsOf) -> Tried:
+    """`try_again`, where Spark makes the rows; once more when tables have got columns for new
+    fields.
 
     Raises as `check_records` and `try_again`, and PipelineError.
     """
     check_records(options)
+    now = how.into(options)
 
     def decoded(records: pa.Table) -> DataFrame:
-        return rows_of(spark.createDataFrame(records))
+        return table_rows(spark.createDataFrame(records), now, keep_payload=True)
 
     try:
         rows = decoded(quarantine.SCHEMA.empty_table().select(quarantine.MESSAGE))
         target = prepare(options, rows.schema, numbered=True)
         return try_again(target, lambda records: decoded(records).toArrow())
+    except SchemaGrown:
+        return try_again_in_spark(spark, options, how)
     except (PySparkException, Py4JError) as error:
         raise explain(error) from error
 
@@ -92,7 +96,7 @@ def try_again(target: Target, decode: Decode) -> Tried:
     """Add the records to the target's tables that have become rows; again after a kill.
 
     Raises ConfigError for a target without records, and for one whose rows replace others without
-    an order; TableError if somebody else does the same.
+    an order; TableError if somebody else does the same; SchemaGrown when tables have got columns.
     """
     return _Attempt(target, decode).run()
 
@@ -145,6 +149,10 @@ class _Attempt:
         except BaseException:
             files.discard()
             raise
+        if files.growth:
+            if not self._was_killed:  # nothing was added, which the next attempt need not prove
+                self._commit(self._records, self._ended, self._this - 1, ())
+            grow({name: one.options for name, one in self._target.each.items()}, files.growth)
         self._add(written)
         self._clean_up()
         return Tried(len(self._done) - self._there, self._there, len(self._left))

@@ -12,7 +12,7 @@ from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, ledger_stream,
 from jetspark.bulk.leaders import Leaders, linearizable_read
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import ConfigError, StreamNotFoundError, UnsupportedByServerError
+from jetspark.errors import ConfigError, UnsupportedByServerError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import place, read_checkpoint
@@ -260,9 +260,7 @@ def _missing(options: SinkOptions, config: dict[str, Any], api: StreamAPI) -> tu
         words = _sentence(changes, marker_subjects(options.stream))
         found.append(f"change stream {options.stream}: {words}")
     beside = ledger_stream(options.stream)
-    try:
-        api.stream(beside)
-    except StreamNotFoundError:
+    if api.config_if_any(beside) is None:
         found.append(f"make stream {beside}, the ledger of exactly-once")
     return tuple(found)
 

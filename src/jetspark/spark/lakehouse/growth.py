@@ -1,10 +1,11 @@
-"""New fields of payloads become columns: behind `jetspark ingest --evolve`.
+"""New fields of payloads become columns: behind `--evolve`, and `evolve` in a pipeline's sink.
 
 Rows have the fields that their schema lacks in a column of their own (`NEW`), which no table gets.
 Tasks note their names and types; the driver adds the columns to the table, and fails the batch
 before its commit, with SchemaGrown. Its query is started again with the columns that the table has
 now, and Spark gives it the same batch. So a row is written when there is a column for each field,
-and the columns are kept where they belong.
+and the columns are kept where they belong. Each table of a list grows on its own; one of them that
+grows fails the batch of all.
 
 A field becomes a column with its first value that is not null:
 
@@ -21,18 +22,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Final
+from typing import Final, NoReturn, TypeAlias
 
 import pyarrow as pa
+from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.bulk.arrow import TYPES
 from jetspark.bulk.ddl import check_fields, with_types
 from jetspark.bulk.json_shape import LEAST, MOST, common_type, plain_type
-from jetspark.errors import SchemaGrown
+from jetspark.errors import CommitConflict, ConfigError, SchemaGrown
+from jetspark.lakehouse.formats import find_table, open_table
+from jetspark.lakehouse.routes import ValueOf
 from jetspark.lakehouse.schemas import plain
-from jetspark.lakehouse.table import Table, TableName
+from jetspark.lakehouse.table import Table
+from jetspark.spark.failures import is_of
+from jetspark.spark.json_payloads import CORRUPT, KEPT
+from jetspark.spark.lakehouse.options import LakehouseOptions
 
 NEW: Final = "_jetspark_new"
 """The column with the new fields of each row, as JSON, or null."""
@@ -110,9 +118,8 @@ class Growth:
             return  # Spark ignores case: the first one of both
         self.added[name] = common_type(self.added.get(name, kind), kind)
 
-    def apply(self, table: Table) -> None:
-        """Change the table. Raises SchemaGrown if it has changed, or already had what is needed,
-        and CommitConflict."""
+    def apply(self, table: Table) -> str:
+        """Change the table; returns what has changed, as a clause. Raises CommitConflict."""
         there = {name.casefold() for name in table.schema.names}
         room = max(0, MOST_COLUMNS - len(there))
         added = [(name, kind) for name, kind in self.added.items() if name.casefold() not in there]
@@ -123,7 +130,73 @@ class Growth:
         small = [name for name in self.widened if schema.field(name).type != pa.int64()]
         if small:
             table.widen([pa.field(name, pa.int64()) for name in small])
-        raise SchemaGrown(_said(table.name, [one.name for one in fields], small))
+        names = ", ".join(one.name for one in fields)
+        parts = [f"the columns {names} were added to it"] if fields else []
+        parts += [f"its columns {', '.join(small)} have 64 bits now"] if small else []
+        what = " and ".join(parts) or "its columns are those of another writer"
+        return f"{table.name}: {what}"
+
+
+Growths: TypeAlias = dict[str, Growth]
+"""By the names of the tables of a list; that of a single table is ""."""
+
+
+def united(some: Iterable[Growths]) -> Growths:
+    """The growth that all of these tasks need."""
+    found: Growths = {}
+    for one in some:
+        for name, growth in one.items():
+            found.setdefault(name, Growth()).update(growth)
+    return found
+
+
+def grow(tables: Mapping[str, LakehouseOptions], growths: Growths) -> NoReturn:
+    """Give the tables the columns that rows need. Raises SchemaGrown."""
+    said = "; ".join(_grown(tables[name], growth) for name, growth in growths.items())
+    raise SchemaGrown(f"{said}. The batch was not written: start the query again.")
+
+
+def _grown(options: LakehouseOptions, growth: Growth) -> str:
+    while True:
+        with suppress(CommitConflict):
+            return growth.apply(open_table(options.format, options.name))
+
+
+def has_grown(query: StreamingQuery) -> bool:
+    """Whether the query has ended since its tables have got columns."""
+    return (error := query.exception()) is not None and is_of(error, SchemaGrown)
+
+
+def check_one_schema(said: str, options: LakehouseOptions) -> None:
+    """Raises ConfigError for a template. `said`: the flag, or the key."""
+    if options.route is not None:
+        raise ConfigError(
+            f"{said}: the tables of {options.name} have one schema, which new fields of one of "
+            "them would change in all: name one table, or leave it out."
+        )
+
+
+def fields_by_now(
+    options: LakehouseOptions, ddl: str | None, option: str, made: Iterable[str]
+) -> str | None:
+    """The schema of payloads for a table whose new fields become columns, with those that it has
+    got by now. `made`: the columns that are made of others. Raises ConfigError."""
+    if ddl is None or not options.evolve or options.route is not None:
+        return ddl
+    table = find_table(options.format, options.name)
+    if table is None:
+        return ddl
+    aside = ("data",) if options.quarantine is not None else ()
+    others = (*KEPT, *aside, CORRUPT, *made, *options.made, *table.made)
+    return grown(ddl, option, table.schema, others)
+
+
+def without(known: Iterable[str], made: Mapping[str, ValueOf], *, new: bool) -> dict[str, ValueOf]:
+    """Columns that are made of others, where the rest of the payload is without these fields; and
+    with `NEW` on demand."""
+    rest = ValueOf.rest(known)
+    found = {name: one if one.known is None else rest for name, one in made.items()}
+    return {**found, NEW: rest} if new else found
 
 
 def grown(ddl: str, option: str, table: pa.Schema, others: Iterable[str]) -> str:
@@ -143,10 +216,3 @@ def grown(ddl: str, option: str, table: pa.Schema, others: Iterable[str]) -> str
         elif kind is not None and one.name.casefold() not in taken:
             kinds[one.name] = kind
     return with_types(ddl, kinds)
-
-
-def _said(name: TableName, added: list[str], widened: list[str]) -> str:
-    parts = [f"the columns {', '.join(added)} were added to it"] if added else []
-    parts += [f"its columns {', '.join(widened)} have 64 bits now"] if widened else []
-    what = " and ".join(parts) or "its columns are those of another writer"
-    return f"{name}: {what}, and the batch was not written. Start the query again."

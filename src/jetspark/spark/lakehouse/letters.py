@@ -23,7 +23,7 @@ from jetspark.bulk.publish import (
 )
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import BadHeaderError, ConfigError, StreamNotFoundError, TableError
+from jetspark.errors import BadHeaderError, ConfigError, TableError
 from jetspark.letter_rules import (
     COLUMN,
     CONSUMER,
@@ -185,9 +185,8 @@ class LetterStream:
         return self._leaders().ask(question)
 
     def _looked_at(self, api: StreamAPI) -> dict[str, Any] | None:
-        try:
-            config = api.config(self.name)
-        except StreamNotFoundError:
+        config = api.config_if_any(self.name)
+        if config is None:
             return None
         needed = letters_subject(self.name)
         if config.get("subjects") != [needed]:
@@ -221,7 +220,5 @@ def _headers(writer: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _replicas(api: StreamAPI, stream: str) -> int:
-    try:
-        return int(api.config(stream).get("num_replicas", 1))
-    except StreamNotFoundError:  # on other servers
-        return 1
+    config = api.config_if_any(stream) or {}  # it may be on other servers
+    return int(config.get("num_replicas", 1))

@@ -2,30 +2,37 @@
 
 Before they are divided rows have the columns of the stream, the number of their table (`NUMBER`),
 and for each table with a schema a struct of the payload's fields (`fields_column`), which is null
-in the rows of other tables.
+in the rows of other tables. Columns that are made of others are made where rows are divided, in
+tasks, for rows that come through Spark, too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
 
 from jetspark.lakehouse.quarantine import Reason
+from jetspark.lakehouse.routes import ValueOf
 from jetspark.spark.json_payloads import CORRUPT, KEPT, with_json_struct
+from jetspark.spark.lakehouse.growth import without
 from jetspark.spark.lakehouse.options import ListedTable
+from jetspark.spark.versions import in_arrow
 from jetspark.subjects import subject_matches
 
 NUMBER = "_jetspark_table"
 """Null in rows without a table."""
 DAY = "day"
 """A partition column that is made if the rows have none of this name."""
+OF_DAY = ValueOf.parse(DAY, "day(timestamp)")
+"""What it is made of."""
 _PAYLOAD = "data"
 
 
@@ -69,27 +76,41 @@ def put_aside(tables: Sequence[ListedTable], *, unlisted: bool) -> Column:
     return reduce(Column.__or__, refused, F.lit(False))
 
 
-def needs_day(table: ListedTable) -> bool:
-    """Whether the table is partitioned by a column `DAY`."""
-    return DAY in [one.column for one in table.options.partition_by or ()]
-
-
 def schema_of(rows: StructType, number: int, table: ListedTable) -> StructType:
     """The columns that the rows of one table have, by those of all rows."""
     found = [one for one in rows if one.name in KEPT]
     if table.json is None or table.options.quarantine is not None:
         found.append(rows[_PAYLOAD])
-    if table.json is not None:
-        fields = rows[fields_column(number)].dataType
-        assert isinstance(fields, StructType)  # noqa: S101
-        found += fields
-    if needs_day(table) and DAY not in [one.name for one in found]:
-        found += [one for one in rows if one.name == DAY]
+    fields = _fields(rows, number)
+    found += fields
+    for name, value in table.made.items():
+        of = rows[_PAYLOAD] if value.known is not None else StructType(found)[value.column]
+        none = pa.RecordBatch.from_pylist([], schema=in_arrow(StructType([of])))
+        found.append(StructField(name, from_arrow_type(value.of(none).type)))
     return StructType(found)
 
 
-def rows_of(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
-    """The rows of one table, with its fields as columns."""
+def made_columns(rows: StructType, number: int, table: ListedTable) -> Mapping[str, ValueOf]:
+    """The columns that are made of others, with the one for new fields if there is to be one."""
+    if table.json is None:
+        return table.made
+    known = [one.name for one in _fields(rows, number) if one.name != CORRUPT]
+    return without(known, table.made, new=table.options.evolve)
+
+
+def _fields(rows: StructType, number: int) -> StructType:
+    """Those of the payloads."""
+    if (own := fields_column(number)) not in rows.names:
+        return StructType()
+    fields = rows[own].dataType
+    assert isinstance(fields, StructType)  # noqa: S101
+    return fields
+
+
+def rows_of(
+    batch: pa.RecordBatch, number: int, made: Mapping[str, ValueOf] | None = None
+) -> pa.RecordBatch:
+    """The rows of one table, with its fields as columns, and those that are made of others."""
     own = fields_column(number)
     columns = {
         name: batch.column(name) for name in batch.schema.names if not name.startswith("_jetspark_")
@@ -98,6 +119,10 @@ def rows_of(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
         struct = batch.column(own)
         names = [field.name for field in struct.type]
         columns |= dict(zip(names, struct.flatten(), strict=True))
+    for name, value in (made or {}).items():
+        # A field may have the name of the payload, which it is about.
+        of = batch if value.known is not None else pa.RecordBatch.from_pydict(columns)
+        columns[name] = value.of(of)
     return pa.RecordBatch.from_pydict(columns)
 
 

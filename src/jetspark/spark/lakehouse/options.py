@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -113,7 +113,7 @@ class LakehouseOptions:
     partition_by: tuple[PartitionBy, ...] | None = None
     merge_schema: bool = False
     evolve: bool = False
-    """Also widen types, and make columns of new fields (`growth`)."""
+    """Also widen types, and make columns of a stream's new fields (`growth`)."""
     target_bytes: int = 128 * 1024 * 1024
     compression: str = "zstd"
     keep_versions: timedelta | None = None
@@ -265,6 +265,8 @@ class ListedTable:
     options: LakehouseOptions
     json: str | None = None
     """Schema of the payloads, in Spark's DDL; without one the payload is a column."""
+    made: Mapping[str, ValueOf] = field(default_factory=dict)
+    """Further columns, and what they are made of."""
 
     @property
     def option(self) -> str:
@@ -287,10 +289,14 @@ def not_a_table(format_: str) -> str:
 
 
 def listed_option(
-    tables: Sequence[tuple[Sequence[str], str | None, Mapping[str, str]]],
+    tables: Sequence[tuple[Sequence[str], str | None, Mapping[str, str], Mapping[str, ValueOf]]],
 ) -> dict[str, str]:
-    """The option for a list of tables: subjects, schema of the payloads and options of each."""
-    return {TABLES: json.dumps([[list(one), ddl, dict(given)] for one, ddl, given in tables])}
+    """The option for a list: subjects, payloads' schema, options and further columns of each."""
+    said = [
+        [list(one), ddl, dict(given), {name: value.said for name, value in made.items()}]
+        for one, ddl, given, made in tables
+    ]
+    return {TABLES: json.dumps(said)}
 
 
 def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> LakehouseOptions:
@@ -408,11 +414,12 @@ def of_one(all_: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
 def _listed(format_: Format, options: Mapping[str, str], listed: str) -> tuple[ListedTable, ...]:
     """The tables of a list."""
     tables = []
-    for subjects, ddl, own in json.loads(listed):
+    for subjects, ddl, own, said in json.loads(listed):
         one = parse_lakehouse_options(format_, of_one(options, own))
         if ddl is None:  # each payload is a row
             one = replace(one, quarantine=None, on_bad_record=None)
-        tables.append(ListedTable(subjects=tuple(subjects), options=one, json=ddl))
+        made = {name: ValueOf.parse("columns", value) for name, value in said.items()}
+        tables.append(ListedTable(subjects=tuple(subjects), options=one, json=ddl, made=made))
     return tuple(tables)
 
 

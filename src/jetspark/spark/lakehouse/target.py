@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -56,6 +56,7 @@ from jetspark.lakehouse.formats import (
 )
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage, by_table
 from jetspark.lakehouse.partitions import check_partitions
+from jetspark.lakehouse.routes import ValueOf
 from jetspark.lakehouse.schemas import FITTING, WIDER, Differences, check_names, differences
 from jetspark.lakehouse.small_files import merge_small_files, size_due
 from jetspark.lakehouse.table import Table
@@ -63,7 +64,7 @@ from jetspark.lakehouse.upserts import remove, staged
 from jetspark.spark.checkpoints import local_path, read_checkpoint
 from jetspark.spark.json_payloads import CORRUPT, KEPT
 from jetspark.spark.lakehouse import listed
-from jetspark.spark.lakehouse.growth import NEW, Growth
+from jetspark.spark.lakehouse.growth import NEW, Growth, Growths, grow, united
 from jetspark.spark.lakehouse.ledger import NONE, TableLedger
 from jetspark.spark.lakehouse.options import STOP, LakehouseOptions
 from jetspark.spark.sink import all_answers, batch_of_query, needed_query_id
@@ -107,7 +108,7 @@ class HandedOver:
     """What a source's task has written itself."""
 
     files: tuple[NewFile, ...]
-    growth: Growth
+    growth: Growths
 
 
 def with_files(
@@ -145,7 +146,7 @@ class Written(WriterCommitMessage):
 
     writer: str
     files: Sequence[NewFile]
-    growth: Growth = field(default_factory=Growth)
+    growth: Growths = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -160,6 +161,13 @@ class Target:
     storage: Storage | None = None
     listed: tuple[Target, ...] = ()
     """The tables of a list, into which rows are divided."""
+    made: Mapping[str, ValueOf] = field(default_factory=dict)
+    """Of one of a list: the columns that its rows get where they are divided."""
+
+    @property
+    def each(self) -> dict[str, Target]:
+        """The tables of a list by their names, or the only table."""
+        return {str(one.options.name): one for one in self.listed} or {"": self}
 
     @property
     def staging(self) -> tuple[Layout, Storage]:
@@ -201,7 +209,7 @@ class TaskFiles:
         self._undivided_bytes = 0
         self.aside = 0
         """Records that are put aside."""
-        self.growth = Growth()
+        self.growth: Growths = {}
         """Once there is one, the batch is run again, and nothing is written any more."""
         for one in target.listed:
             self._add(str(one.options.name), one)
@@ -214,8 +222,7 @@ class TaskFiles:
             for number, rows in listed.divided(batch, batch.column(listed.NUMBER)):
                 self.write_listed(number, rows)
             return
-        if NEW in batch.schema.names:
-            batch = self._without_new_fields(batch)
+        batch = self._noted("", target, batch)
         if self.growth:
             return
         batch = self._good(target, batch)
@@ -229,18 +236,22 @@ class TaskFiles:
         if self._undivided_bytes >= _DIVIDED_BYTES:
             self._divide()
 
-    def _without_new_fields(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows, when their new fields are noted."""
-        target = self._target
+    def _noted(self, name: str, target: Target, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows, when their new fields are noted. `name`: the table's, in a list."""
+        if NEW not in batch.schema.names:
+            return batch
         assert target.layout is not None  # noqa: S101
+        growth = self.growth.get(name, Growth())
         if CORRUPT in batch.schema.names and target.options.format is Format.ICEBERG:
             refused = batch.column(CORRUPT).drop_null()
-            self.growth.note_refused(refused.to_pylist(), target.rows)
+            growth.note_refused(refused.to_pylist(), target.rows)
         texts = batch.column(NEW).drop_null()
         if len(texts):
             taken = {*target.rows.names, *target.layout.schema.names, *KEPT, CORRUPT}
             taken |= {"data"} if target.options.quarantine is not None else set()
-            self.growth.note(texts.to_pylist(), taken)
+            growth.note(texts.to_pylist(), taken)
+        if growth:
+            self.growth[name] = growth
         return batch.drop_columns([NEW])
 
     def _divide(self) -> None:
@@ -261,8 +272,12 @@ class TaskFiles:
         options = self._target.options
         if number is not None:
             one = self._target.listed[number]
-            rows = self._good(one, listed.rows_of(batch, number))
-            self._files.write(_of_table(one, rows), str(one.options.name))
+            name = str(one.options.name)
+            rows = self._noted(name, one, listed.rows_of(batch, number, one.made))
+            if not self.growth:
+                self._files.write(_of_table(one, self._good(one, rows)), name)
+        elif self.growth:
+            return
         elif options.rest is None and options.quarantine is not None:
             self._put_aside(batch, listed.no_table)
         else:
@@ -396,9 +411,7 @@ class _Sink:
                 handed_over += found
                 files.write(rows)
             written = [file for one in handed_over for file in one.files] + files.close()
-            growth = files.growth
-            for done in handed_over:
-                growth.update(done.growth)
+            growth = united([files.growth, *(one.growth for one in handed_over)])
             return Written(writer, written, growth)
         except BaseException:
             files.discard()
@@ -456,21 +469,22 @@ class _Sink:
         return rows
 
     def _grow(self, messages: list[WriterCommitMessage | None], writer: str, batch: int) -> None:
-        """Give the table the columns that rows need. Raises SchemaGrown, unless they need none, or
-        the table has the batch."""
-        growth = Growth()
-        for one in all_answers(messages, Written):
-            growth.update(one.growth)
+        """Give the tables the columns that rows need. Raises SchemaGrown, unless they need none, or
+        a single table has the batch.
+
+        None of the batch's files is committed, also when a table of a list has the batch already:
+        once all columns are there, the batch finds no new field.
+        """
+        growth = united(one.growth for one in all_answers(messages, Written))
         if not growth or self._has_batch((), writer, batch):
             return
-        options = self._options
-        own = ("", options.quarantine if options.letters is not None else "")
-        files = [one for one in self._written(messages)[1] if one.table in own]
-        while True:
-            table = open_table(options.format, options.name)
-            remove(table.storage, files)
-            with suppress(CommitConflict):
-                growth.apply(table)
+        files, tables = by_table(self._written(messages)[1]), self._target.each
+        for name, one in tables.items():
+            assert one.storage is not None  # noqa: S101
+            remove(one.storage, files.get(name, ()))
+        if self._options.letters is not None:
+            remove(self._target.staging[1], files.get(self._options.quarantine or "", ()))
+        grow({name: one.options for name, one in tables.items()}, growth)
 
     def _has_batch(self, rows: Sequence[NewFile], writer: str, batch: int) -> bool:
         """Whether one of the tables of these rows has the batch; a single table gets each one."""
@@ -638,7 +652,10 @@ def _prepared_list(
     """The tables of a list, several at a time."""
     with ThreadPoolExecutor(_COMMITS) as pool:
         made = pool.map(
-            lambda at, one: prepare_one(one.options, listed.schema_of(schema, at, one)),
+            lambda at, one: replace(
+                prepare_one(one.options, listed.schema_of(schema, at, one)),
+                made=listed.made_columns(schema, at, one),
+            ),
             range(len(options.tables)),
             options.tables,
         )
