@@ -98,6 +98,7 @@ MODULES = {
     ),
     "identity": Feature("Authorization callouts", ("identity.callout:AuthCallout",)),
     "system": Feature("The system account", ("system.system:System",)),
+    "registry": Feature("Schema registries", ("registry.client:SchemaRegistry",)),
     "full_client": Feature("The client that users get", ("full_client:Client",)),
 }
 

@@ -44,7 +44,7 @@ small_jvms()
 
 _SERVER_FIXTURES = {
     *("shared_server", "make_server", "make_cluster", "nats_cluster"),
-    *("hub_and_leaf", "examples_server"),
+    *("hub_and_leaf", "examples_server", "registry_server"),
 }
 
 

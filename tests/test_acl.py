@@ -37,6 +37,7 @@ from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.errors import ConfigError, JetsparkError, PermissionsError
 from jetspark.full_client import connect
 from jetspark.lakehouse import quarantine
+from jetspark.registry.service import serve_registry
 from jetspark.spark.claims import SOLE_READER
 from jetspark.spark.lakehouse.letters import LetterStream
 from jetspark.spark.offsets import StreamOffset
@@ -677,6 +678,40 @@ async def test_role_service_has_all_permissions_it_needs_and_no_more(
             await nc.add_service("others", "1.0.0")
 
 
+async def test_roles_around_a_schema_registry_have_all_permissions_they_need_and_no_more(
+    guard: Callable[..., Guarded],
+) -> None:
+    roles = Roles()
+    definition: dict[str, Any] = {"definition": "true", "format": "jsonschema"}
+    serving = guard(roles.schema_registry("b"))
+    async with serving.user() as nc, await serve_registry(nc, nc.jetstream(), bucket="b"):
+        async with serving.admin() as admin:
+            registry = admin.schema_registry(timeout=20)
+            await registry.add("a", **definition)
+            assert len(await registry.schemas()) == 1
+            await admin.services().ping().all()
+        refused = [*DANGEROUS, "$SR.v1.GET.a", "$KV.b.x", "$JS.API.STREAM.DELETE.KV_b"]
+        # What is asked when a consumer's leader is gone.
+        await serving.check(refused=refused, unseen=r"\$JS\.API\.CONSUMER\.INFO\.KV_b\.\*$")
+    writing = guard(roles.schema_writer())
+    async with writing.admin() as admin, await serve_registry(admin, admin.jetstream()):
+        async with writing.user() as nc:
+            registry = nc.schema_registry(timeout=20)
+            await registry.add("a", **definition)
+            await registry.update("a", format="jsonschema", description="All")
+            assert len(await registry.schemas()) == 2
+            await registry.remove("a", format="jsonschema", version=1, revision=1)
+            assert (await registry.get("a")).revision == 2
+        await writing.check(refused=[*DANGEROUS, "$SR.v1.VALIDATE.a"])
+    reading = guard(roles.schema_reader())
+    async with reading.admin() as admin, await serve_registry(admin, admin.jetstream()):
+        await admin.schema_registry(timeout=20).add("a", **definition)
+        async with reading.user() as nc:
+            registry = nc.schema_registry(timeout=20)
+            assert await registry.schemas() == [await registry.get("a")]
+        await reading.check(refused=[*DANGEROUS, "$SR.v1.ADD.a", "$SR.v1.REMOVE.avro.1.1.a"])
+
+
 async def test_role_service_client_has_all_permissions_it_needs_and_no_more(
     guard: Callable[..., Guarded],
 ) -> None:
@@ -888,6 +923,7 @@ def test_roles_refuse_wrong_arguments() -> None:
         lambda: roles.spark_source([]),
         lambda: roles.kv_writer("b", []),
         lambda: roles.kv_reader("b.c"),
+        lambda: roles.schema_registry("b.c"),
         lambda: roles.monitor("*"),
         lambda: roles.events(["max_delivery"]),
         lambda: Responses(max=0),

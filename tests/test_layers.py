@@ -45,6 +45,7 @@ FEATURES = {
     "identity",
     "system",
     "groups",
+    "registry",
 }
 # The files of `connection` without I/O, which the blocking reader shares.
 SANS_IO = {
@@ -61,7 +62,7 @@ LAYERS: dict[str, set[str]] = {
     "err_codes": set(),
     "errors": {"err_codes"},
     "documents": VALUES | {"wire"},
-    "acl": VALUES | {"wire", "documents"},
+    "acl": VALUES | {"wire", "documents", "registry.documents"},
     "version": set(),
     "wire": VALUES,
     "connection": VALUES | {"wire"},
@@ -76,6 +77,8 @@ LAYERS: dict[str, set[str]] = {
     "identity": VALUES | {"wire", "connection.nkeys", "client", "documents", "acl"},
     "system": VALUES | {"wire", "client", "documents"},
     "groups": VALUES | {"wire", "client", "documents", "jetstream", "kv"},
+    "registry": VALUES
+    | {"wire", "client", "connection.options", "documents", "kv", "services", "bulk", "codecs"},
     "full_client": CORE | FEATURES,
     "blocking": CORE | FEATURES | {"full_client"},
     "codecs": VALUES,
@@ -100,6 +103,7 @@ LIBRARIES: dict[str, set[str]] = {
     "blocking": {"uvloop"},
     "connection": {"nkeys", "nacl", "cryptography", "websockets"},
     "codecs": {"pyarrow"},
+    "registry": {"avro", "google", "jsonschema"},
     "bulk": {"pyarrow"},
     "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "sqlglot"},
     "spark": {"pyspark", "py4j", "pyarrow", "pandas"},

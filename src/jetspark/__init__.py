@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jetspark import jetstream as jetstream
     from jetspark import kv as kv
     from jetspark import objects as objects
+    from jetspark import registry as registry
     from jetspark import server as server
     from jetspark import services as services
     from jetspark import system as system

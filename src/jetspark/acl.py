@@ -20,6 +20,8 @@ from jetspark.documents.events import DEFAULT_EVENT_PREFIX, event_subjects
 from jetspark.errors import ConfigError
 from jetspark.kv_rules import check_bucket
 from jetspark.letter_rules import subject_of_letter
+from jetspark.registry.documents import BUCKET, SERVICE, Place, served_subject
+from jetspark.registry.documents import Verb as RegistryVerb
 from jetspark.subjects import (
     check_name,
     check_publish_subject,
@@ -299,13 +301,10 @@ class Roles:
         `keys`: only keys that match one of these filters. `origin`: the bucket that receives a
         mirror's writes, for a mirror in the same domain and account.
         """
-        before = "" if self._prefix == js_api.DEFAULT_PREFIX else f"{self._prefix}."
-        written = check_bucket(origin or bucket)
         filters = _several("keys", keys)
         for key in filters:
             check_subscribe_subject(key)
-        puts = tuple(f"{before}$KV.{written}.{key}" for key in filters)
-        return self.kv_reader(bucket) | Permissions(publish=puts)
+        return self.kv_reader(bucket) | self._puts(origin or bucket, *filters)
 
     def administrator(self, stream: str) -> Permissions:
         """Create, update, purge and delete a stream and its consumers; delete single messages."""
@@ -417,6 +416,28 @@ class Roles:
         first = 0 if service is None else 1
         return self._requesting(tuple(subject for level in levels for subject in level[first:]))
 
+    def schema_registry(
+        self, bucket: str = BUCKET, *, responses: Responses | None = None
+    ) -> Permissions:
+        """Run a schema registry: `jetspark registry serve`.
+
+        `bucket`: its bucket, which it creates if there is none. `responses`: as for `service`.
+        """
+        served = self.service(SERVICE, map(served_subject, RegistryVerb), responses=responses)
+        stream = f"KV_{check_bucket(bucket)}"
+        stored = self._about(stream, (js_api.STREAM_CREATE, js_api.STREAM_INFO, js_api.MSG_GET))
+        return served | stored | self.ordered_reader(stream) | self._puts(bucket, Place(">").key)
+
+    def schema_reader(self) -> Permissions:
+        """Get and list schemas of a registry."""
+        return self._requesting(
+            (served_subject(RegistryVerb.GET), served_subject(RegistryVerb.LIST))
+        )
+
+    def schema_writer(self) -> Permissions:
+        """Register, change, remove, get and list schemas of a registry."""
+        return self._requesting(tuple(map(served_subject, RegistryVerb)))
+
     def tracer(self, subjects: str | Iterable[str]) -> Permissions:
         """Trace the path of messages with `Client.trace`.
 
@@ -448,6 +469,11 @@ class Roles:
         if account is None:
             asked += [f"$SYS.REQ.SERVER.*.{what}" for what in _OF_SERVERS]
         return self._requesting(tuple(asked))
+
+    def _puts(self, bucket: str, *keys: str) -> Permissions:
+        before = "" if self._prefix == js_api.DEFAULT_PREFIX else f"{self._prefix}."
+        written = check_bucket(bucket)
+        return Permissions(publish=tuple(f"{before}$KV.{written}.{key}" for key in keys))
 
     def _reader(
         self,

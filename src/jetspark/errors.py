@@ -52,6 +52,7 @@
      │   ├─ CommitConflict                 another commit came first
      │   └─ SchemaGrown                    it has new columns, with which the query begins again
      ├─ SchemaNotFoundError                a registry does not have a schema of payloads
+     ├─ RegistryError                      a registry is out of reach, or does not let us in
      └─ JetStreamError                     everything JetStream answers or implies
          ├─ DocumentError                  bytes of others that are not the document they should be
          ├─ APIError                       code, err_code, description (JSResponse)
@@ -461,6 +462,10 @@ class SchemaGrown(TableError):
 
 class SchemaNotFoundError(JetsparkError):
     """A registry does not have the schema of a payload. The message says which one, and where."""
+
+
+class RegistryError(JetsparkError):
+    """A schema registry cannot be reached, or does not let us in. The message names it."""
 
 
 # -- JetStream -------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from jetspark.groups.group import GroupCalls
 from jetspark.identity.callout import CalloutCalls
 from jetspark.kv.bucket import BucketCalls
 from jetspark.objects.store import ObjectStoreCalls
+from jetspark.registry.client import RegistryCalls
 from jetspark.services.service import ServiceCalls
 from jetspark.system.system import SystemCalls
 from jetspark.timestamps import Seconds
@@ -41,7 +42,7 @@ class JetStream(
     """
 
 
-class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls):
+class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls, RegistryCalls):
     """A connection to NATS; see `jetspark.client.client`."""
 
     def jetstream(

@@ -13,6 +13,7 @@ from jetspark.blocking.client import Client as CoreClient
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.identity import AuthCallout
 from jetspark.blocking.jetstream import JetStream
+from jetspark.blocking.registry import SchemaRegistry
 from jetspark.blocking.services import Service, Services
 from jetspark.blocking.system import System
 from jetspark.connection.nkeys import KeyPair
@@ -34,6 +35,10 @@ class Client(CoreClient):
     """A connection to NATS; see `jetspark.client.client`."""
 
     _inner: AsyncClient
+
+    def schema_registry(self, *, timeout: Seconds | None = None) -> SchemaRegistry:
+        """The schema registry of this account. Sends nothing."""
+        return SchemaRegistry(self._caller, self._inner.schema_registry(timeout=timeout))
 
     def system(self, *, timeout: Seconds = TIMEOUT, stall: Seconds = STALL) -> System:
         """Inspect servers and accounts, as a user of the system account. Sends nothing."""

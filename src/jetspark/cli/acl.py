@@ -71,9 +71,10 @@ def acl(
 
     Args:
         roles: publisher, pull-reader, push-reader, ordered-reader, range-reader, stored-reader,
-            spark-source, spark-sink, kv-reader, kv-writer, administrator, monitor, backup,
-            restore, events, dead-letters, service, service-client, service-monitor, tracer,
-            auth-callout, system-monitor. Without one: print what each role is for.
+            spark-source, spark-sink, kv-reader, kv-writer, administrator, monitor, backup, restore,
+            events, dead-letters, service, service-client, service-monitor, schema-registry,
+            schema-reader, schema-writer, tracer, auth-callout, system-monitor. Without one: print
+            what each role is for.
         stream: The stream; may be given again.
         subject: publisher, spark-sink: subject to publish to; dead-letters: subject to replay
             to; service, service-client: subject of an endpoint; tracer: subject of messages; may
@@ -90,7 +91,7 @@ def acl(
         interest_consumer: spark-source: the value of the option interestConsumer.
         progress_consumer: spark-source: the value of the option progressConsumer.
         quarantine: spark-source: the stream of --quarantine stream:NAME.
-        bucket: kv-reader, kv-writer: the bucket; may be given again.
+        bucket: kv-reader, kv-writer, schema-registry: the bucket; may be given again.
         key: kv-writer: only keys under this filter; may be given again.
         origin: kv-writer: the bucket behind a mirror.
         kind: events: only of this kind; may be given again.

@@ -35,6 +35,7 @@ DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 _EXTRAS = {
     **dict.fromkeys(("pyspark", "py4j", "pyarrow", "pandas", "numpy"), "spark"),
     **dict.fromkeys(("cyclopts", "rich"), "cli"),
+    **dict.fromkeys(("avro", "google", "jsonschema"), "registry"),
 }
 
 
@@ -178,6 +179,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "group": ("Show the consumer groups of a stream, their members and partitions.",),
     "dead-letters": ("Keep the messages that consumers give up, and replay them.",),
     "service": ("Find services, look at them, and call them.",),
+    "schema": ("Register schemas of payloads, show them, and check what may follow them.",),
+    "registry": ("Run a schema registry.",),
     "pub": (
         "Publish a message.",
         "jetspark pub orders.eu '{\"id\": 1}' -H trace:abc",

@@ -45,6 +45,9 @@ Switch: TypeAlias = Annotated[bool, Parameter(negative=())]
 Repeated: TypeAlias = Annotated[list[str] | None, Parameter(negative="")]
 JsonOption: TypeAlias = Annotated[bool, Parameter(name=("--json",), negative=())]
 RawOption: TypeAlias = Annotated[bool, Parameter(name=("--raw",), negative=())]
+ForceOption: TypeAlias = Annotated[
+    bool, Parameter(name=("--force", "-f"), negative=(), help="Do not ask for confirmation.")
+]
 _RESULT = Parameter(negative=(), help="Print the result as one JSON document.")
 JsonOutputOption: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json-output", "--json"))]
 JsonOutputFlag: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json-output",))]
@@ -335,6 +338,17 @@ def check_replicas(replicas: int | None) -> None:
     """Raise ConfigError below 1, since servers take 0 for 1."""
     if replicas is not None:
         check_whole("--replicas", replicas)
+
+
+def confirm(question: str, force: bool) -> None:
+    """Raise ConfigError unless the user confirms."""
+    if force:
+        return
+    if not (sys.stdin and sys.stdin.isatty()):  # None, if the parent process closed it
+        raise ConfigError(f"{question} There is no terminal to ask on: confirm with --force.")
+    console.err.print(f"{question} [y/N] ", end="", markup=False, soft_wrap=True)
+    if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
+        raise ConfigError("Nothing was changed.")
 
 
 def check_form(*, as_json: bool, raw: bool) -> None:

@@ -6,13 +6,11 @@ tool `nats` has more.
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from cyclopts import Parameter
 from rich.progress import DownloadColumn
 
 from jetspark.backup import verify_backup
@@ -34,10 +32,12 @@ from jetspark.cli.console import (
 from jetspark.cli.options import (
     DEFAULT,
     Connection,
+    ForceOption,
     JsonOption,
     Repeated,
     Switch,
     check_replicas,
+    confirm,
 )
 from jetspark.documents.configuration import config_to_wire
 from jetspark.documents.document import to_wire
@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from jetspark.documents.streams import StoredMsg, StreamInfo
     from jetspark.full_client import JetStream
 
-ForceOption = Annotated[
-    bool, Parameter(name=("--force", "-f"), negative=(), help="Do not ask for confirmation.")
-]
 _COLUMNS: dict[str, Callable[[StreamInfo], object]] = {
     "stream": lambda info: info.name,
     "messages": lambda info: f"{info.state.messages:,}",
@@ -261,7 +258,7 @@ def purge(
     state = _info(connection, name).state
     which = f"under {subject}" if subject else f"of its {counted(state.messages, 'message')}"
     part = f", all but the last {keep:,}," if keep else f" before {before:,}" if before else ""
-    _confirm(f"Delete what stream {name} has {which}{part}?", force)
+    confirm(f"Delete what stream {name} has {which}{part}?", force)
     purged = connection.jetstream(
         lambda js: js.purge_stream(name, filter=subject, keep=keep, seq=before), stream=name
     )
@@ -282,20 +279,9 @@ def rm(name: str, /, *, connection: Connection = DEFAULT, force: ForceOption = F
     state = _info(connection, name).state
     consumers = counted(state.consumer_count, "consumer")
     what = f"stream {name} with {counted(state.messages, 'message')} and {consumers}"
-    _confirm(f"Remove {what}?", force)
+    confirm(f"Remove {what}?", force)
     connection.jetstream(lambda js: js.delete_stream(name), stream=name)
     console.say(f"Removed {what}.")
-
-
-def _confirm(question: str, force: bool) -> None:
-    """Raise ConfigError unless the user confirms."""
-    if force:
-        return
-    if not (sys.stdin and sys.stdin.isatty()):  # None, if the parent process closed it
-        raise ConfigError(f"{question} There is no terminal to ask on: confirm with --force.")
-    console.err.print(f"{question} [y/N] ", end="", markup=False, soft_wrap=True)
-    if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
-        raise ConfigError("Nothing was changed.")
 
 
 @command(stream, "jetspark stream backup ORDERS backups/orders")

@@ -14,9 +14,9 @@ from jetspark.services.protocol import (
     ServicePing,
     ServiceStats,
     error_headers,
-    service_error,
 )
 from jetspark.services.service import Group, Service, ServiceCalls
+from jetspark.wire.service_api import service_error
 
 __all__ = [
     "EndpointInfo",

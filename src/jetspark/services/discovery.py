@@ -21,7 +21,6 @@ from jetspark.services.protocol import (
     ServicePing,
     ServiceStats,
     decode_answer,
-    service_error,
     verb_subject,
 )
 from jetspark.subjects import check_publish_subject
@@ -29,6 +28,7 @@ from jetspark.timestamps import Seconds
 from jetspark.validation import check_whole
 from jetspark.wire.documents import decode_document, decode_json, encode_document
 from jetspark.wire.headers import HeadersLike
+from jetspark.wire.service_api import service_error
 
 TIMEOUT: Final = 2.0
 STALL: Final = 0.3

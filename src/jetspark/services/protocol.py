@@ -16,16 +16,20 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from jetspark.documents.document import Document, Moment, Span, from_wire, to_wire
-from jetspark.errors import BadNameError, ConfigError, DocumentError, ServiceError, shown
+from jetspark.errors import BadNameError, ConfigError, DocumentError, shown
 from jetspark.subjects import check_subscribe_subject
 from jetspark.validation import check_whole
 from jetspark.wire.documents import decode_document, encode_document
 from jetspark.wire.headers import Headers, HeadersLike
-from jetspark.wire.service_api import DEFAULT_PREFIX, Verb, verb_subjects
+from jetspark.wire.service_api import (
+    DEFAULT_PREFIX,
+    ERROR_CODE_HEADER,
+    ERROR_HEADER,
+    Verb,
+    verb_subjects,
+)
 
 DEFAULT_QUEUE_GROUP: Final = "q"
-ERROR_HEADER: Final = "Nats-Service-Error"
-ERROR_CODE_HEADER: Final = "Nats-Service-Error-Code"
 _LONGEST_DESCRIPTION: Final = 1000
 _SPANS: Final = ("processing_time", "average_processing_time")
 
@@ -226,20 +230,6 @@ def one_line(text: str) -> str:
     plain = plain.encode("utf-8", "replace").decode()  # replaces lone surrogates
     most = _LONGEST_DESCRIPTION
     return plain if len(plain) <= most else f"{plain[: most - 1]}…"
-
-
-def service_error(headers: Headers | None, data: bytes = b"") -> ServiceError | None:
-    """The error in an answer with these headers and payload; None: it is not an error.
-
-    A code that is not a number is read as 0.
-    """
-    if headers is None:
-        return None
-    code, description = headers.get(ERROR_CODE_HEADER), headers.get(ERROR_HEADER)
-    if code is None and description is None:
-        return None
-    number = int(code) if code is not None and code.isascii() and code.isdecimal() else 0
-    return ServiceError(number, description or "", data)
 
 
 # -- counters --------------------------------------------------------------------------------------

@@ -1,11 +1,16 @@
-"""Subjects and types of ADR-32, with which services are found."""
+"""Subjects and types of ADR-32, with which services are found, and errors in their answers."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import Final
 
+from jetspark.errors import ServiceError
+from jetspark.wire.headers import Headers
+
 DEFAULT_PREFIX: Final = "$SRV"
+ERROR_HEADER: Final = "Nats-Service-Error"
+ERROR_CODE_HEADER: Final = "Nats-Service-Error-Code"
 
 
 class Verb(StrEnum):
@@ -26,3 +31,17 @@ def verb_subjects(
 ) -> tuple[str, str, str]:
     """The subjects for all services, for those of a name, and for one instance."""
     return f"{prefix}.{verb}", f"{prefix}.{verb}.{name}", f"{prefix}.{verb}.{name}.{id}"
+
+
+def service_error(headers: Headers | None, data: bytes = b"") -> ServiceError | None:
+    """The error in an answer with these headers and payload; None: it is not an error.
+
+    A code that is not a number is read as 0.
+    """
+    if headers is None:
+        return None
+    code, description = headers.get(ERROR_CODE_HEADER), headers.get(ERROR_HEADER)
+    if code is None and description is None:
+        return None
+    number = int(code) if code is not None and code.isascii() and code.isdecimal() else 0
+    return ServiceError(number, description or "", data)

@@ -1,0 +1,43 @@
+"""`jetspark registry`: runs a schema registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jetspark.cli import console
+from jetspark.cli.app import command, group
+from jetspark.cli.options import DEFAULT, Connection, check_replicas
+from jetspark.registry.documents import BUCKET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jetspark.full_client import Client
+
+registry = group(
+    "registry", "jetspark registry serve", "jetspark registry serve --bucket schemas --replicas 3"
+)
+
+
+@command(registry, "jetspark registry serve")
+def serve(*, bucket: str = BUCKET, replicas: int = 1, connection: Connection = DEFAULT) -> None:
+    """Run a schema registry that speaks Synadia's protocol, until Ctrl-C.
+
+    Several may run: they share the requests, and one that is killed loses nothing.
+
+    Args:
+        bucket: Name of the bucket with the schemas; it is created if there is none.
+        replicas: Replicas of a bucket that is created.
+    """
+    check_replicas(replicas)
+
+    async def work(nc: Client, begin: Callable[[str], None]) -> None:
+        from jetspark.registry.service import serve_registry
+
+        js = nc.jetstream()
+        async with await serve_registry(nc, js, bucket=bucket, replicas=replicas) as service:
+            begin(f"Serving the schemas of bucket {bucket} on {nc.current_server}")
+            console.show_refusals(at_once=True)
+            await service.wait_stopped()
+
+    connection.follow(work)

@@ -1,0 +1,311 @@
+"""`jetspark schema`: schemas of payloads in a registry."""
+
+from __future__ import annotations
+
+import base64
+import json as plain_json
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from difflib import unified_diff
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+
+from cyclopts import Parameter
+
+from jetspark.cli import console
+from jetspark.cli.app import DONE, FAILED, command, group
+from jetspark.cli.options import (
+    DEFAULT,
+    Connection,
+    ForceOption,
+    JsonOption,
+    RawOption,
+    check_form,
+    confirm,
+)
+from jetspark.documents.document import to_wire
+from jetspark.errors import ConfigError, SchemaNotFoundError
+from jetspark.files import read_small
+from jetspark.registry.documents import FORMATS, POLICIES, Schema, as_payload_schema, policy_of
+
+if TYPE_CHECKING:
+    from jetspark.full_client import Client
+    from jetspark.registry.client import SchemaRegistry
+    from jetspark.registry.documents import SchemaVersion
+
+T = TypeVar("T")
+
+FormatOption: TypeAlias = Annotated[
+    str | None,
+    Parameter(help="avro, protobuf or jsonschema; needed if the name has several of them."),
+]
+_SUFFIXES = {
+    ".avsc": "avro",
+    ".json": "jsonschema",
+    **dict.fromkeys((".desc", ".binpb", ".protoset"), "protobuf"),
+}
+_COLUMNS: dict[str, Callable[[Schema], object]] = {
+    "schema": lambda schema: schema.name,
+    "format": lambda schema: schema.format,
+    "version": lambda schema: schema.version,
+    "revision": lambda schema: schema.revision,
+    "policy": lambda schema: schema.compat_policy,
+    "stored": lambda schema: console.moment(schema.time),
+    "description": lambda schema: schema.description or "–",
+}
+
+schema = group(
+    "schema",
+    "jetspark schema add orders order.avsc",
+    "jetspark schema check orders order.avsc",
+    "jetspark schema diff orders 1 2",
+)
+
+
+@command(
+    schema,
+    "jetspark schema add orders order.avsc",
+    "jetspark schema add shop.Order order.binpb --policy full",
+)
+def add(
+    name: str,
+    file: Path,
+    /,
+    *,
+    format: FormatOption = None,
+    policy: str | None = None,
+    description: str | None = None,
+    connection: Connection = DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Register a schema: the first version of its name, or a further one.
+
+    Args:
+        name: Name of the schema.
+        file: The schema: .avsc, a set of Protobuf's descriptors (.desc, .binpb), a JSON Schema.
+        format: avro, protobuf or jsonschema; by default that of the file's suffix.
+        policy: none, backwards, forward or full: with what a further version must be compatible;
+            by default backwards. It is that of the first version.
+        description: What it describes.
+        json: Print the version and revision as one JSON document.
+    """
+    definition, format = _definition(file, format)
+    _check_policy(policy)
+
+    async def register(registry: SchemaRegistry) -> SchemaVersion:
+        try:
+            latest = await registry.get(name, format=format)
+        except SchemaNotFoundError:
+            return await registry.add(
+                name, definition, format=format, compat_policy=policy, description=description
+            )
+        if policy is not None and policy_of(latest.compat_policy) != policy:
+            raise ConfigError(f"The policy of {name} is {latest.compat_policy}, and stays.")
+        return await registry.update(name, definition, format=format, description=description)
+
+    found = _asking(connection, register)
+    sentence = f"{name} in {format}: version {found.version}, revision {found.revision}"
+    console.show_result(sentence, to_wire(found), as_json=json)
+
+
+@command(schema, "jetspark schema ls", 'jetspark schema ls "shop.*" --json')
+def ls(
+    filter: str | None = None,
+    /,
+    *,
+    connection: Connection = DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """List the schemas, every version and revision.
+
+    Args:
+        filter: Only names that match it; * and > as in subjects.
+        json: Print one JSON array of the registry's documents.
+    """
+    found = _asking(connection, lambda registry: registry.schemas(filter))
+    console.show_list(found, _COLUMNS, as_json=json)
+
+
+@command(schema, "jetspark schema show orders", "jetspark schema show orders 2 --raw > order.avsc")
+def show(
+    name: str,
+    version: int | None = None,
+    /,
+    *,
+    revision: int | None = None,
+    format: FormatOption = None,
+    connection: Connection = DEFAULT,
+    json: JsonOption = False,
+    raw: RawOption = False,
+) -> None:
+    """Show a schema.
+
+    Args:
+        name: Name of the schema.
+        version: Its version; by default the latest.
+        revision: Its revision; by default the latest.
+        json: Print the registry's document.
+        raw: Only the definition, unchanged.
+    """
+    check_form(as_json=json, raw=raw)
+    found = _asking(
+        connection,
+        lambda registry: registry.get(name, version, revision=revision, format=format),
+    )
+    if raw:
+        console.write_bytes(found.definition.encode())
+        return
+    facts = {heading: cell(found) for heading, cell in _COLUMNS.items()}
+    pairs = (f"{key}={value}" for key, value in found.metadata.items())
+    console.show_info(to_wire(found), facts | {"metadata": ", ".join(pairs)}, as_json=json)
+    if not json:
+        console.say("", *_lines(found))
+
+
+@command(schema, "jetspark schema check orders order.avsc")
+def check(
+    name: str,
+    file: Path,
+    /,
+    *,
+    format: FormatOption = None,
+    policy: str | None = None,
+    connection: Connection = DEFAULT,
+    json: JsonOption = False,
+) -> int:
+    """Check whether a file could be the next version of a schema; it fails if not.
+
+    Args:
+        name: Name of the schema.
+        file: The schema, as for add.
+        format: avro, protobuf or jsonschema; by default that of the file's suffix.
+        policy: Check another policy than that of the schema.
+        json: Print one JSON document.
+    """
+    from jetspark.registry.compatibility import violations
+
+    definition, format = _definition(file, format)
+    _check_policy(policy)
+    latest = _asking(connection, lambda registry: registry.get(name, format=format))
+    policy = policy or policy_of(latest.compat_policy) or latest.compat_policy
+    new = as_payload_schema(format, definition, name)
+    why = violations(policy, latest.payload_schema(), new)
+    outcome = "not compatible" if why else "compatible"
+    sentence = f"{file} is {outcome} ({policy}) with {name} version {latest.version}"
+    document = {"compatible": not why, "policy": policy, "version": latest.version, "reasons": why}
+    console.show_result("\n".join([sentence, *why]), document, as_json=json)
+    return FAILED if why else DONE
+
+
+@command(schema, "jetspark schema diff orders", "jetspark schema diff orders 1 3 --json")
+def diff(
+    name: str,
+    before: int | None = None,
+    after: int | None = None,
+    /,
+    *,
+    format: FormatOption = None,
+    connection: Connection = DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Show what differs between two versions, and whether each reads what the other wrote.
+
+    Args:
+        name: Name of the schema.
+        before: The one version; by default that before the other one.
+        after: The other version; by default the latest.
+        json: Print one JSON document.
+    """
+    from jetspark.registry.compatibility import incompatibilities
+
+    async def both(registry: SchemaRegistry) -> tuple[Schema, Schema]:
+        new = await registry.get(name, after, format=format)
+        if before is not None:
+            return await registry.get(name, before, format=new.format), new
+        earlier = [
+            one
+            for one in await registry.schemas(name)
+            if one.format == new.format and one.version < new.version
+        ]
+        if not earlier:
+            raise ConfigError(f"{name} has no version before {new.version}.")
+        return max(earlier, key=lambda one: one.place), new
+
+    old, new = _asking(connection, both)
+    titles = [f"{name} version {one.version}" for one in (old, new)]
+    lines = list(unified_diff(_lines(old), _lines(new), titles[0], titles[1], lineterm=""))
+    backwards = incompatibilities(new.payload_schema(), old.payload_schema())
+    forward = incompatibilities(old.payload_schema(), new.payload_schema())
+    if json:
+        document: dict[str, Any] = {"before": old.version, "after": new.version, "diff": lines}
+        console.say_json(document | {"backwards": backwards, "forward": forward}, indent=True)
+        return
+    for reader, writer, why in ((*reversed(titles), backwards), (*titles, forward)):
+        lines += ["", f"{reader} {'does not read' if why else 'reads'} what {writer} wrote", *why]
+    console.say(*lines)
+
+
+@command(schema, "jetspark schema rm orders 3", "jetspark schema rm orders --force")
+def rm(
+    name: str,
+    version: int | None = None,
+    /,
+    *,
+    format: FormatOption = None,
+    force: ForceOption = False,
+    connection: Connection = DEFAULT,
+) -> None:
+    """Remove a version of a schema, or all of them. Their numbers are not given again.
+
+    Args:
+        name: Name of the schema.
+        version: The version; by default all.
+    """
+    found = _asking(connection, lambda registry: registry.get(name, version, format=format))
+    which = "all versions" if version is None else f"version {version}"
+    what = f"{which} of {name} in {found.format}"
+    confirm(f"Remove {what}?", force)
+    _asking(
+        connection, lambda registry: registry.remove(name, format=found.format, version=version)
+    )
+    console.say(f"Removed {what}.")
+
+
+def _asking(connection: Connection, ask: Callable[[SchemaRegistry], Awaitable[T]]) -> T:
+    def asking(nc: Client) -> Awaitable[T]:
+        return ask(nc.schema_registry())
+
+    return connection.run(asking)
+
+
+def _definition(file: Path, format: str | None) -> tuple[str, str]:
+    """The text of a schema, and its format."""
+    found = format or _SUFFIXES.get(file.suffix)
+    if found not in FORMATS:
+        raise ConfigError(f"What is {file}? Say --format, one of {', '.join(FORMATS)}.")
+    try:
+        data = read_small(file)
+        if found == "protobuf":
+            return base64.b64encode(data).decode(), found
+        return data.decode(), found
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"{file} cannot be read: {why}.") from None
+
+
+def _check_policy(policy: str | None) -> None:
+    if policy is not None and policy not in POLICIES:
+        raise ConfigError(f"--policy is one of {', '.join(POLICIES)}.")
+
+
+def _lines(schema: Schema) -> list[str]:
+    """The definition for people."""
+    text = schema.definition
+    with suppress(ValueError):  # of a registry that does not check it
+        if schema.format != "protobuf":
+            text = plain_json.dumps(plain_json.loads(text), indent=2, ensure_ascii=False)
+        elif not {";", "{"} & set(text):  # not a source
+            from jetspark.registry.protobuf_rules import descriptor_text
+
+            text = descriptor_text(text)
+    return text.splitlines()

@@ -1,0 +1,168 @@
+"""A client of schema registries that speak Synadia's protocol, ours or another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from jetspark.client.client import Client
+from jetspark.documents.document import Document, to_wire
+from jetspark.errors import ConfigError, NoRespondersError
+from jetspark.registry.documents import (
+    FORMATS,
+    POLICIES,
+    AddRequest,
+    GetRequest,
+    GetResponse,
+    ListRequest,
+    ListResponse,
+    Place,
+    RemoveRequest,
+    RemoveResponse,
+    Schema,
+    SchemaVersion,
+    UpdateRequest,
+    Verb,
+    answer_of,
+    check_schema_name,
+    no_registry,
+    policy_of,
+    request_subject,
+)
+from jetspark.timestamps import Seconds
+from jetspark.validation import check_whole
+from jetspark.wire.documents import encode_document
+
+AnswerT = TypeVar("AnswerT", bound=Document)
+
+
+class SchemaRegistry:
+    """The schema registry of this account, returned by `Client.schema_registry`.
+
+    A schema has a name, a format ("avro", "protobuf" or "jsonschema"), versions, and revisions of
+    a version; names belong to a format. `version` and `revision` may be left out for the latest.
+    Every call raises RegistryError when no registry answers, SchemaNotFoundError, ServiceError for
+    other refusals (its `code` is in `jetspark.registry.documents.Code`), BadNameError, ConfigError,
+    DocumentError for an unreadable answer, and the errors of `Client.request`.
+    """
+
+    def __init__(self, client: Client, timeout: Seconds | None) -> None:
+        self._client = client
+        self._timeout = timeout
+
+    async def add(
+        self,
+        name: str,
+        definition: str,
+        *,
+        format: str,
+        compat_policy: str | None = None,
+        description: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> SchemaVersion:
+        """Register the first version of a schema.
+
+        `definition`: Avro's or JSON Schema's JSON; for Protobuf a FileDescriptorSet in base64, the
+        schema's own file last. `compat_policy`: "none", "backwards", "forward" or "full",
+        checked for each later version; None: "backwards".
+        """
+        check_format(format)
+        if compat_policy is not None and policy_of(compat_policy) is None:
+            raise ConfigError(f"compat_policy is one of {', '.join(POLICIES)}.")
+        request = AddRequest(
+            definition=definition,
+            format=format,
+            compat_policy=compat_policy,
+            description=description,
+            metadata=None if metadata is None else dict(metadata),
+        )
+        return await self._ask(Verb.ADD, check_schema_name(name), request, SchemaVersion)
+
+    async def get(
+        self,
+        name: str,
+        version: int | None = None,
+        *,
+        revision: int | None = None,
+        format: str | None = None,
+    ) -> Schema:
+        """A schema. `format`: needed for a name that exists in several formats."""
+        where = _place(name, format, version, revision)
+        answer = await self._ask(Verb.GET, where.subject_tail, GetRequest(), GetResponse)
+        return answer.schema
+
+    async def update(
+        self,
+        name: str,
+        definition: str | None = None,
+        *,
+        format: str,
+        version: int | None = None,
+        revision: int | None = None,
+        description: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> SchemaVersion:
+        """Register another version, or change the description or metadata; None: they stay.
+
+        `version`, `revision`: only if these are the latest. The definition must be compatible with
+        the latest one, by the policy that `add` was given; otherwise ServiceError with code 409.
+        """
+        where = _place(name, check_format(format), version, revision)
+        request = UpdateRequest(
+            definition=definition,
+            description=description,
+            metadata=None if metadata is None else dict(metadata),
+        )
+        return await self._ask(Verb.UPDATE, where.subject_tail, request, SchemaVersion)
+
+    async def schemas(self, filter: str | None = None) -> list[Schema]:
+        """Every version and revision; `filter`: only of names that match it, as in "orders.*"."""
+        answer = await self._ask(Verb.LIST, "", ListRequest(filter=filter), ListResponse)
+        return answer.schemas
+
+    async def remove(
+        self, name: str, *, format: str, version: int | None = None, revision: int | None = None
+    ) -> None:
+        """Remove a revision, a version, or without both the whole schema. It cannot be undone."""
+        where = _place(name, check_format(format), version, revision)
+        await self._ask(Verb.REMOVE, where.subject_tail, RemoveRequest(), RemoveResponse)
+
+    async def _ask(
+        self, verb: Verb, tail: str, request: Document, answer: type[AnswerT]
+    ) -> AnswerT:
+        subject = request_subject(verb, tail)
+        payload = encode_document(to_wire(request))
+        asks = verb in (Verb.GET, Verb.LIST)  # the others may not be sent twice
+        send = self._client.ask if asks else self._client.request
+        try:
+            reply = await send(subject, payload, timeout=self._timeout)
+        except NoRespondersError:
+            raise no_registry(self._client.current_server) from None
+        return answer_of(reply.headers, reply.data, answer)
+
+
+def check_format(format: str) -> str:
+    """The format. Raises ConfigError."""
+    if format not in FORMATS:
+        raise ConfigError(f"format is one of {', '.join(FORMATS)}, not {format!r}.")
+    return format
+
+
+def _place(name: str, format: str | None, version: int | None, revision: int | None) -> Place:
+    for what, number in (("version", version), ("revision", revision)):
+        if number is not None:
+            check_whole(what, number)
+    if format is not None:
+        check_format(format)
+    return Place(check_schema_name(name), format, version, revision)
+
+
+class RegistryCalls(Client):
+    """A client with a schema registry."""
+
+    def schema_registry(self, *, timeout: Seconds | None = None) -> SchemaRegistry:
+        """The schema registry of this account. Sends nothing.
+
+        `timeout`: seconds for each request; default: the connection's `request_timeout`.
+        """
+        return SchemaRegistry(self, timeout)

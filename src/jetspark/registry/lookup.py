@@ -1,0 +1,128 @@
+"""Schemas of payloads for tasks, which block: from a registry over NATS, or over HTTP.
+
+A process remembers what it found: a version and an id for good, as they do not change; the latest
+version, and what there is not, for a minute. (Synadia's own registry may change a version; that is
+seen by the next process.)
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Hashable
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from jetspark.bulk.links import pool
+from jetspark.bulk.retry import Retry, attempt
+from jetspark.codecs.schema import PayloadSchema, SchemaLookup
+from jetspark.connection.options import ConnectOptions
+from jetspark.errors import BadNameError, ConfigError, NoRespondersError, SchemaNotFoundError
+from jetspark.registry.confluent import ConfluentRegistry
+from jetspark.registry.documents import (
+    GetResponse,
+    Place,
+    Verb,
+    answer_of,
+    check_schema_name,
+    no_registry,
+    request_subject,
+)
+from jetspark.wire.headers import parse_headers
+
+OVER_NATS: Final = "nats"
+_WITHIN: Final = 15.0
+_ONE_ANSWER: Final = 5.0
+_REMEMBERED: Final = 60.0
+_MOST: Final = 10_000
+
+
+def schema_lookup(
+    where: str,
+    options: ConnectOptions,
+    *,
+    user: str | None = None,
+    password: str | None = None,
+    token: str | None = None,
+    ca_file: str | None = None,
+) -> SchemaLookup:
+    """Schemas of `where`: "nats", the registry on the servers of `options`, or an https URL.
+
+    The others: of the registry with a URL (see ConfluentRegistry). Raises ConfigError. Sends
+    nothing.
+    """
+    if where != OVER_NATS:
+        return Remembering(ConfluentRegistry(where, user, password, token, ca_file))
+    if any(one is not None for one in (user, password, token, ca_file)):
+        raise ConfigError("A registry over NATS has the credentials of the connection.")
+    return Remembering(NatsRegistry(options))
+
+
+@dataclass(frozen=True)
+class NatsRegistry:
+    """Asks the registry that speaks Synadia's protocol, over a link of this process."""
+
+    options: ConnectOptions
+
+    def by_id(self, number: int) -> PayloadSchema:
+        """Raises ConfigError: in this protocol there are only names and versions."""
+        raise ConfigError(
+            "A schema registry over NATS has no ids: payloads in Confluent's frame need a registry "
+            "with an https URL."
+        )
+
+    def by_name(self, name: str, version: int | None) -> PayloadSchema:
+        """A version of a schema, or its latest; see SchemaLookup."""
+        try:
+            place = Place(check_schema_name(name), version=version)
+        except BadNameError as error:  # of a payload's header
+            raise SchemaNotFoundError(f"There is no such schema. {error}") from None
+        try:
+            return attempt(lambda: self._asked(place), Retry(_WITHIN))
+        except NoRespondersError:
+            raise no_registry(", ".join(map(str, self.options.urls()))) from None
+
+    def _asked(self, place: Place) -> PayloadSchema:
+        subject = request_subject(Verb.GET, place.subject_tail)
+        with pool.link(self.options) as link:
+            frame = link.request(subject, b"{}", _ONE_ANSWER)
+        headers = parse_headers(frame.headers)[0] if frame.headers else None
+        return answer_of(headers, frame.payload, GetResponse).schema.payload_schema()
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """A registry that this process asks once. It can be pickled; what it found stays here."""
+
+    registry: SchemaLookup
+
+    def by_id(self, number: int) -> PayloadSchema:
+        """See SchemaLookup."""
+        return self._known((number,), partial(self.registry.by_id, number), lasts=True)
+
+    def by_name(self, name: str, version: int | None) -> PayloadSchema:
+        """See SchemaLookup."""
+        ask = partial(self.registry.by_name, name, version)
+        return self._known((name, version), ask, lasts=version is not None)
+
+    def _known(
+        self, what: tuple[Hashable, ...], ask: Callable[[], PayloadSchema], *, lasts: bool
+    ) -> PayloadSchema:
+        until, found = _found.get((self.registry, what), (-math.inf, None))
+        if found is None or until < time.monotonic():
+            try:
+                found = ask()
+            except SchemaNotFoundError as error:
+                found, lasts = error, False
+            if len(_found) >= _MOST:  # damaged frames can name any id
+                _found.clear()
+            until = math.inf if lasts else time.monotonic() + _REMEMBERED
+            _found[self.registry, what] = until, found
+        if isinstance(found, SchemaNotFoundError):
+            raise copy(found)
+        return found
+
+
+_found: dict[Hashable, tuple[float, PayloadSchema | SchemaNotFoundError]] = {}

@@ -1,0 +1,331 @@
+"""A schema registry: a service (ADR-32) that speaks Synadia's protocol over a bucket.
+
+Contract: every version and revision is a key of its own, which is only ever created, so that one of
+several writers gets it; the others read again, and check what is the latest then. What is read
+comes from the bucket's leader. A removed version leaves a marker, and its number is not given
+again, since messages may name it. A definition that changes is a new version, with revision 1; a
+description or metadata that changes is a new revision. A request that changes nothing has the
+latest version as its answer, so one whose answer was lost may be sent again. Several instances may
+run; they share the requests, and killing one loses none of what was answered.
+"""
+
+from __future__ import annotations
+
+from asyncio import to_thread
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final, NamedTuple, NoReturn, TypeVar
+
+from jetspark.documents.document import Document, from_wire, to_wire
+from jetspark.errors import (
+    BadNameError,
+    BucketNotFoundError,
+    ConfigError,
+    DocumentError,
+    JetsparkError,
+    KeyNotFoundError,
+    MaxPayloadError,
+    ServiceError,
+    WrongLastSequenceError,
+)
+from jetspark.kv.bucket import Bucket, BucketCalls
+from jetspark.registry.compatibility import check_definition, violations
+from jetspark.registry.documents import (
+    BUCKET,
+    DEFAULT_POLICY,
+    FORMATS,
+    POLICIES,
+    SERVICE,
+    AddRequest,
+    Code,
+    GetRequest,
+    GetResponse,
+    ListRequest,
+    ListResponse,
+    Place,
+    RemoveRequest,
+    RemoveResponse,
+    Schema,
+    SchemaVersion,
+    UpdateRequest,
+    Verb,
+    check_schema_name,
+    policy_of,
+    served_subject,
+)
+from jetspark.services.endpoint import Request
+from jetspark.services.service import Service, ServiceCalls
+from jetspark.subjects import check_subscribe_subject, subject_matches
+from jetspark.version import __version__
+from jetspark.wire.documents import decode_document, encode_document
+
+_AT_ONCE: Final = 16
+
+RequestT = TypeVar("RequestT", bound=Document)
+
+
+async def serve_registry(
+    nc: ServiceCalls, js: BucketCalls, *, bucket: str = BUCKET, replicas: int = 1
+) -> Service:
+    """Start an instance; its schemas are in `bucket`, which is created if there is none.
+
+    Raises the errors of `add_service` and of `create_bucket`.
+    """
+    try:
+        schemas = await js.bucket(bucket)
+    except BucketNotFoundError:
+        schemas = await js.create_bucket(bucket, replicas=replicas)
+    registry = _Registry(js, schemas)
+    service = await nc.add_service(SERVICE, _version(), description="Schemas of payloads")
+    try:
+        for verb, handler in registry.handlers.items():
+            subject = served_subject(verb)
+            endpoint = partial(_answered, handler, len(subject) - 1)
+            name = verb.lower()
+            await service.add_endpoint(name, endpoint, subject=subject, concurrency=_AT_ONCE)
+    except BaseException:
+        await service.stop()
+        raise
+    return service
+
+
+def _version() -> str:
+    return ".".join(__version__.split(".")[:3])
+
+
+Handler = Callable[[str, bytes], Awaitable[Document]]
+
+
+async def _answered(handler: Handler, head: int, request: Request) -> None:
+    try:
+        answer = await handler(request.subject[head:], request.data)
+        await request.respond_json(to_wire(answer))
+    except DocumentError as error:
+        raise ServiceError(Code.INVALID_REQUEST, str(error)) from None
+    except MaxPayloadError as error:
+        raise ServiceError(
+            Code.INTERNAL, f"The answer is too large for one message ({error}): give a filter."
+        ) from None
+    except ServiceError:
+        raise
+    except JetsparkError as error:
+        raise ServiceError(Code.INTERNAL, str(error)) from error
+
+
+class _Stored(NamedTuple):
+    schema: Schema
+    sequence: int
+    """In the bucket."""
+
+
+class _Registry:
+    """The handlers: the rest of the subject and the payload become the answer's document."""
+
+    def __init__(self, js: BucketCalls, bucket: Bucket) -> None:
+        self._js = js
+        self._bucket = bucket
+        self.handlers: dict[Verb, Handler] = {
+            Verb.ADD: self._add,
+            Verb.GET: self._get,
+            Verb.UPDATE: self._update,
+            Verb.LIST: self._list,
+            Verb.REMOVE: self._remove,
+        }
+
+    # -- requests ------------------------------------------------------------------------------
+
+    async def _add(self, name: str, data: bytes) -> Document:
+        request = _read(AddRequest, data)
+        policy = request.compat_policy or DEFAULT_POLICY
+        new = Schema(
+            name=_checked_name(name),
+            version=1,
+            revision=1,
+            format=_checked_format(request.format),
+            compat_policy=policy,
+            definition=request.definition,
+            description=request.description or "",
+            metadata=request.metadata or {},
+        )
+        if policy_of(policy) is None:
+            _refuse(
+                Code.INVALID_REQUEST, f"compat_policy is one of {', '.join(POLICIES)}: {policy!r}"
+            )
+        await to_thread(_check_definition, new)
+        while True:
+            taken = await self._keys(Place(name, new.format))
+            if (latest := await self._latest(taken)) is not None:
+                if _content(latest.schema) == _content(new):
+                    return _version_of(latest.schema)
+                _refuse(Code.ALREADY_EXISTS, f"{latest.schema.place} exists: update it")
+            if stored := await self._store(new.replace(version=_after(taken))):
+                return stored
+
+    async def _update(self, tail: str, data: bytes) -> Document:
+        request = _read(UpdateRequest, data)
+        where = _place(tail, request)
+        changes = {
+            name: value
+            for name in ("definition", "description", "metadata")
+            if (value := getattr(request, name)) is not None
+        }
+        while True:
+            taken = await self._keys(Place(where.name, _checked_format(where.format)))
+            if (found := await self._latest(taken)) is None:
+                _refuse(Code.NOT_FOUND, f"There is no {Place(where.name, where.format)}")
+            latest = found.schema
+            if where.version not in (None, latest.version) or where.revision not in (
+                None,
+                latest.revision,
+            ):
+                _refuse(Code.CHANGED, f"The latest is {latest.place}")
+            new = latest.replace(**changes)
+            if _content(new) == _content(latest):
+                return _version_of(latest)
+            if new.definition == latest.definition:
+                new = new.replace(revision=latest.revision + 1)
+            else:
+                await to_thread(_check_change, latest, new)
+                new = new.replace(version=_after(taken), revision=1)
+            if stored := await self._store(new):
+                return stored
+
+    async def _get(self, tail: str, data: bytes) -> Document:
+        where = _place(tail, _read(GetRequest, data or b"{}"))
+        if (found := await self._latest(await self._keys(where))) is None:
+            _refuse(Code.NOT_FOUND, f"There is no {where}")
+        return GetResponse(schema=found.schema)
+
+    async def _list(self, _: str, data: bytes) -> Document:
+        wanted = _read(ListRequest, data or b"{}").filter or ">"
+        try:
+            check_subscribe_subject(wanted)
+        except ConfigError as error:
+            _refuse(Code.INVALID_REQUEST, f"filter: {error}")
+        schemas = [
+            _schema(entry.value)
+            async for entry in self._bucket.history(Place(">").key)
+            if not entry.is_deleted
+            and (place := Place.of_key(entry.key)) is not None
+            and subject_matches(wanted, place.name)
+        ]
+        return ListResponse(schemas=sorted(schemas, key=lambda one: one.place))
+
+    async def _remove(self, tail: str, data: bytes) -> Document:
+        where = _place(tail, _read(RemoveRequest, data or b"{}"))
+        existed = False
+        for one in await self._keys(where):
+            if await self._read(one) is not None:
+                await self._bucket.delete(one.key)
+                existed = True
+        if not existed:
+            _refuse(Code.NOT_FOUND, f"There is no {where}")
+        return RemoveResponse()
+
+    # -- the bucket ----------------------------------------------------------------------------
+
+    async def _keys(self, where: Place) -> list[Place]:
+        """The places there, removed ones included."""
+        before = f"$KV.{self._bucket.name}."
+        info = await self._js.stream_info(
+            self._bucket.stream, subjects_filter=f"{before}{where.key}"
+        )
+        found = (Place.of_key(key.removeprefix(before)) for key in info.state.subjects or ())
+        return [place for place in found if place is not None]
+
+    async def _latest(self, places: list[Place]) -> _Stored | None:
+        """The latest one of these; of several formats, what was stored last."""
+        found = []
+        for format in {place.format for place in places}:
+            here = (place for place in places if place.format == format)
+            for place in sorted(here, reverse=True):
+                if (stored := await self._read(place)) is not None:
+                    found.append(stored)
+                    break
+        return max(found, key=lambda one: one.sequence, default=None)
+
+    async def _read(self, place: Place) -> _Stored | None:
+        try:
+            entry = await self._bucket.get(place.key, leader=True)
+        except KeyNotFoundError:
+            return None
+        return _Stored(_schema(entry.value), entry.revision)
+
+    async def _store(self, schema: Schema) -> SchemaVersion | None:
+        """None: somebody else was first."""
+        stored = schema.replace(time=datetime.now(UTC))
+        try:
+            await self._bucket.update(stored.place.key, encode_document(to_wire(stored)), 0)
+        except WrongLastSequenceError:
+            return None
+        return _version_of(stored)
+
+
+def _refuse(code: Code, why: str) -> NoReturn:
+    raise ServiceError(code, f"{why}.")
+
+
+def _read(cls: type[RequestT], data: bytes) -> RequestT:
+    return from_wire(cls, decode_document(data, cls.__name__))
+
+
+def _schema(data: bytes) -> Schema:
+    try:
+        return from_wire(Schema, decode_document(data, "schema"))
+    except DocumentError as error:
+        _refuse(Code.INTERNAL, f"The bucket has what is not a schema ({error.why})")
+
+
+def _place(tail: str, request: UpdateRequest | GetRequest) -> Place:
+    """The place in the subject, or the name there and the rest in the payload, as some write it."""
+    place = Place.parse(tail) or Place(
+        tail, request.format or None, request.version or None, request.revision or None
+    )
+    _checked_name(place.name)
+    return place
+
+
+def _checked_name(name: str) -> str:
+    try:
+        return check_schema_name(name)
+    except BadNameError as error:
+        _refuse(Code.NAME_INVALID, str(error).removesuffix("."))
+
+
+def _checked_format(format: str | None) -> str:
+    if not format:
+        _refuse(Code.FORMAT_REQUIRED, "The format is missing")
+    if format not in FORMATS:
+        _refuse(Code.FORMAT_UNSUPPORTED, f"The format is one of {', '.join(FORMATS)}: {format!r}")
+    return format
+
+
+def _check_definition(schema: Schema) -> None:
+    try:
+        check_definition(schema.payload_schema())
+    except ConfigError as error:
+        _refuse(Code.DEFINITION_INVALID, str(error).removesuffix("."))
+
+
+def _check_change(latest: Schema, new: Schema) -> None:
+    _check_definition(new)
+    policy = policy_of(latest.compat_policy) or DEFAULT_POLICY
+    if why := violations(policy, latest.payload_schema(), new.payload_schema()):
+        _refuse(
+            Code.INCOMPATIBLE,
+            f"Not compatible ({policy}) with {latest.place}: {'; '.join(why)}",
+        )
+
+
+def _content(schema: Schema) -> tuple[object, ...]:
+    policy = policy_of(schema.compat_policy)
+    return schema.definition, schema.description, schema.metadata, policy
+
+
+def _version_of(schema: Schema) -> SchemaVersion:
+    return SchemaVersion(version=schema.version, revision=schema.revision)
+
+
+def _after(taken: list[Place]) -> int:
+    return max((place.version or 0 for place in taken), default=0) + 1

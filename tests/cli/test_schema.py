@@ -1,0 +1,153 @@
+"""`jetspark schema` and `jetspark registry`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from tests.registry.conftest import avro
+
+from jetspark.cli import app
+from jetspark.server import NatsServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.cli.conftest import Run
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[str]:
+    """The URL of a server with a registry."""
+    with (
+        NatsServer(name="registry") as server,
+        subprocess.Popen(
+            [sys.executable, "-m", "jetspark", "registry", "serve", "--server", server.url],
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line == f"Serving the schemas of bucket schemas on {server.url}; Ctrl-C ends.\n"
+        yield server.url
+        process.terminate()
+        assert process.communicate()[1] == ""
+        assert process.returncode == 0
+
+
+@pytest.fixture
+def schema(run: Run, registry: str) -> Any:
+    def run_schema(*arguments: object) -> tuple[int, str, str]:
+        return run("schema", *map(str, arguments), server=registry)
+
+    return run_schema
+
+
+def test_a_file_becomes_versions(schema: Any, tmp_path: Path) -> None:
+    file = tmp_path / "order.avsc"
+    file.write_text(avro("id int"))
+    assert schema("add", "shop.Order", file, "--policy", "full", "--description", "Orders") == (
+        *(0, "shop.Order in avro: version 1, revision 1\n", ""),
+    )
+    file.write_text(avro("id int", "note string?"))
+    assert schema("check", "shop.Order", file) == (
+        *(0, f"{file} is compatible (full) with shop.Order version 1\n", ""),
+    )
+    assert json.loads(schema("add", "shop.Order", file, "--json")[1]) == {
+        "version": 2,
+        "revision": 1,
+    }
+    file.write_text(avro("id int", "other string"))
+    code, said, _ = schema("check", "shop.Order", file)
+    assert code == app.FAILED
+    first, *why = said.splitlines()
+    assert first == f"{file} is not compatible (full) with shop.Order version 2"
+    assert why == ["/fields/1: reader field missing default value (other)"]
+    code, said, _ = schema("check", "shop.Order", file, "--policy", "forward", "--json")
+    assert (code, json.loads(said)) == (
+        *(0, {"compatible": True, "policy": "forward", "version": 2, "reasons": []}),
+    )
+    code, _, error = schema("add", "shop.Order", file)
+    assert code == app.FAILED
+    assert "Not compatible (full) with avro shop.Order version 2 revision 1" in error
+    code, _, error = schema("add", "shop.Order", file, "--policy", "none")
+    assert error == "The policy of shop.Order is full, and stays.\n"
+
+    rows = [row.split()[:5] for row in schema("ls", "shop.*")[1].splitlines()]
+    assert rows == [
+        ["schema", "format", "version", "revision", "policy"],
+        ["shop.Order", "avro", "1", "1", "full"],
+        ["shop.Order", "avro", "2", "1", "full"],
+    ]
+    documents = json.loads(schema("ls", "shop.*", "--json")[1])
+    assert [one["version"] for one in documents] == [1, 2]
+
+    shown = schema("show", "shop.Order")[1]
+    assert "version      2\n" in shown
+    assert "description  Orders\n" in shown
+    assert '    "name": "note",\n' in shown.replace("      ", "    ")
+    assert json.loads(schema("show", "shop.Order", "1", "--json")[1])["version"] == 1
+    assert schema("show", "shop.Order", "1", "--raw")[1] == avro("id int")
+
+    shown = schema("diff", "shop.Order")[1]
+    assert shown.startswith("--- shop.Order version 1\n+++ shop.Order version 2\n")
+    assert '+      "name": "note",\n' in shown
+    assert "shop.Order version 2 reads what shop.Order version 1 wrote\n" in shown
+    assert "shop.Order version 1 reads what shop.Order version 2 wrote\n" in shown
+    document = json.loads(schema("diff", "shop.Order", "2", "1", "--json")[1])
+    assert (document["before"], document["after"], document["backwards"]) == (2, 1, [])
+
+    code, _, error = schema("rm", "shop.Order", "1")
+    assert error.startswith("Remove version 1 of shop.Order in avro? There is no terminal")
+    assert schema("rm", "shop.Order", "1", "--force")[1] == (
+        "Removed version 1 of shop.Order in avro.\n"
+    )
+    code, _, error = schema("diff", "shop.Order")
+    assert error == "shop.Order has no version before 2.\n"
+    assert schema("rm", "shop.Order", "-f")[1] == "Removed all versions of shop.Order in avro.\n"
+    code, _, error = schema("show", "shop.Order")
+    assert error == "The registry answers: There is no schema shop.Order.\n"
+
+
+def test_a_descriptor_set_is_stored_in_base64_and_shown_as_text(
+    schema: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "item.binpb"
+    data = FileDescriptorSet(file=[FileDescriptorProto(name="item.proto")]).SerializeToString()
+    data = FileDescriptorSet.FromString(data)
+    data.file[0].message_type.add(name="Item")
+    file.write_bytes(data.SerializeToString())
+    assert schema("add", "Item", file)[:2] == (0, "Item in protobuf: version 1, revision 1\n")
+    raw = schema("show", "Item", "--raw")[1]
+    assert base64.b64decode(raw) == file.read_bytes()
+    assert '  name: "item.proto"\n' in schema("show", "Item")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["add", "a", "missing.avsc"], "missing.avsc cannot be read: No such file or directory."),
+        (["add", "a", "x.txt"], "What is x.txt? Say --format, one of avro, protobuf, jsonschema."),
+        (["add", "a", __file__, "--format", "xml"], f"What is {__file__}? Say --format"),
+        (["check", "a", __file__, "--format", "avro", "--policy", "x"], "--policy is one of none"),
+        (["show", "a", "--json", "--raw"], "Give --json or --raw, not both."),
+        (["ls", "a..b"], "Service error 10400: filter: "),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(schema: Any, arguments: list[str], sentence: str) -> None:
+    code, _, error = schema(*arguments)
+    assert code == app.FAILED
+    assert error.startswith(sentence)
+
+
+def test_without_a_registry_it_says_how_to_start_one(run: Run) -> None:
+    code, _, error = run("schema", "ls")
+    assert code == app.FAILED
+    assert "`jetspark registry serve` starts one" in error

@@ -1,0 +1,265 @@
+"""A registry with Confluent's interface, against a scripted HTTP server."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+from jetspark.errors import ConfigError, RegistryError, SchemaNotFoundError
+from jetspark.registry import confluent
+from jetspark.registry.confluent import ConfluentRegistry
+from jetspark.retries import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.certificates import Certificates
+
+NOT_FOUND = 404, {"error_code": 40403, "message": "Schema not found"}
+
+
+class Scripted:
+    """Answers by path: a status and a document, or several, one for each time."""
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self.answers: dict[str, Any] = {}
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        script = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                script.asked.append((self.path, dict(self.headers)))
+                status, document = script.answer(self.path)
+                body = document if isinstance(document, bytes) else json.dumps(document).encode()
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", body.decode())
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Nothing to standard error."""
+
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_: object) -> None:
+                """Who has given up reads no answer."""
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        if context is not None:
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.url = f"http{'s' if context else ''}://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def answer(self, path: str) -> Any:
+        found = self.answers.get(path, NOT_FOUND)
+        if isinstance(found, threading.Event):
+            found.wait(5)
+            return NOT_FOUND
+        if isinstance(found, list):
+            found = found.pop(0) if len(found) > 1 else found[0]
+        return found
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def http(monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+    monkeypatch.setattr(confluent, "_PAUSES", Backoff(0, 0))
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    script = Scripted()
+    yield script
+    script.close()
+
+
+def test_a_schema_is_found_by_its_id_and_by_its_name(http: Scripted) -> None:
+    http.answers = {
+        "/schemas/ids/7": (200, {"schema": '"int"'}),
+        "/subjects/a%2Fb/versions/latest": (
+            200,
+            {"subject": "a/b", "version": 3, "id": 7, "schema": "{}", "schemaType": "JSON"},
+        ),
+        "/subjects/a%2Fb/versions/2": (200, {"version": 2, "schema": "true", "schemaType": "JSON"}),
+    }
+    registry = ConfluentRegistry(http.url + "/")
+    found = registry.by_id(7)
+    assert (found.format, found.text, found.version, found.name) == ("avro", '"int"', 7, "")
+    latest = registry.by_name("a/b", None)
+    assert (latest.format, latest.text, latest.version, latest.name) == ("json", "{}", 3, "a/b")
+    assert registry.by_name("a/b", 2).text == "true"
+    assert all("Authorization" not in headers for _, headers in http.asked)
+
+
+def test_references_come_each_before_what_names_it(http: Scripted) -> None:
+    def referring(text: str, *names: str) -> Any:
+        references = [{"name": f"x.{one}", "subject": one, "version": 1} for one in names]
+        return 200, {"schema": text, "version": 1, "references": references}
+
+    http.answers = {
+        "/schemas/ids/1": referring("main", "A", "B"),
+        "/subjects/A/versions/1": referring("a", "C"),
+        "/subjects/B/versions/1": referring("b", "C"),
+        "/subjects/C/versions/1": referring("c"),
+    }
+    found = ConfluentRegistry(http.url).by_id(1)
+    assert [(one.name, one.text) for one in found.references] == [
+        *(("x.C", "c"), ("x.A", "a"), ("x.B", "b"))
+    ]
+    http.answers["/subjects/C/versions/1"] = referring("c", "A")
+    with pytest.raises(RegistryError, match="refers to others without an end"):
+        ConfluentRegistry(http.url).by_id(1)
+
+
+def test_protobuf_comes_as_descriptors_where_the_registry_has_them(http: Scripted) -> None:
+    def serialized(file: FileDescriptorProto, *names: str) -> Any:
+        text = base64.b64encode(file.SerializeToString()).decode()
+        return protobuf(text, *names)
+
+    def protobuf(text: str, *names: str) -> Any:
+        references = [{"name": one, "subject": one, "version": 1} for one in names]
+        document = {"schema": text, "schemaType": "PROTOBUF", "references": references}
+        return 200, document
+
+    main = FileDescriptorProto(name="main", dependency=["b.proto"])
+    http.answers = {
+        "/schemas/ids/1": protobuf("message A {}", "b.proto"),
+        "/subjects/b.proto/versions/1": protobuf("message B {}"),
+        "/schemas/ids/1?format=serialized": serialized(main, "b.proto"),
+        "/subjects/b.proto/versions/1?format=serialized": serialized(FileDescriptorProto(name="x")),
+    }
+    found = ConfluentRegistry(http.url).by_id(1)
+    files = FileDescriptorSet.FromString(base64.b64decode(found.text)).file
+    assert [one.name for one in files] == ["b.proto", "schema.proto"]
+    assert found.references == ()
+    # Some do not know the word, and some do not know that they do not know it.
+    for other in ((422, {"error_code": 42201}), protobuf("message A {}", "b.proto")):
+        http.answers["/schemas/ids/1?format=serialized"] = other
+        source = ConfluentRegistry(http.url).by_id(1)
+        assert source.text == "message A {}"
+        assert [(one.name, one.text) for one in source.references] == [("b.proto", "message B {}")]
+
+
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [
+        (
+            {"user": "key", "password": "s3cret"},
+            "Basic " + base64.b64encode(b"key:s3cret").decode(),
+        ),
+        ({"token": "s3cret"}, "Bearer s3cret"),
+    ],
+)
+def test_credentials_are_sent_and_shown_nowhere(
+    http: Scripted, options: dict[str, Any], sent: str
+) -> None:
+    elsewhere = Scripted()
+    elsewhere.answers["/moved"] = (200, {"schema": '"int"'})
+    http.answers = {
+        "/schemas/ids/1": (401, {"error_code": 401}),
+        "/schemas/ids/2": (302, f"{elsewhere.url}/moved".encode()),
+    }
+    registry = pickle.loads(pickle.dumps(ConfluentRegistry(http.url, **options)))
+    with pytest.raises(RegistryError, match=r"refuses .* \(HTTP status 401\)") as refused:
+        registry.by_id(1)
+    assert http.asked[0][1]["Authorization"] == sent
+    assert registry.by_id(2).text == '"int"'
+    assert "Authorization" not in elsewhere.asked[0][1]
+    elsewhere.close()
+    for text in (repr(registry), str(refused.value), repr(refused.value)):
+        assert "s3cret" not in text
+        assert sent.split()[1] not in text
+
+
+def test_a_failure_that_passes_is_outlasted(http: Scripted) -> None:
+    http.answers["/schemas/ids/1"] = [(503, b"no"), (429, {}), (200, {"schema": '"int"'})]
+    assert ConfluentRegistry(http.url).by_id(1).text == '"int"'
+    assert len(http.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ((500, {"error_code": 50001}), "cannot be reached: HTTP status 500."),
+        ((404, b"<html>"), "There is no schema registry at http://"),
+        ((200, b"<html>"), "Is this the URL of a schema registry?"),
+        ((200, {"schema": 1}), "Is this the URL of a schema registry?"),
+        ((200, {"schema": "", "schemaType": "XSD"}), "its schema with id 1 is XSD."),
+        ((418, b""), "cannot be reached: HTTP status 418."),
+    ],
+)
+def test_another_answer_is_one_sentence(http: Scripted, answer: Any, sentence: str) -> None:
+    http.answers["/schemas/ids/1"] = answer
+    with pytest.raises(RegistryError) as failed:
+        ConfluentRegistry(http.url).by_id(1)
+    assert sentence in str(failed.value)
+    assert http.url in str(failed.value)
+
+
+def test_what_the_registry_does_not_have_is_not_asked_for_again(http: Scripted) -> None:
+    with pytest.raises(SchemaNotFoundError, match="has no schema with id 5"):
+        ConfluentRegistry(http.url).by_id(5)
+    assert len(http.asked) == 1
+
+
+def test_a_registry_out_of_reach_is_one_sentence(http: Scripted) -> None:
+    http.close()
+    with pytest.raises(RegistryError, match=r"cannot be reached: .*Connection refused"):
+        ConfluentRegistry(http.url).by_id(5)
+
+
+def test_a_silent_registry_is_given_up(http: Scripted) -> None:
+    waits = threading.Event()
+    http.answers["/schemas/ids/5"] = waits
+    with pytest.raises(RegistryError, match=r"cannot be reached: .*timed out"):
+        ConfluentRegistry(http.url, timeout=0.05).by_id(5)
+    waits.set()
+
+
+def test_the_certificates_of_a_file_are_trusted(http: Scripted, certificates: Certificates) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.server_cert, certificates.server_key)
+    secure = Scripted(context)
+    secure.answers["/schemas/ids/1"] = (200, {"schema": '"int"'})
+    ca = str(certificates.ca)
+    assert ConfluentRegistry(secure.url, ca_file=ca).by_id(1).text == '"int"'
+    with pytest.raises(RegistryError, match=r"cannot be reached: .*certificate verify failed"):
+        ConfluentRegistry(secure.url).by_id(1)
+    secure.close()
+    with pytest.raises(ConfigError, match=r"CA file 'missing\.pem' cannot be used"):
+        ConfluentRegistry(secure.url, ca_file="missing.pem").by_id(1)
+
+
+def test_the_environment_names_a_proxy(http: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", http.url)
+    wanted = "http://registry.example:8081"
+    http.answers[f"{wanted}/schemas/ids/1"] = (200, {"schema": '"int"'})
+    assert ConfluentRegistry(wanted).by_id(1).text == '"int"'
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "sentence"),
+    [
+        ("ftp://host", {}, "The URL of a registry is https://host:port"),
+        ("https://", {}, "The URL of a registry is https://host:port"),
+        ("host:8081", {}, "The URL of a registry is https://host:port"),
+        ("https://me:s3cret@host", {}, "has no user: give user and password apart"),
+        ("https://host", {"user": "a", "token": "b"}, "user and password, or its token"),
+    ],
+)
+def test_an_unusable_address_is_refused(url: str, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as refused:
+        ConfluentRegistry(url, **options)
+    assert "s3cret" not in str(refused.value)
+    assert urlsplit(url)

@@ -1,0 +1,95 @@
+"""`jetspark registry serve` is killed while schemas are registered."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from itertools import count
+from typing import TYPE_CHECKING
+
+from tests.registry.conftest import avro
+
+from jetspark.errors import RegistryError, RequestTimeoutError
+from jetspark.full_client import connect
+
+if TYPE_CHECKING:
+    from jetspark.server import NatsServer
+
+WRITERS, KILLS = 4, 6
+
+
+async def start(url: str) -> asyncio.subprocess.Process:
+    """An instance that answers."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "jetspark", "registry", "serve", "--server", url),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    line = await process.stderr.readline()
+    assert line.startswith(b"Serving the schemas of bucket schemas on nats://"), line
+    return process
+
+
+async def test_what_was_answered_is_there_and_nothing_is_there_twice(
+    registry_server: NatsServer,
+) -> None:
+    instances = [await start(registry_server.url), await start(registry_server.url)]
+    answered: list[tuple[int, str]] = []
+    doubtful: list[str] = []
+    wanted = {avro("id int")}
+    done = asyncio.Event()
+
+    async def write(number: int) -> None:
+        async with connect(registry_server.url) as nc:
+            registry = nc.schema_registry(timeout=3)
+            for turn in count():
+                if done.is_set():
+                    return
+                await asyncio.sleep(0.03)
+                definition = avro("id int", f"f{number}_{turn} string?")
+                wanted.add(definition)
+                while True:
+                    try:
+                        found = await registry.update("orders", definition, format="avro")
+                        answered.append((found.version, definition))
+                        break
+                    except (RegistryError, RequestTimeoutError):
+                        # It may have been stored; who cannot accept it twice has to look.
+                        doubtful.append(definition)
+                        stored = await there()
+                        if definition in {one for _, one in stored}:
+                            break
+
+    async def there() -> list[tuple[int, str]]:
+        async with connect(registry_server.url) as nc:
+            while True:
+                try:
+                    found = await nc.schema_registry(timeout=3).schemas()
+                    return [(one.version, one.definition) for one in found]
+                except (RegistryError, RequestTimeoutError):
+                    await asyncio.sleep(0.1)
+
+    async def kill() -> None:
+        for turn in range(KILLS):
+            await asyncio.sleep(0.15)
+            instances[turn % 2].kill()
+            await instances[turn % 2].wait()
+            instances[turn % 2] = await start(registry_server.url)
+        done.set()
+
+    try:
+        async with connect(registry_server.url) as nc:
+            await nc.schema_registry(timeout=20).add("orders", avro("id int"), format="avro")
+        await asyncio.gather(kill(), *map(write, range(WRITERS)))
+        versions = await there()
+    finally:
+        for process in instances:
+            process.kill()
+            await process.wait()
+    assert [version for version, _ in versions] == list(range(1, len(versions) + 1))
+    assert set(answered) <= set(versions)
+    times = Counter(definition for _, definition in versions)
+    assert times.keys() == wanted
+    assert {one for one, often in times.items() if often > 1} <= set(doubtful)
+    assert doubtful  # otherwise no kill met a request

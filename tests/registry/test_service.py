@@ -1,0 +1,328 @@
+"""The registry over a bucket, and its client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import nats
+import pytest
+from tests.registry.conftest import avro
+
+from jetspark import blocking
+from jetspark.errors import (
+    BadNameError,
+    ConfigError,
+    RegistryError,
+    SchemaNotFoundError,
+    ServiceError,
+)
+from jetspark.full_client import connect
+from jetspark.registry.compatibility import violations
+from jetspark.registry.documents import Code
+from jetspark.registry.service import serve_registry
+from jetspark.services import error_headers
+
+if TYPE_CHECKING:
+    from jetspark.full_client import Client
+    from jetspark.registry import SchemaRegistry, SchemaVersion
+    from jetspark.server import NatsServer
+    from jetspark.services import Request
+
+ORDER = avro("id int")
+
+
+def numbers(found: SchemaVersion) -> tuple[int, int]:
+    return found.version, found.revision
+
+
+@pytest.fixture
+async def registry(served: Client) -> SchemaRegistry:
+    return served.schema_registry(timeout=20)
+
+
+async def test_a_schema_is_added_changed_and_found(registry: SchemaRegistry) -> None:
+    added = await registry.add(
+        "shop.Order", ORDER, format="avro", description="Orders", metadata={"team": "shop"}
+    )
+    assert numbers(added) == (1, 1)
+    found = await registry.get("shop.Order")
+    assert (found.definition, found.description, found.metadata) == (
+        *(ORDER, "Orders", {"team": "shop"}),
+    )
+    assert (found.compat_policy, found.delete) == ("backwards", None)
+    second = await registry.update("shop.Order", avro("id int", "note string?"), format="avro")
+    assert numbers(second) == (2, 1)
+    third = await registry.update("shop.Order", format="avro", description="All orders")
+    assert numbers(third) == (2, 2)
+    latest = await registry.get("shop.Order")
+    assert (latest.version, latest.revision, latest.description) == (2, 2, "All orders")
+    assert latest.metadata == {"team": "shop"}
+    assert (await registry.get("shop.Order", 1)).definition == ORDER
+    assert (await registry.get("shop.Order", 2, revision=1)).description == "Orders"
+    everything = await registry.schemas()
+    assert [numbers(one) for one in everything] == [(1, 1), (2, 1), (2, 2)]  # type: ignore[arg-type]
+    assert await registry.schemas("shop.*") == everything
+    assert await registry.schemas("other.>") == []
+
+
+async def test_a_request_that_changes_nothing_may_be_repeated(registry: SchemaRegistry) -> None:
+    for _ in range(2):
+        assert numbers(await registry.add("orders", ORDER, format="avro")) == (1, 1)
+    for _ in range(2):
+        changed = await registry.update("orders", avro("id int", "a string?"), format="avro")
+        assert numbers(changed) == (2, 1)
+    assert len(await registry.schemas()) == 2
+
+
+async def test_formats_of_a_name_are_apart(registry: SchemaRegistry) -> None:
+    await registry.add("orders", ORDER, format="avro")
+    await registry.add("orders", '{"type": "object"}', format="jsonschema")
+    assert (await registry.get("orders", format="avro")).definition == ORDER
+    assert (await registry.get("orders")).format == "jsonschema"  # what was stored last
+
+
+@pytest.mark.parametrize(
+    ("policy", "definition", "taken"),
+    [
+        ("backwards", avro("id long"), True),
+        ("backwards", avro("id int", "new string"), False),
+        ("forward", avro("id int", "new string"), True),
+        ("forward", avro("id long"), False),
+        ("full", avro("id int", "new string?"), True),
+        ("full", avro("id int", "new string"), False),
+        ("none", avro("other string"), True),
+        ("Backward", avro("id long"), True),
+    ],
+)
+async def test_a_version_follows_the_policy_of_the_first(
+    registry: SchemaRegistry, policy: str, definition: str, taken: bool
+) -> None:
+    await registry.add("orders", ORDER, format="avro", compat_policy=policy)
+    if taken:
+        assert numbers(await registry.update("orders", definition, format="avro")) == (2, 1)
+        assert (await registry.get("orders")).compat_policy == policy  # as it was written
+        return
+    with pytest.raises(ServiceError, match=rf"Not compatible \({policy}\) with avro orders") as no:
+        await registry.update("orders", definition, format="avro")
+    assert no.value.code == Code.INCOMPATIBLE
+    assert len(await registry.schemas()) == 1
+
+
+async def test_the_latest_can_be_named_by_who_changes_it(registry: SchemaRegistry) -> None:
+    await registry.add("orders", ORDER, format="avro")
+    wider = avro("id long")
+    assert numbers(await registry.update("orders", wider, format="avro", version=1)) == (2, 1)
+    with pytest.raises(ServiceError, match="The latest is avro orders version 2 revision 1") as no:
+        await registry.update("orders", ORDER, format="avro", version=1)
+    assert no.value.code == Code.CHANGED
+
+
+async def test_a_number_is_not_given_again(registry: SchemaRegistry) -> None:
+    await registry.add("orders", ORDER, format="avro", compat_policy="none")
+    await registry.update("orders", avro("b int"), format="avro")
+    await registry.remove("orders", format="avro", version=2)
+    assert (await registry.get("orders")).version == 1
+    with pytest.raises(SchemaNotFoundError, match="There is no schema orders version 2"):
+        await registry.get("orders", 2)
+    assert numbers(await registry.update("orders", avro("c int"), format="avro")) == (3, 1)
+    await registry.remove("orders", format="avro")
+    with pytest.raises(SchemaNotFoundError):
+        await registry.remove("orders", format="avro")
+    assert await registry.schemas() == []
+    assert numbers(await registry.add("orders", ORDER, format="avro")) == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("subject", "body", "code"),
+    [
+        ("ADD.orders", "{", 10400),
+        ("ADD.orders", '{"format": "avro"}', 10400),
+        ("ADD.orders", {"format": "avro", "definition": ORDER, "compat_policy": "x"}, 10400),
+        ("ADD.a,b", {"format": "avro", "definition": ORDER}, 11000),
+        ("ADD.there", {"format": "avro", "definition": avro("x int")}, 11001),
+        ("GET.avro.1.1.orders", "", 11002),
+        ("UPDATE.avro.*.*.orders", {"definition": ORDER}, 11002),
+        ("REMOVE.avro.*.*.orders", "", 11002),
+        ("ADD.orders", {"definition": ORDER}, 11004),
+        ("UPDATE.*.*.*.there", {"definition": ORDER}, 11004),
+        ("ADD.orders", {"format": "avro", "definition": "{}"}, 11005),
+        ("UPDATE.avro.*.*.there", {"definition": "{}"}, 11005),
+        ("ADD.orders", {"format": "protobuf", "definition": "AAAA"}, 11005),
+        ("ADD.orders", {"format": "xml", "definition": "{}"}, 11007),
+        ("LIST", {"filter": "a..b"}, 10400),
+    ],
+)
+async def test_a_refusal_has_the_published_code(
+    served: Client, subject: str, body: Any, code: int
+) -> None:
+    await served.schema_registry().add("there", ORDER, format="avro")
+    payload = body if isinstance(body, str) else json.dumps(body)
+    with pytest.raises(ServiceError) as refused:
+        await served.services().request(f"$SR.v1.{subject}", payload.encode(), timeout=20)
+    assert refused.value.code == code
+
+
+async def test_arguments_are_checked_before_anything_is_sent(client: Client) -> None:
+    registry = client.schema_registry()
+    with pytest.raises(BadNameError, match="Bad schema name"):
+        await registry.get("a b")
+    with pytest.raises(ConfigError, match="format is one of avro, protobuf, jsonschema"):
+        await registry.add("a", "{}", format="json")
+    with pytest.raises(ConfigError, match="compat_policy is one of none, backwards"):
+        await registry.add("a", "{}", format="avro", compat_policy="transitive")
+    with pytest.raises(ConfigError, match="version must be at least 1"):
+        await registry.get("a", 0)
+    with pytest.raises(RegistryError, match="No schema registry answers on nats://"):
+        await registry.get("a")
+
+
+# -- other clients ---------------------------------------------------------------------------------
+
+
+async def test_nats_py_registers_and_reads_by_hand(
+    registry_server: NatsServer, served: Client
+) -> None:
+    nc = await nats.connect(registry_server.url)
+
+    async def ask(subject: str, **body: Any) -> Any:
+        reply = await nc.request(f"$SR.v1.{subject}", json.dumps(body).encode(), timeout=20)
+        assert not reply.headers, reply.headers
+        return json.loads(reply.data)
+
+    try:
+        person = {"name": "Person", "format": "jsonschema", "definition": '{"type": "object"}'}
+        assert await ask("ADD.Person", **person, compat_policy="none") == {
+            "version": 1,
+            "revision": 1,
+        }
+        # As orbit.rs asks, and as orbit.go does.
+        for found in (await ask("GET.*.*.*.Person"), await ask("GET.Person", name="Person")):
+            schema = found["schema"]
+            time = schema.pop("time")
+            assert time.endswith("Z")
+            assert schema == {
+                **person,
+                "version": 1,
+                "revision": 1,
+                "compat_policy": "none",
+                "description": "",
+                "metadata": {},
+            }
+        changed = {"name": "Person", "format": "jsonschema", "description": "Somebody"}
+        assert await ask("UPDATE.Person", **changed) == {"version": 1, "revision": 2}
+        assert await ask("UPDATE.jsonschema.*.*.Person", definition="true") == {
+            "version": 2,
+            "revision": 1,
+        }
+        listed = (await ask("LIST"))["schemas"]
+        assert [(one["version"], one["revision"]) for one in listed] == [(1, 1), (1, 2), (2, 1)]
+        assert (await ask("GET.Person", revision=2, version=1))["schema"][
+            "description"
+        ] == "Somebody"
+        assert await ask("REMOVE.jsonschema.*.*.Person") == {}
+        reply = await nc.request("$SR.v1.GET.Person", b"", timeout=20)
+        assert reply.headers == {
+            "Nats-Service-Error-Code": "11002",
+            "Nats-Service-Error": "There is no schema Person.",
+        }
+    finally:
+        await nc.close()
+
+
+async def test_our_client_asks_another_registry(client: Client) -> None:
+    schema = {
+        "name": "Person",
+        "version": 1,
+        "revision": 2,
+        "time": "2025-09-08T10:20:22.317318+10:00",
+        "format": "jsonschema",
+        "compat_policy": "none",
+        "definition": "{}",
+        "description": "A Person schema",
+        "metadata": None,
+    }
+    answers: dict[str, Any] = {
+        "$SR.v1.ADD.Person": {"revision": 1, "version": 1},
+        "$SR.v1.GET.*.*.*.Person": {"schema": schema},
+        "$SR.v1.UPDATE.jsonschema.*.*.Person": {"revision": 4, "version": 1},
+        "$SR.v1.LIST": {"schemas": [schema]},
+        "$SR.v1.REMOVE.jsonschema.1.2.Person": {},
+    }
+    bodies: dict[str, Any] = {}
+
+    async def answer(request: Request) -> None:
+        bodies[request.subject] = request.json()
+        if request.subject not in answers:
+            await request.respond(b"null", error_headers(11002, "schema not found"))
+            return
+        await request.respond_json(answers[request.subject])
+
+    async with await client.add_service("theirs", "1.0.0") as theirs:
+        await theirs.add_endpoint("all", answer, subject="$SR.v1.>")
+        registry = client.schema_registry()
+        assert numbers(await registry.add("Person", "{}", format="jsonschema")) == (1, 1)
+        found = await registry.get("Person")
+        assert (found.revision, found.metadata) == (2, {})
+        assert found.time is not None
+        assert found.time.isoformat() == "2025-09-08T00:20:22.317318+00:00"
+        changed = await registry.update("Person", "true", format="jsonschema")
+        assert numbers(changed) == (1, 4)
+        assert await registry.schemas() == [found]
+        await registry.remove("Person", format="jsonschema", version=1, revision=2)
+        with pytest.raises(SchemaNotFoundError, match="schema not found"):
+            await registry.get("Other")
+    assert bodies["$SR.v1.ADD.Person"] == {"definition": "{}", "format": "jsonschema"}
+    assert bodies["$SR.v1.UPDATE.jsonschema.*.*.Person"] == {"definition": "true"}
+    assert bodies["$SR.v1.GET.*.*.*.Person"] == bodies["$SR.v1.LIST"] == {}
+
+
+def test_the_blocking_client_has_the_same_calls(registry_server: NatsServer) -> None:
+    with blocking.connect(registry_server.url) as nc, pytest.raises(RegistryError):
+        nc.schema_registry().get("orders")
+
+
+# -- races -----------------------------------------------------------------------------------------
+
+
+async def test_eight_writers_get_each_version_once_and_none_breaks_the_policy(
+    registry_server: NatsServer, served: Client, bucket: str
+) -> None:
+    """What may follow depends on what came before: an int, a string, or nothing. Two instances."""
+    await served.schema_registry().add("orders", avro(), format="avro", compat_policy="full")
+    given: list[tuple[int, str]] = []
+    refused: list[int] = []
+
+    async def write(number: int) -> None:
+        async with connect(registry_server.url) as nc:
+            registry = nc.schema_registry(timeout=30)
+            for turn in range(6):
+                own = {"name": f"f{number}_{turn}", "type": "string", "default": ""}
+                shared = [
+                    {"name": "shared", "type": "int", "default": 0},
+                    {"name": "shared", "type": "string", "default": ""},
+                ][(number + turn) % 3 : (number + turn) % 3 + 1]
+                definition = json.dumps(
+                    {"type": "record", "name": "Order", "fields": [own, *shared]}
+                )
+                try:
+                    found = await registry.update("orders", definition, format="avro")
+                    given.append((found.version, definition))
+                except ServiceError as error:
+                    refused.append(error.code)
+
+    async with (
+        connect(registry_server.url) as other,
+        await serve_registry(other, other.jetstream(timeout=20), bucket=bucket),
+    ):
+        await asyncio.gather(*map(write, range(8)))
+    assert set(refused) == {Code.INCOMPATIBLE}
+    assert len(given) + len(refused) == 48
+    assert len(given) >= 16
+    versions = await served.schema_registry().schemas()
+    assert [one.version for one in versions] == list(range(1, len(given) + 2))
+    assert sorted(given) == [(one.version, one.definition) for one in versions[1:]]
+    for before, after in pairwise(versions):
+        assert violations("full", before.payload_schema(), after.payload_schema()) == []
