@@ -52,6 +52,13 @@ def read(
     history: bool = False,
     columns: Iterable[str] = (),
     json: str | bool = False,
+    decode: Literal["avro", "protobuf"] | None = None,
+    schema: str | None = None,
+    schema_file: str | os.PathLike[str] | None = None,
+    message: str | None = None,
+    fields: str | Iterable[str] = (),
+    framing: Literal["none", "confluent", "apicurio", "azure", "nats"] = "none",
+    compression: Literal["header", "none", "gzip", "zstd", "snappy"] = "header",
     start: int | datetime | timedelta | str | None = None,
     end: int | datetime | timedelta | str | None = None,
     fail_on_data_loss: bool = True,
@@ -76,6 +83,11 @@ def read(
     that does not fit stays in the column data, which is null otherwise. True: fields found in a
     sample, beside the payload.
 
+    `decode`: the fields of payloads in another format as further columns; `schema`, `schema_file`,
+    `message`, `fields`, `framing`, `compression`: as the options of Spark's format
+    (docs/guide-payloads.md). A payload that does not decode stays in the column data, and
+    `_corrupt_reason` says why.
+
     `fail_on_data_loss=False`: lost messages are left out, with a warning in the log.
     `read_timeout`: seconds without progress until reading fails. `backfill`: through a consumer, or
     a snapshot of the whole stream; default: what is faster. `progress`: show a bar. `servers`,
@@ -85,6 +97,7 @@ def read(
     """
     library("pyarrow", "'jetspark[arrow]'")
     from jetspark.bulk.scan import Scan, position
+    from jetspark.codecs.decoding import Decoding
 
     stream = backup = None
     if isinstance(source, os.PathLike) or (source is not None and "://" in source):
@@ -105,6 +118,19 @@ def read(
         for name, given in {**connection, "servers": servers, "backfill": backfill}.items():
             if given is not None:
                 raise ConfigError(f"{name} is for servers; a backup is read without one.")
+    given = {
+        "schema": schema,
+        "schema_file": None if schema_file is None else os.fspath(schema_file),
+        "message": message,
+    }
+    named = tuple(texts_of(fields))
+    decoding = None
+    if decode is not None:
+        decoding = Decoding.make(
+            decode, fields=named, framing=framing, compression=compression, **given
+        )
+    elif any(given.values()) or named or (framing, compression) != ("none", "header"):
+        raise ConfigError("schema, fields, framing and compression go with decode, the format.")
     scan = Scan(
         connection=None if backup is not None else make_options(servers, **connection),
         stream=stream,
@@ -115,6 +141,7 @@ def read(
         history=history,
         columns=tuple(texts_of(columns)),
         json=json,
+        decoding=decoding,
         start=position("start", start),
         end=position("end", end),
         fail_on_data_loss=fail_on_data_loss,

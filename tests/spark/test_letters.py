@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 from tests.support.streams import Admin
 
 from jetspark.blocking import connect
-from jetspark.bulk.arrow import COLUMNS, SCHEMA
+from jetspark.bulk.arrow import SCHEMA
 from jetspark.errors import BrokenSocketError, ConfigError, TableError
 from jetspark.lakehouse import batches
 from jetspark.lakehouse.formats import Format, find_table
@@ -23,7 +24,7 @@ from jetspark.spark.lakehouse import letters, listed, target
 from jetspark.spark.lakehouse.options import listed_option, parse_lakehouse_options
 from jetspark.spark.lakehouse.target import LakehouseStreamWriter, TaskFiles, Written
 from jetspark.spark.options import parse_options
-from jetspark.spark.source import schema_of
+from jetspark.spark.source import SCHEMA as MESSAGES
 from jetspark.wire import js_api
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.server, pytest.mark.tables]
 
 QUERY = "5ae0ddf6-2a64-4b6f-b6b7-3d6e1a9b7a10"
-MESSAGES = schema_of(COLUMNS)
-ROWS = schema_of(COLUMNS).add("n", "long").add(CORRUPT, "string")
+ROWS = StructType([*MESSAGES]).add("n", "long").add(CORRUPT, "string")
 AT = 1_769_860_800_000_000
 """2026-01-31 12:00:00 UTC, in microseconds."""
 SPAN = range(1, 7)

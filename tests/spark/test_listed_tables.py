@@ -46,7 +46,7 @@ from jetspark.spark.pipeline import (
 )
 from jetspark.spark.pipeline_file import PipelineFile, read_pipeline
 from jetspark.spark.retry_quarantine import Tried
-from jetspark.spark.source import schema_of
+from jetspark.spark.source import SCHEMA as MESSAGES
 from jetspark.spark.versions import in_arrow
 from jetspark.subjects import subject_matches
 
@@ -106,7 +106,7 @@ def test_a_batch_that_was_not_committed_to_the_second_table_adds_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_: str
 ) -> None:
     options = options_of(format_, tmp_path, restTable=str(tmp_path / "rest"))
-    prepared = target.prepare_for_query(options, schema_of(arrow.COLUMNS))
+    prepared = target.prepare_for_query(options, MESSAGES)
     writer = LakehouseStreamWriter(options, prepared, replace=False)
     failing = [str(tmp_path / "b")]
 
@@ -147,7 +147,7 @@ def test_tables_that_grow_get_each_row_once_wherever_the_batch_ends(
 
     def attempt() -> None:
         """As Spark and its tasks run the batch, by the columns that the tables have."""
-        schema = schema_of(arrow.COLUMNS).add(listed.NUMBER, "integer")
+        schema = StructType([*MESSAGES]).add(listed.NUMBER, "integer")
         batch = rows("a.x", "b.x", "c")
         for at, one in enumerate(options.tables):
             ddl = fields_by_now(one.options, one.json, one.option, ())
@@ -218,7 +218,7 @@ def json_value(value: Any) -> Any:
 @pytest.mark.tables
 def test_a_message_without_a_table_stops_the_query_with_a_sentence(tmp_path: Path) -> None:
     options = options_of("delta", tmp_path)
-    files = TaskFiles(target.prepare_for_query(options, schema_of(arrow.COLUMNS)))
+    files = TaskFiles(target.prepare_for_query(options, MESSAGES))
     with pytest.raises(
         Exception, match=r"No table of the list takes the subject c\.x: .* 'restTable'"
     ):
@@ -232,17 +232,17 @@ def test_a_table_that_has_lost_rows_is_not_made_anew(
     options = options_of("delta", tmp_path, checkpointLocation=str(tmp_path / "chk"))
     state = SimpleNamespace(planned=0, query="q")
     monkeypatch.setattr(target, "read_checkpoint", lambda _: state)
-    prepared = target.prepare_for_query(options, schema_of(arrow.COLUMNS))
+    prepared = target.prepare_for_query(options, MESSAGES)
     (tmp_path / "chk").mkdir()
     files = TaskFiles(prepared)
     files.write(rows("a.x"))
     LakehouseStreamWriter(options, prepared, replace=False).commit([Written("q", files.close())], 0)
     state.planned = 1
     shutil.rmtree(tmp_path / "b")  # it has lost nothing
-    target.prepare_for_query(options, schema_of(arrow.COLUMNS))
+    target.prepare_for_query(options, MESSAGES)
     shutil.rmtree(tmp_path / "a")
     with pytest.raises(TableError, match=r"/a has gone with this query's batch 0"):
-        target.prepare_for_query(options, schema_of(arrow.COLUMNS))
+        target.prepare_for_query(options, MESSAGES)
 
 
 LIST = """

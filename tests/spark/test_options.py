@@ -9,7 +9,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from jetspark.bulk.arrow import BUCKET_SCHEMA as ARROW_BUCKET_SCHEMA
-from jetspark.bulk.arrow import COLUMNS
 from jetspark.bulk.arrow import SCHEMA as ARROW_SCHEMA
 from jetspark.bulk.fixed_range import AtTime, resolve
 from jetspark.errors import ConfigError
@@ -164,10 +163,11 @@ def test_spark_and_arrow_agree_on_the_schema() -> None:
 
 
 def test_a_schema_of_ones_own_is_refused() -> None:
-    check_schema(SCHEMA, schema_of(COLUMNS))
-    check_schema(schema_of(["seq", "data"]), schema_of(["seq", "data"]))
+    check_schema(SCHEMA, schema_of(parse_options(BASE)))
+    some = schema_of(parse_options(BASE | {"columns": "seq, data"}))
+    check_schema(some, some)
     with pytest.raises(ConfigError, match="fixed schema"):
-        check_schema(StructType([StructField("seq", LongType())]), schema_of(COLUMNS))
+        check_schema(StructType([StructField("seq", LongType())]), SCHEMA)
 
 
 # -- which streams, and from where to where --------------------------------------------------

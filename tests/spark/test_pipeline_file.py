@@ -394,7 +394,7 @@ def test_a_list_of_tables_is_read(tmp_path: Path) -> None:
         ('"lake/payments"', '"lake/payments"\nrest_column = "x"', 17, "rest_column goes with json"),
         ('"lake/payments"', '"lake/payments"\nevolve = true', 17, "evolve goes with json"),
         ('"lake/payments"', '"lake/payments"\nevolve = "x"', 17, "evolve is true or false"),
-        ('stream = "SHOP"', 'stream = "SHOP"\njson = "a INT"', 6, "leave json out of the source"),
+        ('stream = "SHOP"', 'stream = "SHOP"\njson = "a INT"', 6, "leave json and decode out"),
         ('stream = "SHOP"', 'stream = "SHOP"\nstatic = true', 6, "not static and has no watermark"),
         ('stream = "SHOP"', 'stream = "SHOP"\ncolumns = "data"', 6, "needs the column subject"),
         ('stream = "SHOP"\n[sinks.shop]', 'stream = "SHOP"\ncolumns = "subject, data"\n'

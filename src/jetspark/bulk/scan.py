@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -42,6 +42,7 @@ from jetspark.bulk.reader import read_range
 from jetspark.bulk.sample import few, first_rows, sample
 from jetspark.bulk.snapshot import read_values
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.codecs.decoding import Decoder, Decoding
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import (
     BucketNotFoundError,
@@ -110,6 +111,7 @@ class Scan:
     history: bool = False
     columns: tuple[str, ...] = ()
     json: str | bool = False
+    decoding: Decoding | None = None
     start: AtTime | int | None = None
     end: AtTime | int | None = None
     fail_on_data_loss: bool = True
@@ -143,16 +145,21 @@ class Scan:
                 raise ConfigError(f"columns: there is no column {name!r}; {hint}")
         if len(set(self.columns)) < len(self.columns):
             raise ConfigError(f"columns names one twice: {', '.join(self.columns)}.")
-        if self.json:
+        if self.json and self.decoding:
+            raise ConfigError("Give json or decode: both say what the payloads are.")
+        if self.json or self.decoding:
+            said = "decode" if self.decoding else "json"
             if self.bucket is not None:
-                raise ConfigError("json is for streams and backups: parse a bucket's values later.")
-            if "data" not in self.all_columns:
-                raise ConfigError("json needs the column data, which columns leaves out.")
-            if IMPLEMENTATION != "c":
                 raise ConfigError(
-                    "json needs jetspark's C kernel, which was not built (jetspark --version says "
-                    "why): read the payloads, and parse the column data with Polars or DuckDB."
+                    f"{said} is for streams and backups: a bucket's values stay as they are."
                 )
+            if "data" not in self.all_columns:
+                raise ConfigError(f"{said} needs the column data, which columns leaves out.")
+        if self.json and IMPLEMENTATION != "c":
+            raise ConfigError(
+                "json needs jetspark's C kernel, which was not built (jetspark --version says "
+                "why): read the payloads, and parse the column data with Polars or DuckDB."
+            )
 
     def _check_bucket(self) -> None:
         if self.subjects:
@@ -202,8 +209,12 @@ class Plan:
     """The columns data of some messages."""
 
     @cached_property
-    def _json(self) -> JsonFields | None:
+    def _decoder(self) -> Decoder | None:
         given = self.scan.json
+        if self.scan.decoding is not None:
+            decoder = self.scan.decoding.decoder()
+            self._check_names("decode", decoder.schema(schema_of(("data",))).names[1:])
+            return decoder
         if not given:
             return None
         if isinstance(given, str):
@@ -223,19 +234,22 @@ class Plan:
                     f"json: {name} has a type that is not read here, only {_TYPES}: leave it out, "
                     "and parse the column data with Polars or DuckDB."
                 )
+        self._check_names("json", fields)
+        return JsonFields(fields) if fields else None
+
+    def _check_names(self, said: str, fields: Iterable[str]) -> None:
         if (twice := ambiguous(self.scan.all_columns, fields)) is not None:
             raise ConfigError(
-                f"json: there is another column {twice}: leave that one out with columns=[…]."
+                f"{said}: there is another column {twice}: leave that one out with columns=[…]."
             )
-        return JsonFields(fields) if fields else None
 
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of all batches."""
         found = schema_of(self.scan.all_columns)
-        if self._json is None:
+        if self._decoder is None:
             return found
-        with_fields = self._json.schema(found)
+        with_fields = self._decoder.schema(found)
         return self._with_payload(with_fields, found) if self.scan.json is True else with_fields
 
     @staticmethod
@@ -245,21 +259,21 @@ class Plan:
 
     def batches(self) -> Batches:
         """All rows."""
-        return self._with_json(self.read(self.scan.limits(), True))
+        return self._decoded(self.read(self.scan.limits(), True))
 
     def first(self, count: int) -> Batches:
         """The first `count` rows."""
         found = self.read(replace(few(count), timeout=self.scan.read_timeout), False)
-        return self._with_json(first_rows(found, count))
+        return self._decoded(first_rows(found, count))
 
-    def _with_json(self, batches: Batches) -> Batches:
-        if self._json is None:
+    def _decoded(self, batches: Batches) -> Batches:
+        if self._decoder is None:
             return batches
         if self.scan.json is not True:
-            return map(self._json.of, batches)
-        return map(partial(self._beside, self._json), batches)
+            return map(self._decoder.of, batches)
+        return map(partial(self._beside, self._decoder), batches)
 
-    def _beside(self, fields: JsonFields, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _beside(self, fields: Decoder, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The fields beside the whole payload, since a sample may not show all of them."""
         found = fields.of(batch)
         at = batch.schema.get_field_index("data")

@@ -12,9 +12,12 @@ from cyclopts import Parameter
 
 from jetspark.cli.console import Outcome, counted, say
 from jetspark.cli.options import (
+    AS_THEY_ARE,
     DEFAULT,
+    OF_PAYLOADS,
     Connection,
     JsonOutputFlag,
+    PayloadFlags,
     Repeated,
     Switch,
     named_options,
@@ -41,6 +44,7 @@ _OF_SOURCE = {
     "context": "--context",
     "subjects": "--subjects",
     "jsonSchema": "--json",
+    **{option: f"--{name.replace('_', '-')}" for name, option in OF_PAYLOADS.items()},
     "maxOffsetsPerTrigger": "--max-offsets-per-trigger",
 }
 _OF_TABLE = {
@@ -67,6 +71,7 @@ def ingest(
     bucket: Switch = False,
     start: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None,
+    payloads: PayloadFlags = AS_THEY_ARE,
     partition_by: Repeated = None,
     follow: Annotated[bool, Parameter(name=("--follow",), negative="--available-now")] = False,
     interval: Annotated[float | None, Parameter(allow_leading_hyphen=True)] = None,
@@ -143,8 +148,10 @@ def ingest(
     own_start = next((name for name in further if name.casefold() in starts), None)
     if start is not None and own_start is not None:
         raise ConfigError(f"Give either --start or --option {own_start}.")
-    if infer and json is not None:
-        raise ConfigError("--infer prints what --json takes: give one of them.")
+    if infer and (json is not None or payloads.decode is not None):
+        raise ConfigError("--infer prints what --json takes: give one of them, without --decode.")
+    if json is not None and payloads.decode is not None:
+        raise ConfigError("Give either --json or --decode: both say what the payloads are.")
     if infer_messages is not None and (not infer or infer_messages < 1):
         raise ConfigError("--infer-messages goes with --infer, and is 1 or more.")
     if to is None and not infer:
@@ -160,7 +167,7 @@ def ingest(
         }
         if subjects is not None:
             source["subjects"] = subjects
-        source |= further
+        source |= payloads.options() | further
         if to is None or infer:
             show_schemas(outcome, source, to, infer_messages or _SAMPLE)
             return None

@@ -61,6 +61,46 @@ _LARGEST = 64 << 20  # bytes of a payload that any server takes
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
+class PayloadFlags:
+    """How payloads become columns."""
+
+    decode: str | None = None
+    """Format of the payloads, avro or protobuf: their fields become columns. For JSON: --json."""
+    schema: str | None = None
+    """Schema of --decode, as text; of Protobuf also a compiled class, as shop_pb2:Order."""
+    schema_file: str | None = None
+    """File with the schema: .avsc, .proto, or a descriptor set of protoc."""
+    message: str | None = None
+    """Protobuf's message; by default the first one of the schema."""
+    fields: str | None = None
+    """Only these fields, with commas."""
+    framing: str | None = None
+    """What is in front of each payload, or in headers: none (the default), confluent, apicurio,
+    azure or nats."""
+    compression: str | None = None
+    """Of the payloads: gzip, zstd, snappy or none; by default what the header Content-Encoding
+    says."""
+
+    def options(self) -> dict[str, str]:
+        """The options of Spark's format."""
+        return {
+            option: getattr(self, name)
+            for name, option in OF_PAYLOADS.items()
+            if getattr(self, name) is not None
+        }
+
+
+AS_THEY_ARE = PayloadFlags()
+OF_PAYLOADS = {
+    **{name: name for name in ("decode", "schema", "fields", "framing", "compression")},
+    "schema_file": "schemaFile",
+    "message": "messageName",
+}
+"""The options of the flags."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
 class Connection:
     """The flags --server and --context."""
 

@@ -15,8 +15,11 @@ from cyclopts import Parameter
 from jetspark.cli.app import command, group
 from jetspark.cli.console import Outcome, counted, show_info, show_result, size
 from jetspark.cli.options import (
+    AS_THEY_ARE,
+    OF_PAYLOADS,
     JsonOption,
     JsonOutputFlag,
+    PayloadFlags,
     Repeated,
     Switch,
     named_options,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 _SHOWN = 10
 """Most names of kept files to print."""
 _OF_RETRY = {
+    **{option: f"--{name.replace('_', '-')}" for name, option in OF_PAYLOADS.items()},
     **dict.fromkeys(("path", "catalog", "table"), "--to"),
     "quarantineTable": "QUARANTINE",
     "partitionBy": "--partition-by",
@@ -174,6 +178,7 @@ def retry(
     *,
     to: str | None = None,
     json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None,
+    payloads: PayloadFlags = AS_THEY_ARE,
     pipeline: Path | None = None,
     column: Repeated = None,
     rest_column: str | None = None,
@@ -205,20 +210,33 @@ def retry(
     """
     outcome = Outcome(flags.quiet, json_output)
     if pipeline is not None:
-        given = (to, json, column, rest_column, partition_by, format, merge_schema, table_option)
+        given = (
+            to,
+            json,
+            payloads.options(),
+            column,
+            rest_column,
+            partition_by,
+            format,
+            merge_schema,
+            table_option,
+        )
         if any(given):
             raise ConfigError("--pipeline FILE says the tables and schemas: give it alone.")
         _retry_sink(outcome, quarantine, pipeline, flags)
         return
-    if to is None or json is None:
-        raise ConfigError("Give --to and --json, or --pipeline with the file that says both.")
+    if to is None or (json is None) == (payloads.decode is None):
+        raise ConfigError(
+            "Give --to and --json, or --decode in its place, or --pipeline with the file that says "
+            "both."
+        )
     options = named_options("--table-option", table_option, _OF_RETRY)
     with options_as_flags(_OF_RETRY, options):
         with signals_held():
             from jetspark.spark.ingest import Ingest
 
         job = Ingest(
-            options={"stream": "retried"},  # it is not read
+            options={"stream": "retried", **payloads.options()},  # it is not read
             to=to,
             json_schema=json,
             columns=column or [],

@@ -29,6 +29,8 @@ SCHEMA: Final = pa.schema(
         pa.field("reason", pa.string()),
     ]
 )
+REASON: Final = "_corrupt_reason"
+"""The column in which decoders say why a payload is no row."""
 _SHOWN = 80
 
 Reason = tuple[str | None, str]

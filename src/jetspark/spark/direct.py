@@ -29,12 +29,13 @@ from pyspark.sql.types import StringType, StructType
 from jetspark.bulk.arrow import JsonFields
 from jetspark.bulk.ddl import check_fields
 from jetspark.bulk.ranges import SequenceRange
+from jetspark.codecs.decoding import Decoding
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.rest import rest_of
 from jetspark.lakehouse.routes import ValueOf
 from jetspark.spark.failures import explain, without_traceback
-from jetspark.spark.json_payloads import CORRUPT, parsing, with_json_fields
+from jetspark.spark.json_payloads import CORRUPT, parsing, with_json_fields, with_refused
 from jetspark.spark.lag import WRITTEN
 from jetspark.spark.lakehouse import listed
 from jetspark.spark.lakehouse.growth import fields_by_now, without
@@ -106,6 +107,8 @@ class RowsOf:
     in_sql: Mapping[str, str] = field(default_factory=dict)
     """Columns that only Spark makes, and its expressions."""
     tables: tuple[ListedTable, ...] = ()
+    decoding: Decoding | None = None
+    """How the source decodes payloads that are not JSON."""
 
     def into(self, table: LakehouseOptions) -> RowsOf:
         """The same for this table: where new fields become columns, with those that are columns by
@@ -119,7 +122,7 @@ class RowsOf:
             replace(one, json=fields_by_now(one.options, one.json, one.option, one.made))
             for one in table.tables
         ]
-        return RowsOf((name, ddl), made, self.in_sql, tuple(tables))
+        return replace(self, json=(name, ddl), made=made, tables=tuple(tables))
 
 
 def flow_into(
@@ -140,6 +143,8 @@ def flow_into(
     if source.bucket is None:
         how = how.into(table)
     (name, ddl), made = how.json, how.made
+    if how.decoding is not None and ddl is not None:
+        raise ConfigError(f"Give either {name} or 'decode': both say what the payloads are.")
     parsed = {} if ddl is None else parsing(spark, options, ddl, name)
     of_list = [value for one in how.tables for value in one.made.values()]
     of_time = any(value.unit for value in (*made.values(), *of_list))
@@ -189,6 +194,8 @@ def table_rows(
     of_payload = [one for one, value in values.items() if value.known is not None]
     for one in of_payload:
         rows = rows.withColumn(one, spark_value(values.pop(one)))
+    if how.decoding is not None:
+        rows = with_refused(rows, keep_payload=keep_payload)
     if ddl is not None:
         rows = with_json_fields(rows, ddl, name, parsed=parsed, keep_payload=keep_payload)
     for one, value in values.items():
@@ -274,7 +281,7 @@ class DirectReader(JetStreamStreamReader):
     def __init__(self, options: SourceOptions, into: Into) -> None:
         super().__init__(options)
         self._into = into
-        self._fields = JsonFields(dict(options.json_fields)) if options.json_fields else None
+        self._decoder = options.decoder
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:
@@ -297,7 +304,7 @@ class DirectReader(JetStreamStreamReader):
         schema = None
         try:
             with reporting(query_id()) as report:
-                for batch in read_partition(replace(self._options, json_fields=()), partition):
+                for batch in read_partition(self._options.without_decoder(), partition):
                     schema, left = write(files, batch)
                     report(batch.num_rows)
                     yield from map(with_files, left)
@@ -313,10 +320,14 @@ class DirectReader(JetStreamStreamReader):
         self, files: TaskFiles, batch: pa.RecordBatch
     ) -> tuple[pa.Schema, list[pa.RecordBatch]]:
         """The rows that Spark has to parse, and the columns of such rows."""
-        if self._fields is None:
+        if self._decoder is None:
             files.write(self._row_columns(batch))
             return batch.schema, []
-        parsed = self._fields.of(batch)
+        parsed = self._decoder.of(batch)
+        if self._options.decoding is not None:
+            refused = parsed.append_column(CORRUPT, parsed.column("data"))
+            files.write(self._row_columns(refused))
+            return parsed.schema, []
         decoded, left = _divided(parsed, batch)
         files.write(self._row_columns(decoded))
         return parsed.schema, left
@@ -402,8 +413,7 @@ class DirectDataSource(JetStreamDataSource):
     @without_traceback
     def schema(self) -> StructType:
         """The columns of format jetstream, and those that describe files. Raises ConfigError."""
-        found = schema_of(self._parsed.columns, self._parsed.json_fields)
-        return StructType([*found, HANDED_OVER])
+        return StructType([*schema_of(self._parsed), HANDED_OVER])
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:

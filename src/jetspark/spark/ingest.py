@@ -32,7 +32,7 @@ from jetspark.spark import bucket_table
 from jetspark.spark.checkpoints import local_path
 from jetspark.spark.direct import RowsOf, flow_into, register_formats
 from jetspark.spark.failures import explain
-from jetspark.spark.json_payloads import CORRUPT, json_columns
+from jetspark.spark.json_payloads import CORRUPT, decoded_columns, json_columns, times_of
 from jetspark.spark.lakehouse.growth import check_one_schema, has_grown
 from jetspark.spark.lakehouse.letters import with_connection
 from jetspark.spark.lakehouse.listed import DAY, OF_DAY
@@ -146,9 +146,10 @@ class Ingest:
             ("--quarantine", self.quarantine),
             ("--on-bad-record", self.on_bad_record),
         ):
-            if given is not None and (self.json_schema is None or is_bucket):
+            if given is not None and (not self._has_fields or is_bucket):
                 raise ConfigError(
-                    f"{flag} is for streams with --json: without a schema every payload is a row."
+                    f"{flag} is for streams with --json or --decode: without a schema every "
+                    "payload is a row."
                 )
         if self.evolve and (self.json_schema is None or is_bucket):
             raise ConfigError("--evolve is for streams with --json, to which it adds fields.")
@@ -257,12 +258,18 @@ class Ingest:
             self.rest_column,
             there=self._columns(),
             schema=self.json_schema,
+            times=times_of(self._source),
             said=FLAGS,
         )
 
     def _rows(self) -> RowsOf:
         of_day = {DAY: OF_DAY} if (DAY, _OF_DAY) in self._partitions else {}
-        return RowsOf(("--json", self.json_schema), {**self._values, **of_day}, self._in_sql)
+        return RowsOf(
+            ("--json", self.json_schema),
+            {**self._values, **of_day},
+            self._in_sql,
+            decoding=self._source.decoding,
+        )
 
     def remove_gone_keys(self) -> int:
         """With `bucket`, remove the rows whose keys the bucket no longer has; returns their number.
@@ -283,10 +290,17 @@ class Ingest:
     def _columns(self) -> Sequence[str]:
         """Without those that are made for partitions."""
         columns = self._source.columns
+        kept = self.quarantine is not None
+        if self._source.decoding is not None:
+            return decoded_columns(self._source, keep_payload=kept)
         if self.json_schema is None:
             return columns
-        kept = self.quarantine is not None
         return json_columns(self.json_schema, "--json", columns, keep_payload=kept)
+
+    @property
+    def _has_fields(self) -> bool:
+        """Whether payloads become columns."""
+        return self.json_schema is not None or self._source.decoding is not None
 
     @cached_property
     def _partitions(self) -> list[tuple[str, str | None]]:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from jetspark.bulk.arrow import TYPES
+from jetspark.bulk.arrow import TYPES, schema_of
 from jetspark.bulk.ddl import ambiguous, check_fields
+from jetspark.codecs.decoder import REASON
 from jetspark.errors import ConfigError
 from jetspark.spark.failures import explain
+from jetspark.spark.options import SourceOptions
 
 CORRUPT = "_corrupt_record"
 KEPT = ("stream", "subject", "seq", "timestamp", "headers")
@@ -97,6 +100,35 @@ def with_json_fields(
     kept += [payload] if keep_payload else []
     rows = _with_whole(source, text, schema, f"{option} {ddl!r}")
     return rows.select(*kept, *found, _corrupt(text).alias(CORRUPT))
+
+
+def decoded_columns(options: SourceOptions, *, keep_payload: bool = False) -> list[str]:
+    """The columns of `with_refused`, without Spark and without the reason."""
+    _, kept = _divided(options.columns, "decode")
+    kept += ["data"] if keep_payload else []
+    return [*kept, *_fields(options).names, CORRUPT]
+
+
+def times_of(options: SourceOptions) -> list[str]:
+    """The fields that are timestamps."""
+    return [one.name for one in _fields(options) if pa.types.is_timestamp(one.type)]
+
+
+def _fields(options: SourceOptions) -> pa.Schema:
+    """What is decoded of payloads that are not JSON."""
+    if options.decoding is None:
+        return pa.schema([])
+    found = options.decoding.decoder().schema(schema_of(("data",)))
+    return pa.schema([one for one in found if one.name not in ("data", REASON)])
+
+
+def with_refused(source: DataFrame, *, keep_payload: bool = False) -> DataFrame:
+    """The source's rows with fields that it has decoded of other formats, `CORRUPT`, which is
+    BINARY here, and the reason."""
+    payload, others = _divided(source.columns, "decode")
+    kept = [name for name in others if name in KEPT] + [payload] * keep_payload
+    fields = [_named(name) for name in others if name not in KEPT]
+    return source.select(*kept, *fields, F.col(payload).alias(CORRUPT))
 
 
 def with_json_struct(

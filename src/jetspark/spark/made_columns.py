@@ -3,7 +3,7 @@ schema lacks; as the flags of `jetspark ingest` and the keys of a pipeline's sin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from jetspark.bulk.ddl import check_fields
@@ -29,12 +29,14 @@ def made_columns(
     *,
     there: Sequence[str],
     schema: str | None,
+    times: Collection[str] = (),
     said: Said,
 ) -> dict[str, ValueOf]:
     """The columns, and what they are made of.
 
     `items`: as `site=subject[1]`; `rest`: the column for fields that the payloads' `schema` lacks;
-    `there`: the columns of the rows. Raises ConfigError.
+    `there`: the columns of the rows; `times`: those that are timestamps, of payloads that are not
+    JSON. Raises ConfigError.
     """
     found: dict[str, ValueOf] = {}
     for item in items:
@@ -52,7 +54,7 @@ def made_columns(
             raise ConfigError(
                 f"{where}: there is no column {found[name].column}; there are {', '.join(there)}."
             )
-        _check_unit(where, found[name], schema, said)
+        _check_unit(where, found[name], schema, times, said)
     if rest is not None:
         if schema is None:
             raise ConfigError(f"{said.rest} goes with {said.json}: it has what that schema lacks.")
@@ -62,11 +64,13 @@ def made_columns(
     return found
 
 
-def _check_unit(where: str, value: ValueOf, schema: str | None, said: Said) -> None:
+def _check_unit(
+    where: str, value: ValueOf, schema: str | None, times: Collection[str], said: Said
+) -> None:
     """Raises ConfigError for the day or the hour of what is no timestamp."""
     if value.unit is None:
         return
-    kinds = dict.fromkeys(("timestamp", "created"), "timestamp")
+    kinds = dict.fromkeys(("timestamp", "created", *times), "timestamp")
     if schema is not None:
         kinds |= check_fields(schema, said.json)
     kind = kinds.get(value.column, "no timestamp")

@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from jetspark.bulk.arrow import BUCKET_COLUMNS, COLUMNS
+from jetspark.bulk.arrow import BUCKET_COLUMNS, COLUMNS, JsonFields, schema_of
 from jetspark.bulk.ddl import ambiguous
 from jetspark.bulk.fixed_range import NS_PER_MS, AtTime, Position, Wanted
 from jetspark.bulk.ranges import ReadLimits
+from jetspark.codecs.decoding import Decoder, Decoding
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, DocumentError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
@@ -161,12 +162,22 @@ _READING: values.Table = {
     "presentValues": ("present_values", values.truth),
     "availableNow": ("available_now", values.truth),
 }
+_PAYLOADS: values.Table = {
+    "decode": ("decode", values.name),
+    "schema": ("schema", values.name),
+    "schemaFile": ("schema_file", values.name),
+    "messageName": ("message", values.name),
+    "fields": ("fields", values.columns),
+    "framing": ("framing", values.name),
+    "compression": ("compression", values.name),
+}
+"""How payloads are decoded: the arguments of `Decoding.make`."""
 _SELECTION = ("stream", "streams", "streamPattern", "bucket", "backup")
 _OF_BUCKETS = ("keys", "history", "presentValues")
 _OF_STREAMS = ("subjects", "soleReader", "interestConsumer")
 _CONSUMERS = ("interestConsumer", "progressConsumer")
 _OF_SERVERS = (*CONNECTION, "readTimeout", "backfill", "soleReader", *_CONSUMERS)
-READING_ONLY = frozenset(_READING) - {"stream", "bucket"}
+READING_ONLY = frozenset({**_READING, **_PAYLOADS}) - {"stream", "bucket"}
 """Names that have no meaning for writing."""
 _FOR_WRITING = (
     *("subject", "guarantee", "transactionId", "lanes", "prepareStream", "adoptLedger"),
@@ -209,6 +220,8 @@ class SourceOptions:
     columns: tuple[str, ...] = COLUMNS
     json_fields: tuple[tuple[str, str], ...] = ()
     """Names and types of additional columns from JSON payloads."""
+    decoding: Decoding | None = None
+    """How payloads become columns, unless they are JSON."""
     starting: Positions | None = None
     ending: Positions = Positions("", "latest")
     strategy: str = "error"
@@ -236,6 +249,17 @@ class SourceOptions:
     """Only the last change of each key in a stream matters, since the rows are merged."""
     available_now: bool = False
     """The query has nothing more to read after what is there when it starts."""
+
+    @property
+    def decoder(self) -> Decoder | None:
+        """What makes columns of payloads, for one task."""
+        if self.decoding is not None:
+            return self.decoding.decoder()
+        return JsonFields(dict(self.json_fields)) if self.json_fields else None
+
+    def without_decoder(self) -> SourceOptions:
+        """The same, for payloads as they are."""
+        return dataclasses.replace(self, json_fields=(), decoding=None)
 
     @property
     def removes(self) -> bool:
@@ -335,7 +359,9 @@ class SourceOptions:
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Raises ConfigError for unknown names (with the nearest known one), bad values, no stream."""
     elsewhere = dict.fromkeys(_FOR_WRITING, "writing")
-    given = values.read_options(options, {**CONNECTION, **_READING}, elsewhere=elsewhere)
+    given = values.read_options(
+        options, {**CONNECTION, **_READING, **_PAYLOADS}, elsewhere=elsewhere
+    )
     _check_selection(given, options)
     reading = fields_of(given, _READING)
     known = BUCKET_COLUMNS if "bucket" in reading else COLUMNS
@@ -348,6 +374,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     found = SourceOptions(
         connection=connection_options(given),
         given=frozenset(given),
+        decoding=_decoding(fields_of(given, _PAYLOADS)),
         **{"columns": known, **reading},
     )
     for name in found.columns:
@@ -355,8 +382,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             near = nearest_name(name, known)
             hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}."
             raise ConfigError(f"Option 'columns': there is no column {name!r}; {hint}")
-    if found.json_fields:
-        _check_json(found)
+    if (decoder := found.decoder) is not None:
+        _check_fields(found, decoder)
     for wanted in (found.starting, found.ending) if found.streams else ():
         if wanted is not None:
             wanted.check(found.streams)
@@ -368,15 +395,34 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     return found
 
 
-def _check_json(options: SourceOptions) -> None:
+def _decoding(given: Mapping[str, Any]) -> Decoding | None:
+    if "decode" in given:
+        return Decoding.make(**given)
+    for name, (argument, _) in _PAYLOADS.items():
+        if argument in given:
+            raise ConfigError(f"Option {name!r} goes with 'decode', the format of the payloads.")
+    return None
+
+
+def _check_fields(options: SourceOptions, decoder: Decoder) -> None:
+    name = "decode" if options.decoding else "jsonSchema"
+    if options.decoding and options.json_fields:
+        raise ConfigError("Give either the option 'jsonSchema' or 'decode'.")
     if options.bucket is not None:
-        raise ConfigError("Option 'jsonSchema' is for streams: use from_json on a bucket's values.")
+        raise ConfigError(f"Option {name!r} is for streams: a bucket's values stay as they are.")
     if "data" not in options.columns:
-        raise ConfigError("Option 'jsonSchema' needs the column data, which 'columns' leaves out.")
-    if name := ambiguous(options.columns, dict(options.json_fields)):
+        raise ConfigError(f"Option {name!r} needs the column data, which 'columns' leaves out.")
+    if (
+        options.decoding
+        and options.decoding.framing.needs_headers
+        and "headers" not in options.columns
+    ):
+        raise ConfigError("Option 'framing' needs the column headers, which 'columns' leaves out.")
+    fields = decoder.schema(schema_of(("data",))).names[1:]
+    if field := ambiguous(options.columns, fields):
         raise ConfigError(
-            f"Option 'jsonSchema': there is another column {name}, which Spark could not "
-            "distinguish: use from_json on data."
+            f"Option {name!r}: there is another column {field}, which Spark could not distinguish: "
+            "leave that one out with 'columns' or 'fields'."
         )
 
 

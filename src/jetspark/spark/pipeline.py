@@ -21,7 +21,7 @@ from jetspark.lakehouse.routes import ValueOf
 from jetspark.spark.checkpoints import check_way, local_path, read_checkpoint
 from jetspark.spark.direct import Flow, RowsOf, flow_into, register_formats
 from jetspark.spark.failures import explain
-from jetspark.spark.json_payloads import json_columns, parsing, with_json_fields
+from jetspark.spark.json_payloads import parsing, with_json_fields, with_refused
 from jetspark.spark.lakehouse import letters
 from jetspark.spark.lakehouse.growth import has_grown
 from jetspark.spark.lakehouse.listed import DAY, OF_DAY
@@ -250,7 +250,7 @@ def try_again(pipeline: PipelineFile, name: str, spark: SparkSession) -> Tried:
                 "its rows come from a view: take the source out of the file, or name the schema "
                 "and the table (jetspark table retry --to … --json …)."
             )
-        how = RowsOf(("json", source.json), _columns(sink, source)[1])
+        how = _rows_of(sink, source)
         return try_again_in_spark(spark, sink.table, how)
 
 
@@ -281,6 +281,8 @@ def _load(pipeline: PipelineFile, name: str, source: SourceTable, spark: SparkSe
     if source.json is not None:
         with _located(pipeline, *where, "json"):
             rows = with_json_fields(rows, source.json, "json", parsed=bool(parsed))
+    if source.parsed is not None and source.parsed.decoding is not None:
+        rows = with_refused(rows)
     if source.watermark is not None:
         with _located(pipeline, *where, "watermark"):
             rows = rows.withWatermark(*source.watermark)
@@ -344,17 +346,20 @@ def _flow(
             source_options(source.options, follow=pipeline.follow),
             sink.table,
             _sink_options(pipeline, name, sink, adopt),
-            RowsOf(("json", source.json), made),
+            _rows_of(sink, source),
             through_spark=through_spark or sink.through_spark,
         )
 
 
+def _rows_of(sink: SinkTable, source: SourceTable) -> RowsOf:
+    assert source.parsed is not None  # noqa: S101
+    made = _columns(sink, source)[1]
+    return RowsOf(("json", source.json), made, decoding=source.parsed.decoding)
+
+
 def _columns(sink: SinkTable, source: SourceTable) -> tuple[list[str], dict[str, ValueOf]]:
     """The columns of a stream's rows, and those that are made of them for a table."""
-    assert source.parsed is not None  # noqa: S101
-    columns = list(source.parsed.columns)
-    if source.json is not None:
-        columns = json_columns(source.json, "json", columns)
+    columns = source.columns
     of_day = DAY in sink.partition_by and DAY not in columns
     return columns, {**({DAY: OF_DAY} if of_day else {}), **sink.made}
 

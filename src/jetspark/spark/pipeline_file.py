@@ -25,7 +25,7 @@ from jetspark.lakehouse.quarantine import MESSAGE
 from jetspark.lakehouse.routes import ValueOf
 from jetspark.lakehouse.table import TableName
 from jetspark.spark import option_values
-from jetspark.spark.json_payloads import json_columns
+from jetspark.spark.json_payloads import decoded_columns, json_columns, times_of
 from jetspark.spark.lakehouse.growth import check_one_schema
 from jetspark.spark.lakehouse.letters import with_connection
 from jetspark.spark.lakehouse.listed import DAY, OF_DAY
@@ -171,6 +171,20 @@ class SourceTable:
     """Whether it is read once, for joins, instead of followed."""
 
     @property
+    def columns(self) -> list[str]:
+        """Those of a stream's rows, with the fields of payloads."""
+        assert self.parsed is not None  # noqa: S101
+        if self.parsed.decoding is not None:
+            return decoded_columns(self.parsed)
+        columns = list(self.parsed.columns)
+        return columns if self.json is None else json_columns(self.json, "json", columns)
+
+    @property
+    def has_fields(self) -> bool:
+        """Whether payloads become columns."""
+        return self.json is not None or bool(self.parsed and self.parsed.decoding)
+
+    @property
     def is_plain(self) -> bool:
         """Whether Spark does nothing with the rows but, at most, parse their payloads."""
         stream = self.parsed
@@ -309,6 +323,8 @@ class _Reader:
             at = (*where, "json")
             if parsed is None:
                 self._fail(at, f"json is for the format jetstream, not for {kind}.")
+            if parsed.decoding is not None:
+                self._fail(at, "Give either json or decode: both say what the payloads are.")
             json, columns = self._text(at, json), parsed.columns
             self._checked(at, lambda: json_columns(json, "json", columns))
         return SourceTable(
@@ -410,11 +426,12 @@ class _Reader:
                 _OF_SINKS,
                 lambda options: parse_lakehouse_options(lake, options).for_streaming(),
             )
-            without_json = source is not None and source.is_plain and source.json is None
-            if parsed.quarantine is not None and without_json and not parsed.tables:
+            without_fields = source is not None and source.is_plain and not source.has_fields
+            if parsed.quarantine is not None and without_fields and not parsed.tables:
                 self._fail(
                     (*where, _key(options, "quarantineTable") or "from"),
-                    "quarantineTable is for a source with json: without it every payload is a row.",
+                    "quarantineTable is for a source with json or decode: without it every payload "
+                    "is a row.",
                 )
             if parsed.evolve:
                 self._checked((*where, "evolve"), partial(check_one_schema, "evolve", parsed))
@@ -440,10 +457,8 @@ class _Reader:
                 f"{key} is made of a stream's rows: from names a source, of a stream, which is not "
                 "static and has no watermark. In a view write the columns in SQL.",
             )
-        there, schema = list(source.parsed.columns), source.json
-        if schema is not None:
-            there = json_columns(schema, "json", there)
-        return self._made(where, said, there, schema)
+        times = times_of(source.parsed)
+        return self._made(where, said, source.columns, source.json, times)
 
     def _made(
         self,
@@ -451,8 +466,10 @@ class _Reader:
         said: Mapping[str, Any],
         there: Sequence[str],
         schema: str | None,
+        times: Sequence[str] = (),
     ) -> dict[str, ValueOf]:
-        """The columns that are made of others. `there`: the columns of the rows."""
+        """The columns that are made of others. `there`: the columns of the rows; `times`: those
+        that are timestamps, of payloads that are not JSON."""
         items, rest = said.get("columns", []), None
         if not _is_texts(items):
             self._fail((*where, "columns"), 'columns is a list: ["site=subject[1]"].')
@@ -460,7 +477,7 @@ class _Reader:
             rest = self._text((*where, "rest_column"), said["rest_column"])
         return self._checked(
             (*where, *said),
-            lambda: made_columns(items, rest, there=there, schema=schema, said=KEYS),
+            lambda: made_columns(items, rest, there=there, schema=schema, times=times, said=KEYS),
         )
 
     def _evolving(
@@ -495,10 +512,10 @@ class _Reader:
                 "tables takes the messages of a stream as they are: from names a source, of a "
                 "stream, which is not static and has no watermark.",
             )
-        if source.json is not None:
+        if source.has_fields:
             self._fail(
                 (*where, "from"),
-                "each table of the list has its own json: leave json out of the source.",
+                "each table of the list has its own json: leave json and decode out of the source.",
             )
         for key in _OF_ONE_TABLE:
             if (found := _key(all_, key)) is not None:

@@ -13,7 +13,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from jetspark.bulk import fixed_range
-from jetspark.bulk.arrow import JsonFields
 from jetspark.bulk.fixed_range import AtTime, Position, resolve
 from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read, streams_of
 from jetspark.bulk.ranges import SequenceRange
@@ -301,16 +300,13 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
         columns=options.columns,
         fail_on_data_loss=options.fail_on_data_loss,
     )
-    yield from with_json(options, chain.from_iterable(map(read, partition.ranges)))
+    yield from decoded(options, chain.from_iterable(map(read, partition.ranges)))
 
 
-def with_json(
-    options: SourceOptions, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """The batches, with the fields of JSON payloads if the options have any."""
-    if not options.json_fields:
-        return batches
-    return map(JsonFields(dict(options.json_fields)).of, batches)
+def decoded(options: SourceOptions, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, with the fields of payloads if the options have any."""
+    decoder = options.decoder
+    return batches if decoder is None else map(decoder.of, batches)
 
 
 def read_values(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -78,8 +78,12 @@ def try_again_in_spark(spark: SparkSession, options: LakehouseOptions, how: Rows
     """
     check_records(options)
     now = how.into(options)
+    decoder = None if how.decoding is None else how.decoding.decoder()
 
     def decoded(records: pa.Table) -> DataFrame:
+        if decoder is not None:
+            batches = [decoder.of(one) for one in records.to_batches()]
+            records = pa.Table.from_batches(batches, decoder.schema(records.schema))
         return table_rows(spark.createDataFrame(records), now, keep_payload=True)
 
     try:
@@ -213,11 +217,7 @@ class _Attempt:
         if CORRUPT not in rows.schema.names:  # each payload is a row
             return rows
         refused = pc.is_valid(rows.column(CORRUPT))
-
-        def why_not(row: pa.RecordBatch) -> quarantine.Reason:
-            return quarantine.why_not(row.column("data")[0].as_py(), target.fields)
-
-        self._leave(rows.filter(refused), why_not, reasons)
+        self._leave(rows.filter(refused), target.why_not, reasons)
         return rows.filter(pc.invert(refused))
 
     def _leave(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from jetspark.bulk import arrow
 from jetspark.bulk.backup import Backup, Part, open_backup
@@ -29,6 +29,7 @@ from jetspark.spark.options import Positions, SourceOptions, parse_options
 from jetspark.spark.reading import (
     RangePartition,
     backfilled,
+    decoded,
     leaders,
     plan,
     read_partition,
@@ -36,7 +37,6 @@ from jetspark.spark.reading import (
     resolve_positions,
     snapshot,
     streams_facts,
-    with_json,
 )
 from jetspark.spark.sink import (
     JetStreamBatchWriter,
@@ -88,20 +88,13 @@ SCHEMA = _of_arrow(arrow.SCHEMA)
 """The rows of a stream."""
 BUCKET_SCHEMA = _of_arrow(arrow.BUCKET_SCHEMA)
 """The rows of a Key-Value bucket."""
-_FIELDS = {field.name: field for field in (*SCHEMA, *BUCKET_SCHEMA)}
 
 
-def schema_of(columns: Sequence[str], json_fields: Sequence[tuple[str, str]] = ()) -> StructType:
-    """These columns, in this order, then the fields of JSON payloads."""
-    found = [_FIELDS[name] for name in columns]
-    if json_fields:
-        data = StructField("data", BinaryType())
-        found = [data if field.name == "data" else field for field in found]
-    types = [
-        (name, from_arrow_type(arrow.TYPES[kind][1], prefer_timestamp_ntz=True))
-        for name, kind in json_fields
-    ]
-    return StructType([*found, *(StructField(name, kind) for name, kind in types)])
+def schema_of(options: SourceOptions) -> StructType:
+    """The columns of these options, in their order, then the fields of payloads."""
+    columns = arrow.schema_of(options.columns)
+    decoder = options.decoder
+    return _of_arrow(columns if decoder is None else decoder.schema(columns))
 
 
 def check_schema(asked: StructType, fixed: StructType) -> None:
@@ -227,7 +220,7 @@ class JetStreamBackupReader(DataSourceReader):
             columns=options.columns,
             limits=options.limits(),
         )
-        return with_json(options, batches)
+        return decoded(options, batches)
 
 
 class JetStreamDataSource(DataSource):
@@ -250,7 +243,7 @@ class JetStreamDataSource(DataSource):
     @without_traceback
     def schema(self) -> StructType:
         """The columns of the options. Spark asks for them on load, which checks the options."""
-        return schema_of(self._parsed.columns, self._parsed.json_fields)
+        return schema_of(self._parsed)
 
     @without_traceback
     def reader(self, schema: StructType) -> JetStreamBatchReader | JetStreamBackupReader:

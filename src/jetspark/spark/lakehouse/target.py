@@ -190,6 +190,13 @@ class Target:
         """The columns that come from payloads, and what is made of others."""
         return {one.name: one.type for one in self.rows if one.name not in KEPT}
 
+    def why_not(self, row: pa.RecordBatch) -> quarantine.Reason:
+        """Why one refused record is no row."""
+        if quarantine.REASON in row.schema.names:
+            return None, row.column(quarantine.REASON)[0].as_py()
+        payload = row.column("data" if "data" in row.schema.names else CORRUPT)
+        return quarantine.why_not(payload.cast(pa.binary())[0].as_py(), self.fields)
+
 
 class TaskFiles:
     """The new files of one task, in the table or in those that its rows are divided into."""
@@ -294,10 +301,7 @@ class TaskFiles:
         if not aside:
             raise self._refusal(target, batch.filter(refused))
 
-        def why_not(row: pa.RecordBatch) -> quarantine.Reason:
-            return quarantine.why_not(row.column("data")[0].as_py(), target.fields)
-
-        self._put_aside(batch.filter(refused), why_not)
+        self._put_aside(batch.filter(refused), target.why_not)
         return batch.filter(pc.invert(refused))
 
     def _put_aside(
@@ -316,10 +320,9 @@ class TaskFiles:
 
     def _refusal(self, target: Target, rows: pa.RecordBatch) -> ConfigError:
         """The error for the first of records that do not become rows."""
-        known = [name for name in (*quarantine.MESSAGE, CORRUPT) if name in rows.schema.names]
-        first = rows.slice(0, 1).select(known).to_pylist()[0]
-        payload = first.get("data", first[CORRUPT].encode())
-        said = quarantine.refusal(first, quarantine.why_not(payload, target.fields))
+        first = rows.slice(0, 1)
+        known = [name for name in quarantine.MESSAGE if name in rows.schema.names]
+        said = quarantine.refusal(first.select(known).to_pylist()[0], target.why_not(first))
         return ConfigError(
             f"{said} Nothing of its batch was written. Mend the schema and run again, which goes "
             "on here; or give the option 'quarantineTable', to put such records aside; or leave "
@@ -753,7 +756,7 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
 
 
 def _rows(options: LakehouseOptions, schema: StructType) -> pa.Schema:
-    left_out = {HANDED_OVER.name, NEW}
+    left_out = {HANDED_OVER.name, NEW, quarantine.REASON}
     if options.quarantine is not None:
         for name in (*quarantine.MESSAGE, CORRUPT):
             if name not in schema.names:

@@ -1,0 +1,167 @@
+"""Payloads of a batch as columns of Arrow, for formats that are decoded many rows at a time.
+
+A format's library decodes all payloads of one writer's schema at once, and refuses all of them for
+one that is damaged. Then halves are tried, until each damaged payload is alone: so all rows are
+decoded by the same code, and a row has the same values whatever is beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.errors import SchemaNotFoundError
+
+PAYLOAD: Final = "data"
+REASON: Final = "_corrupt_reason"
+"""Why a payload did not decode; null for others."""
+
+
+class Undecodable(Exception):
+    """Not all of these payloads are what they should be; says why, in a sentence."""
+
+
+class Writer(Protocol):
+    """Decodes the payloads of one writer's schema."""
+
+    def decode(self, payloads: pa.BinaryArray) -> list[pa.Array]:
+        """The fields of at least one payload. Raises Undecodable."""
+
+
+class SchemaKey(NamedTuple):
+    """What names the schema of a payload's writer: an id or a name; neither: the reader's own."""
+
+    number: int | None = None
+    name: str = ""
+    version: int | None = None
+    message: tuple[int, ...] | str | None = None
+    """Protobuf's message in the schema: its path, or its name."""
+
+
+@dataclass(frozen=True)
+class Bare:
+    """The payloads of a batch, out of their frames."""
+
+    payloads: pa.BinaryArray
+    keys: Sequence[SchemaKey]
+    which: pa.Array
+    """For each payload, which of the keys names its schema."""
+    reasons: pa.StringArray | None = None
+    """Why there is no payload; None: there is one in each row."""
+
+
+class PayloadFields:
+    """The fields of payloads as columns."""
+
+    def __init__(
+        self,
+        fields: pa.Schema,
+        unpack: Callable[[pa.RecordBatch], Bare],
+        writer: Callable[[SchemaKey], Writer],
+    ) -> None:
+        """`fields`: all of them may be null; `writer`: raises Undecodable for a schema that cannot
+        become these fields, and SchemaNotFoundError."""
+        self.fields = fields
+        self._unpack = unpack
+        self._writer = writer
+        self._writers: dict[SchemaKey, Writer | str] = {}
+
+    def schema(self, columns: pa.Schema) -> pa.Schema:
+        """The schema of a batch with these columns, after `of`."""
+        at = columns.get_field_index(PAYLOAD)
+        kept = columns.set(at, pa.field(PAYLOAD, pa.binary()))
+        return pa.schema([*kept, *self.fields, pa.field(REASON, pa.string())])
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with the fields after its columns. Its payloads are null but those that did not
+        decode."""
+        columns, reasons = self._decoded(self._unpack(batch))
+        kept = batch.columns
+        at = batch.schema.get_field_index(PAYLOAD)
+        bad = pc.is_valid(reasons)
+        if not reasons.null_count:
+            kept[at] = kept[at].cast(pa.binary())
+        elif reasons.null_count == len(reasons):
+            kept[at] = pa.nulls(len(reasons), pa.binary())
+        else:
+            kept[at] = pc.if_else(bad, kept[at], pa.scalar(None, pa.binary()))
+        return pa.RecordBatch.from_arrays(
+            [*kept, *columns, reasons], schema=self.schema(batch.schema)
+        )
+
+    def _decoded(self, unpacked: Bare) -> tuple[list[pa.Array], pa.StringArray]:
+        """The fields, and the reasons."""
+        rows = len(unpacked.payloads)
+        if len(unpacked.keys) == 1 and unpacked.reasons is None:
+            return self._joined(list(self._of_writer(unpacked.keys[0], unpacked.payloads)))
+        # Row numbers of the pieces, in their order.
+        pieces: list[tuple[list[pa.Array] | None, pa.StringArray]] = []
+        order: list[pa.Array] = []
+        for number, key in enumerate(unpacked.keys):
+            mine = pc.equal(unpacked.which, number)
+            if unpacked.reasons is not None:
+                mine = pc.and_(mine, pc.is_null(unpacked.reasons))
+            places = pc.indices_nonzero(mine)
+            if len(places):
+                order.append(places)
+                pieces += self._of_writer(key, unpacked.payloads.take(places))
+        if unpacked.reasons is not None:
+            places = pc.indices_nonzero(pc.is_valid(unpacked.reasons))
+            order.append(places)
+            pieces.append((None, unpacked.reasons.take(places)))
+        if not rows:
+            return self._joined([(None, pa.nulls(0, pa.string()))])
+        columns, reasons = self._joined(pieces)
+        back = pc.sort_indices(pa.concat_arrays(order))
+        return [column.take(back) for column in columns], reasons.take(back)
+
+    def _joined(
+        self, pieces: Sequence[tuple[list[pa.Array] | None, pa.StringArray]]
+    ) -> tuple[list[pa.Array], pa.StringArray]:
+        """Pieces one behind the other; those without fields have a reason in each row."""
+        columns = [
+            pa.concat_arrays(
+                [
+                    pa.nulls(len(reasons), field.type) if found is None else found[at]
+                    for found, reasons in pieces
+                ]
+            )
+            for at, field in enumerate(self.fields)
+        ]
+        return columns, pa.concat_arrays([reasons for _, reasons in pieces])
+
+    def _of_writer(
+        self, key: SchemaKey, payloads: pa.BinaryArray
+    ) -> Iterator[tuple[list[pa.Array] | None, pa.StringArray]]:
+        """Pieces, with the reasons of each."""
+        writer = self._writers.get(key)
+        if writer is None:
+            try:
+                writer = self._writer(key)
+            except (Undecodable, SchemaNotFoundError) as error:
+                writer = str(error)
+            self._writers[key] = writer
+        if isinstance(writer, str):
+            yield None, pa.repeat(pa.scalar(writer, pa.string()), len(payloads))
+        elif len(payloads):
+            yield from _halved(writer, payloads)
+        else:
+            yield None, pa.nulls(0, pa.string())
+
+
+def _halved(
+    writer: Writer, payloads: pa.BinaryArray
+) -> Iterator[tuple[list[pa.Array] | None, pa.StringArray]]:
+    try:
+        yield writer.decode(payloads), pa.nulls(len(payloads), pa.string())
+    except Undecodable as error:
+        half = len(payloads) // 2
+        if not half:
+            yield None, pa.array([str(error)], pa.string())
+            return
+        yield from _halved(writer, payloads.slice(0, half))
+        yield from _halved(writer, payloads.slice(half))

@@ -1,0 +1,241 @@
+"""What is around a payload: compression, and the frame or the headers that name its schema.
+
+| framing | in front of the payload | in headers |
+|---|---|---|
+| confluent | a zero byte, the id in 4 bytes; Protobuf: then the path of its message | |
+| apicurio | a zero byte, the id in 8 bytes; Protobuf: then a `Ref` with the name of its message | |
+| azure | | Content-Type: `avro/binary+<id>` |
+| nats | | Nats-Schema, Nats-Schema-Version |
+
+Compression is that of the option, or of the header Content-Encoding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.codecs.decoder import PAYLOAD, Bare, SchemaKey
+
+FRAMINGS: Final = ("none", "confluent", "apicurio", "azure", "nats")
+COMPRESSIONS: Final = ("none", "gzip", "zstd", "snappy")
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Of a payload that is unpacked: what a message without compression may have at most."""
+_MAGIC: Final = {"confluent": 5, "apicurio": 9}
+"""Bytes of the zero and the id."""
+_OF_HEADERS: Final = {"azure": "content-type", "nats": "nats-schema"}
+"""The header that names a schema."""
+_OF_AZURE = re.compile(r"[\w.+-]+/[\w.-]+\+([0-9a-fA-F-]{32,36})")
+
+
+class BadFrame(Exception):
+    """Says why a payload does not have the frame, or the compression, that it should have."""
+
+
+@dataclass(frozen=True)
+class Framing:
+    """How payloads are packed."""
+
+    name: str = "none"
+    compression: str = "header"
+    """One of COMPRESSIONS; header: as the header Content-Encoding says."""
+    with_message: bool = False
+    """Whether frames say which message of their schema they have (Protobuf)."""
+
+    @property
+    def needs_headers(self) -> bool:
+        """Whether schemas are named by headers."""
+        return self.name in _OF_HEADERS
+
+    def unpack(self, batch: pa.RecordBatch) -> Bare:
+        """The payloads of a batch, with the keys of their schemas."""
+        reasons: dict[int, str] = {}
+        payloads = self._decompressed(batch, reasons)
+        if self.name in ("confluent", "apicurio"):
+            found = self._unframed(payloads, reasons)
+        elif self.needs_headers:
+            found = self._named(payloads, batch)
+        else:
+            found = Bare(payloads, [SchemaKey()], pa.repeat(0, len(payloads)))
+        if not reasons:
+            return found
+        listed = pa.array([reasons.get(at) for at in range(len(payloads))], pa.string())
+        return replace(found, reasons=listed)
+
+    def _decompressed(self, batch: pa.RecordBatch, reasons: dict[int, str]) -> pa.BinaryArray:
+        payloads = batch.column(PAYLOAD)
+        encodings: Sequence[str | None] = [self.compression] * len(payloads)
+        if self.compression == "header":
+            encodings = _values(batch, "content-encoding")
+        if set(encodings) <= {None, "none", "identity"}:
+            return payloads
+        found = payloads.to_pylist()
+        for at, encoding in enumerate(encodings):
+            try:
+                found[at] = decompressed(found[at], encoding or "none")
+            except BadFrame as error:
+                reasons[at] = str(error)
+        return pa.array(found, pa.binary())
+
+    def _unframed(self, payloads: pa.BinaryArray, reasons: dict[int, str]) -> Bare:
+        size = _MAGIC[self.name] + self.with_message
+        begins = pc.binary_slice(payloads, 0, size).dictionary_encode()
+        try:  # most batches have few frames, of the same size
+            frames = [self.frame(one) for one in begins.dictionary.to_pylist()]
+            if all(length == size for _, length in frames):
+                keys = [key for key, _ in frames]
+                return Bare(pc.binary_replace_slice(payloads, 0, size, b""), keys, begins.indices)
+        except BadFrame:
+            pass
+        keys_of: dict[SchemaKey, int] = {}
+        found, which = payloads.to_pylist(), []
+        for at, payload in enumerate(found):
+            key = SchemaKey()
+            if at not in reasons:
+                try:
+                    key, length = self.frame(payload)
+                    found[at] = payload[length:]
+                except BadFrame as error:
+                    reasons[at] = str(error)
+            which.append(keys_of.setdefault(key, len(keys_of)))
+        return Bare(pa.array(found, pa.binary()), list(keys_of), pa.array(which, pa.int32()))
+
+    def frame(self, payload: bytes) -> tuple[SchemaKey, int]:
+        """What a frame says, and its length. Raises BadFrame."""
+        size = _MAGIC[self.name]
+        if len(payload) < size or payload[0]:
+            raise BadFrame(
+                f"The payload does not begin with a zero byte and {size - 1} bytes of a schema's "
+                f"id, as with the framing {self.name}."
+            )
+        number = int.from_bytes(payload[1:size], "big")
+        if not self.with_message:
+            return SchemaKey(number), size
+        message: tuple[int, ...] | str
+        try:
+            if self.name == "confluent":
+                message, size = _path(payload, size)
+            else:
+                message, size = _name(payload, size)
+        except (IndexError, UnicodeDecodeError):
+            raise BadFrame("The payload ends before its frame says which message it is.") from None
+        return SchemaKey(number, message=message), size
+
+    def _named(self, payloads: pa.BinaryArray, batch: pa.RecordBatch) -> Bare:
+        keys_of: dict[SchemaKey, int] = {}
+        names = _values(batch, _OF_HEADERS[self.name])
+        versions = _values(batch, "nats-schema-version")
+        for name, version in zip(names, versions, strict=True):
+            keys_of.setdefault(self._key(name, version), len(keys_of))
+        which = [keys_of[self._key(*one)] for one in zip(names, versions, strict=True)]
+        return Bare(payloads, list(keys_of), pa.array(which, pa.int32()))
+
+    def _key(self, name: str | None, version: str | None) -> SchemaKey:
+        if name is not None and self.name == "azure":
+            match = _OF_AZURE.fullmatch(name)
+            name = None if match is None else match[1]
+        if name is None:  # the schema of the query
+            return SchemaKey()
+        is_number = version is not None and version.isdecimal()
+        return SchemaKey(name=name, version=int(version or 0) if is_number else None)
+
+
+def _varint(payload: bytes, at: int) -> tuple[int, int]:
+    """A number in Protobuf's form, and where it ends."""
+    number = shift = 0
+    while True:
+        number |= (payload[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if not payload[at - 1] & 0x80:
+            return number, at
+        if shift > 28:
+            raise BadFrame("The frame of the payload has a number of more than 32 bits.")
+
+
+def _path(payload: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """The path to a message: how many numbers, then these, all of them in zigzag."""
+    length, at = _varint(payload, at)
+    path = []
+    for _ in range(length >> 1):
+        one, at = _varint(payload, at)
+        path.append(one >> 1)
+    return tuple(path) or (0,), at
+
+
+def _name(payload: bytes, at: int) -> tuple[str, int]:
+    """Apicurio's `Ref`: its length, and in field 1 the message's name."""
+    length, at = _varint(payload, at)
+    end = at + length
+    name = ""
+    while at < end:
+        tag, at = _varint(payload, at)
+        size, at = _varint(payload, at)
+        if tag == 0x0A:
+            name = payload[at : at + size].decode()
+        at += size
+    if end > len(payload):
+        raise IndexError
+    return name, end
+
+
+def _values(batch: pa.RecordBatch, name: str) -> list[str | None]:
+    """The value of a header, in any case, in each row."""
+    found: list[str | None] = [None] * batch.num_rows
+    at = batch.schema.get_field_index("headers")
+    if at < 0:
+        return found
+    lists = batch.column(at)
+    pairs = lists.flatten()
+    mine = pc.equal(pc.utf8_lower(pairs.field("key")), name)
+    rows = pc.list_parent_indices(lists).filter(mine).to_pylist()
+    for row, value in zip(rows, pairs.field("value").filter(mine).to_pylist(), strict=True):
+        found[row] = value
+    return found
+
+
+def decompressed(payload: bytes, compression: str) -> bytes:
+    """The payload without a compression, up to `MOST_BYTES`. Raises BadFrame."""
+    match compression.casefold():
+        case "none" | "identity":
+            return payload
+        case "gzip" | "zstd" as name:
+            found = _of_stream(payload, name)
+        case "snappy":
+            found = _of_snappy(payload)
+        case _:
+            raise BadFrame(
+                f"The payload is compressed with {compression}; jetspark knows gzip, zstd and "
+                "snappy."
+            )
+    if len(found) > MOST_BYTES:
+        raise BadFrame(_TOO_LARGE)
+    return found
+
+
+_TOO_LARGE = f"The payload has more than {MOST_BYTES >> 20} MiB without its compression."
+
+
+def _of_stream(payload: bytes, name: str) -> bytes:
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(payload), name) as stream:
+            found: bytes = stream.read(MOST_BYTES + 1)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise BadFrame(f"The payload is not compressed with {name}: {error}.") from None
+    return found
+
+
+def _of_snappy(payload: bytes) -> bytes:
+    """A block: its length, then the data."""
+    try:
+        length, _ = _varint(payload, 0)
+        if length > MOST_BYTES:
+            raise BadFrame(_TOO_LARGE)
+        found: bytes = pa.decompress(payload, length, codec="snappy", asbytes=True)
+    except (OSError, IndexError, pa.ArrowInvalid) as error:
+        raise BadFrame(f"The payload is not compressed with snappy: {error}.") from None
+    return found

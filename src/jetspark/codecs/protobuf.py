@@ -1,0 +1,246 @@
+"""Protobuf: schemas as Spark has them, and messages into Arrow by ptars.
+
+The types are those of Spark's `from_protobuf`; docs/guide-payloads.md has the differences.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from jetspark.codecs.decoder import Undecodable
+from jetspark.codecs.schema import PayloadSchema
+from jetspark.errors import ConfigError
+
+_INSTALL: Final = "pip install 'jetspark[protobuf]'"
+_MAIN: Final = "schema.proto"
+_MOST_MESSAGES: Final = 1000
+"""Messages in a column, each in each place counted."""
+
+
+# -- schemas -------------------------------------------------------------------------------------
+
+
+def message_of(schema: PayloadSchema) -> PayloadSchema:
+    """The schema as a descriptor set with its message's full name, which is that of the only one,
+    or of the first one of the file, if none is given. Raises ConfigError."""
+    files, last = _descriptors(schema)
+    names = list(_messages(last))
+    wanted = schema.name or (names[0] if names else "")
+    full = [one for one in names if wanted in (one, one.rpartition(".")[2])]
+    if not full:
+        raise ConfigError(
+            f"The Protobuf schema has no message {wanted!r}; it has {', '.join(names) or 'none'}."
+        )
+    text = base64.b64encode(files.SerializeToString()).decode()
+    return PayloadSchema("protobuf", text, full[0], schema.version)
+
+
+def of_module(name: str) -> PayloadSchema:
+    """The schema of a compiled class, `package.flights_pb2:Flight`. Raises ConfigError."""
+    module, _, message = name.partition(":")
+    try:
+        descriptor = getattr(import_module(module), message).DESCRIPTOR
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{name} is no message of a compiled module: {error}.") from None
+    files = _library("google.protobuf.descriptor_pb2").FileDescriptorSet()
+    known: set[str] = set()
+
+    def add(file: Any) -> None:
+        if file.name not in known:
+            known.add(file.name)
+            for one in file.dependencies:
+                add(one)
+            file.CopyToProto(files.file.add())
+
+    add(descriptor.file)
+    text = base64.b64encode(files.SerializeToString()).decode()
+    return PayloadSchema("protobuf", text, descriptor.full_name)
+
+
+def _descriptors(schema: PayloadSchema) -> tuple[Any, Any]:
+    """A descriptor set with all files, and the schema's own file, which is the last one."""
+    text = schema.text
+    files = _library("google.protobuf.descriptor_pb2").FileDescriptorSet()
+    try:
+        is_source = ";" in text or "{" in text
+        files.ParseFromString(
+            _compiled(schema) if is_source else base64.b64decode(text, validate=True)
+        )
+    except (binascii.Error, _library("google.protobuf.message").DecodeError):
+        raise ConfigError(
+            "The Protobuf schema is neither a FileDescriptorSet (protoc --include_imports "
+            "--descriptor_set_out=FILE) nor the source of a .proto file."
+        ) from None
+    if not files.file:
+        raise ConfigError("The Protobuf schema has no files.")
+    return files, files.file[-1]
+
+
+@lru_cache(maxsize=100)
+def _compiled(schema: PayloadSchema) -> bytes:
+    """The descriptor set of a .proto file and what it imports."""
+    _library("grpc_tools")
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for one in schema.references:
+            file = (root / one.name).resolve()
+            if not file.is_relative_to(root.resolve()):
+                raise ConfigError(f"The Protobuf schema imports {one.name}, outside of its folder.")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(one.text, "utf-8")
+        (root / _MAIN).write_text(schema.text, "utf-8")
+        done = subprocess.run(  # noqa: S603
+            [
+                *(sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"),
+                *(f"--descriptor_set_out={folder}/set", _MAIN),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            said = done.stderr.strip().splitlines() or ["protoc failed"]
+            raise ConfigError(f"The Protobuf schema cannot be compiled: {said[-1]}")
+        return (root / "set").read_bytes()
+
+
+def _messages(file: Any) -> Iterator[str]:
+    """The full names of a file's messages, each before those in it."""
+
+    def names(messages: Any, before: str) -> Iterator[str]:
+        for one in messages:
+            if not one.options.map_entry:
+                yield f"{before}{one.name}"
+                yield from names(one.nested_type, f"{before}{one.name}.")
+
+    yield from names(file.message_type, f"{file.package}." if file.package else "")
+
+
+def name_at(schema: PayloadSchema, path: tuple[int, ...]) -> str:
+    """The full name of the message that a frame has the path of. Raises Undecodable."""
+    _, file = _descriptors(schema)
+    messages, parts = file.message_type, [file.package] if file.package else []
+    try:
+        for at in path:
+            parts.append(messages[at].name)
+            messages = messages[at].nested_type
+    except IndexError:
+        raise Undecodable(f"The schema of the payload has no message {path}.") from None
+    return ".".join(parts)
+
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+class ProtobufWriter:
+    """Decodes the messages of one type. It has the versions of all writers, as Protobuf has them:
+    by the numbers of the fields."""
+
+    def __init__(self, schema: PayloadSchema, fields: Collection[str] | None) -> None:
+        """`schema`: a result of `message_of`; `fields`: the wanted ones, None for all. Raises
+        ConfigError."""
+        files, _ = _descriptors(schema)
+        pool = _library("google.protobuf.descriptor_pool").DescriptorPool()
+        try:
+            for file in files.file:
+                pool.Add(_only(file, schema.name, fields))
+            descriptor = pool.FindMessageTypeByName(schema.name)
+            ptars = _library("ptars")
+            config = ptars.PtarsConfig(
+                timestamp_unit="us",
+                time_unit="us",
+                duration_unit="us",
+                enum_repr="string",
+                list_value_nullable=True,
+                map_value_nullable=True,
+            )
+            self._handler = ptars.HandlerPool([descriptor.file], config).get_for_message(descriptor)
+        except (TypeError, KeyError, ValueError) as error:
+            raise ConfigError(
+                f"The Protobuf schema of {schema.name} is incomplete ({error}): make the set with "
+                "protoc --include_imports."
+            ) from None
+        given: pa.Schema = self._handler.schema()
+        order = given.names if fields is None else [one for one in fields if one in given.names]
+        self.fields = pa.schema([_nullable(given.field(name)) for name in order])
+        self._name = schema.name
+
+    def decode(self, payloads: pa.BinaryArray) -> list[pa.Array]:
+        """The fields of at least one message. Raises Undecodable."""
+        try:
+            found = self._handler.array_to_record_batch(payloads)
+            return [found.column(one.name).cast(one.type) for one in self.fields]
+        except BaseException as error:
+            # A panic of the library is no Exception.
+            if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+                why = str(error).rpartition("message: ")[2]
+                raise Undecodable(f"The payload is not {self._name} in Protobuf: {why}.") from None
+            raise
+
+
+def _only(file: Any, message: str, fields: Collection[str] | None) -> Any:
+    """The file, with only these fields in the message: others are skipped, as unknown ones."""
+    package, messages = file.package, file.message_type
+    inside = message.removeprefix(f"{package}.") if package else message
+    found: Any = None
+    for name in inside.split("."):
+        found = next((one for one in messages if one.name == name), None)
+        if found is None:
+            return file
+        messages = found.nested_type
+    for one in found.field:
+        if one.type == one.TYPE_GROUP and (fields is None or one.name in fields):
+            raise ConfigError(
+                f"The field {one.name} of {message} is a group, which jetspark does not decode: "
+                "name the other fields in the option 'fields'."
+            )
+    if fields is None:
+        return file
+    kept = [one for one in found.field if one.name in fields]
+    oneofs = sorted({one.oneof_index for one in kept if one.HasField("oneof_index")})
+    for one in kept:
+        if one.HasField("oneof_index"):
+            one.oneof_index = oneofs.index(one.oneof_index)
+    declared = [found.oneof_decl[at] for at in oneofs]
+    for list_, rest in ((found.field, kept), (found.oneof_decl, declared)):
+        copies = [type(one).FromString(one.SerializeToString()) for one in rest]
+        del list_[:]
+        list_.extend(copies)
+    return file
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, _in_spark(field.type))
+
+
+def _in_spark(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_uint32(kind) or types.is_duration(kind) or types.is_time(kind):
+        return pa.int64()
+    if types.is_uint64(kind):
+        return pa.decimal128(20, 0)
+    if types.is_struct(kind):
+        return pa.struct([_nullable(one) for one in kind])
+    if types.is_list(kind):
+        return pa.list_(pa.field("element", _in_spark(kind.value_type)))
+    if types.is_map(kind):
+        return pa.map_(_in_spark(kind.key_type), _in_spark(kind.item_type))
+    return kind
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"Protobuf payloads need {error.name}: {_INSTALL}.") from None

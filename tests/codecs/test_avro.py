@@ -1,0 +1,188 @@
+"""Avro against fastavro: every type, and every pair of a writer's and a reader's schema."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.codecs.avro_schemas import (
+    EPOCH,
+    Schema,
+    in_spark,
+    payload_schema,
+    record,
+    schemas,
+    values,
+    written,
+)
+
+from jetspark.codecs.avro import AvroWriter, fields_of
+from jetspark.codecs.decoder import Undecodable
+
+
+def decoded(
+    writer: Schema, payloads: Sequence[bytes], reader: Schema = None, fields: Any = None
+) -> list[dict[str, Any]]:
+    """The rows of datums."""
+    here = payload_schema(writer if reader is None else reader)
+    columns = fields_of(here)
+    names = columns.names if fields is None else fields
+    found = AvroWriter(payload_schema(writer), here, names).decode(pa.array(payloads, pa.binary()))
+    for one, field in zip(found, [columns.field(name) for name in names], strict=True):
+        assert one.type == field.type
+        one.validate(full=True)
+    rows: list[dict[str, Any]] = pa.RecordBatch.from_arrays(found, names).to_pylist()
+    return rows
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_all_types_have_the_values_that_were_written(data: st.DataObject) -> None:
+    schema = record(data.draw(st.lists(schemas(), min_size=1, max_size=4)))
+    rows = data.draw(st.lists(values(schema), min_size=1, max_size=4))
+    payloads = [written(schema, row) for row in rows]
+    expected = [in_spark(schema, row) for row in rows]
+    assert decoded(schema, payloads) == expected
+    names = data.draw(st.permutations([one["name"] for one in schema["fields"]]))[:2]
+    some = [{name: row[name] for name in names} for row in expected]
+    assert decoded(schema, payloads, fields=names) == some
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_damaged_datum_is_refused_or_ends_where_it_ends(data: st.DataObject) -> None:
+    schema = record(data.draw(st.lists(schemas(), min_size=1, max_size=3)))
+    good = written(schema, data.draw(values(schema)))
+    cut = good[: data.draw(st.integers(0, len(good)))] + data.draw(st.binary(max_size=12))
+    with suppress(Undecodable):
+        rows = decoded(schema, [good, cut, good])
+        assert rows[0] == rows[2]
+
+
+# -- schema resolution ---------------------------------------------------------------------------
+
+_WIDER = {
+    "int": ["int", "long", "float", "double"],
+    "long": ["long", "float", "double"],
+    "float": ["float", "double"],
+    "string": ["string", "bytes"],
+}
+_DEFAULTS: list[tuple[Schema, Any]] = [
+    ("int", 7),
+    ("string", "none"),
+    ("bytes", "\u00ff"),
+    (["null", "string"], None),
+    (["string", "null"], "a"),
+    ({"type": "array", "items": "long"}, [1, 2]),
+    ({"type": "map", "values": "boolean"}, {"k": True}),
+    ({"type": "long", "logicalType": "timestamp-millis"}, 1500),
+]
+
+
+@st.composite
+def later(draw: st.DrawFn, schema: Schema) -> Schema:
+    """A later version of a schema."""
+    if isinstance(schema, str):
+        wider = draw(st.sampled_from(_WIDER.get(schema, [schema])))
+        return ["null", wider] if draw(st.integers(0, 5)) == 0 else wider
+    if isinstance(schema, list):
+        (one,) = (one for one in schema if one != "null")
+        if draw(st.integers(0, 3)) == 0:
+            return draw(later(one))
+        return ["null", one]
+    match schema["type"]:
+        case "array":
+            return {"type": "array", "items": draw(later(schema["items"]))}
+        case "map":
+            return {"type": "map", "values": draw(later(schema["values"]))}
+        case "enum":
+            return draw(
+                st.sampled_from(
+                    [
+                        schema,
+                        {**schema, "symbols": ["C", "A"], "default": "C"},
+                        {**schema, "symbols": ["A"]},
+                    ]
+                )
+            )
+        case "record":
+            return {**schema, "fields": draw(_later_fields(schema["fields"]))}
+    return schema
+
+
+@st.composite
+def _later_fields(draw: st.DrawFn, fields: list[Schema]) -> list[Schema]:
+    found = []
+    for one in fields:
+        change = draw(st.sampled_from(["keep", "keep", "change", "rename", "drop", "add"]))
+        if change == "drop" and len(fields) > 1:
+            continue
+        if change == "change":
+            one = {**one, "type": draw(later(one["type"]))}
+        if change == "rename":
+            one = {**one, "name": f"{one['name']}_new", "aliases": [one["name"]]}
+        found.append(one)
+        if change == "add":
+            kind, default = draw(st.sampled_from(_DEFAULTS))
+            found.append({"name": f"{one['name']}_added", "type": kind, "default": default})
+    return draw(st.permutations(found or fields))
+
+
+def read_by_fastavro(payload: bytes, writer: Schema, reader: Schema) -> Any:
+    found = fastavro.schemaless_reader(
+        io.BytesIO(payload), fastavro.parse_schema(writer), fastavro.parse_schema(reader)
+    )
+    return as_column(reader, found)
+
+
+def as_column(schema: Schema, value: Any) -> Any:
+    """What fastavro has read, as a column has it."""
+    if isinstance(schema, list):
+        (one,) = (one for one in schema if one != "null")
+        return None if value is None else as_column(one, value)
+    match schema if isinstance(schema, str) else schema["type"]:
+        case "record":
+            return {f["name"]: as_column(f["type"], value[f["name"]]) for f in schema["fields"]}
+        case "array":
+            return [as_column(schema["items"], one) for one in value]
+        case "map":
+            return [(key, as_column(schema["values"], one)) for key, one in value.items()]
+        case "bytes" if isinstance(value, str):
+            return value.encode("latin-1" if value == "\u00ff" else "utf-8")
+        case "long" if value == 1500 and isinstance(schema, dict):  # a default, which it leaves raw
+            return EPOCH + timedelta(milliseconds=1500)
+        case "float" | "double":
+            return pytest.approx(float(value), rel=1e-6)
+    return value
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_a_reader_s_schema_has_of_each_writer_what_fastavro_finds(data: st.DataObject) -> None:
+    kinds = st.lists(schemas(unions=False).filter(_is_plain), min_size=1, max_size=4)
+    writer = record(data.draw(kinds))
+    reader = {**writer, "fields": data.draw(_later_fields(writer["fields"]))}
+    rows = data.draw(st.lists(values(writer), min_size=1, max_size=3))
+    payloads = [written(writer, row) for row in rows]
+    try:
+        expected = [read_by_fastavro(one, writer, reader) for one in payloads]
+    except (fastavro.read.SchemaResolutionError, OverflowError):
+        with pytest.raises(Undecodable):
+            decoded(writer, payloads, reader)
+        return
+    assert decoded(writer, payloads, reader) == expected
+
+
+def _is_plain(schema: Schema) -> bool:
+    """fastavro has its own types for some."""
+    text = json.dumps(schema)
+    return "time-millis" not in text and "nanos" not in text

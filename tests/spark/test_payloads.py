@@ -1,0 +1,143 @@
+"""Payloads that are not JSON as columns: in the source, the direct way and through Spark."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.codecs.avro_schemas import EPOCH, written
+from tests.support.both_ways import rows_of
+from tests.support.streams import Admin
+
+from jetspark.lakehouse.formats import Format
+from jetspark.spark.ingest import Ingest
+from jetspark.spark.lag import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from jetspark.server import NatsServer
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
+
+AVRO: Any = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {
+            "name": "price",
+            "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        },
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "sizes", "type": {"type": "map", "values": ["null", "int"]}},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["NEW", "OLD"]}},
+        {"name": "either", "type": ["string", "double"]},
+    ],
+}
+
+
+def order(number: int) -> dict[str, Any]:
+    return {
+        "id": number,
+        "note": None if number % 2 else f"é{number}",
+        "at": EPOCH,
+        "price": Decimal(number).scaleb(-2),
+        "tags": ["a", "b"][: number % 3],
+        "sizes": {"s": None, "m": number},
+        "kind": "NEW",
+        "either": 0.5,
+    }
+
+
+def as_row(number: int) -> dict[str, Any]:
+    """As `rows_of` has it: times as numbers, numbers with a point as texts."""
+    return order(number) | {
+        "at": 0,
+        "sizes": [("s", None), ("m", number)],
+        "either": {"member0": None, "member1": "0.5"},
+    }
+
+
+class Table:
+    """Tables of one stream."""
+
+    def __init__(self, spark: SparkSession, server: NatsServer, stream: str, folder: Path) -> None:
+        self._spark, self._folder = spark, folder
+        self._options = {"servers": server.url, "stream": stream, "startingOffsets": "earliest"}
+
+    def ingest(self, to: str, payloads: dict[str, str], **how: Any) -> Progress:
+        job = Ingest(options=self._options | payloads, to=str(self._folder / to), **how)
+        job.check()
+        job.look_ahead()
+        query = job.start(self._spark)
+        query.awaitTermination(120)
+        assert job.direct is not job.through_spark
+        done = Progress()
+        done.update(query)
+        return done
+
+    def rows(self, to: str) -> list[dict[str, Any]]:
+        return rows_of(self._folder / to, Format.DELTA)
+
+    def read(self, payloads: dict[str, str]) -> list[dict[str, Any]]:
+        reader = self._spark.read.format("jetstream").options(**self._options, **payloads)
+        found: list[dict[str, Any]] = reader.load().orderBy("seq").toArrow().to_pylist()
+        return found
+
+
+@pytest.fixture
+def table(
+    spark: SparkSession,
+    shared_server: NatsServer,
+    admin: Admin,
+    tmp_path: Path,
+    unique: Callable[[str], str],
+) -> Callable[[list[bytes]], Table]:
+    def fill(payloads: list[bytes]) -> Table:
+        name = unique("PAYLOADS")
+        admin.create(name, f"{name}.>")
+        admin.fill([(f"{name}.x", one) for one in payloads])
+        return Table(spark, shared_server, name, tmp_path)
+
+    return fill
+
+
+def test_avro_becomes_the_same_rows_in_the_source_the_direct_way_and_through_spark(
+    table: Callable[[list[bytes]], Table], tmp_path: Path
+) -> None:
+    payloads = [written(AVRO, order(number)) for number in range(20)]
+    payloads[7], payloads[11] = payloads[7][:-1], b"{}"
+    lake = table(payloads)
+    (tmp_path / "order.avsc").write_text(json.dumps(AVRO))
+    decode = {"decode": "avro", "schemaFile": str(tmp_path / "order.avsc")}
+    aside = str(tmp_path / "bad")
+    done = lake.ingest("direct", decode, quarantine=aside)
+    assert (done.rows, done.aside) == (18, 2)
+    good = [number for number in range(20) if number not in (7, 11)]
+    names = [field["name"] for field in AVRO["fields"]]
+    found = [{name: row[name] for name in names} for row in lake.rows("direct")]
+    assert found == [as_row(number) for number in good]
+    bad = lake.rows("bad")
+    assert [(row["seq"], row["data"]) for row in bad] == [(8, payloads[7]), (12, payloads[11])]
+    assert bad[0]["reason"] == "The payload is not Order in Avro: Unexpected EOF reading fixed."
+
+    lake.ingest("spark", decode, through_spark=True)
+    kept = lake.rows("spark")
+    assert [row["_corrupt_record"] for row in kept if row["id"] is None] == [
+        payloads[7],
+        payloads[11],
+    ]
+    through_spark = [row for row in kept if row["id"] is not None]
+    assert [{name: row[name] for name in names} for row in through_spark] == found
+
+    rows = lake.read({**decode, "fields": "id,tags"})
+    assert [row["id"] for row in rows if row["data"] is None] == good
+    assert [row["_corrupt_reason"] for row in rows if row["data"]] == [row["reason"] for row in bad]
