@@ -442,6 +442,29 @@ async def test_spark_with_an_interest_consumer(
     await guarded.check(refused=[*DANGEROUS, "$JS.API.CONSUMER.RESET.S.other"])
 
 
+BAD_RECORD = pa.RecordBatch.from_pylist(
+    [
+        {"stream": "S", "subject": "s.0", "seq": 1, "timestamp": datetime(2026, 1, 31, tzinfo=UTC),
+         "headers": [], "data": b"0", "column": None, "reason": "It does not fit."}
+    ],
+    quarantine.SCHEMA,
+)  # fmt: skip
+
+
+async def test_letters_of_a_quarantine_are_replayed_with_the_role_for_dead_letters(
+    guard: Callable[..., Guarded],
+) -> None:
+    guarded = guard(Roles().dead_letters("BAD", "S", subjects="s.>"))
+    await make_stream(guarded)
+    admin = make_options(guarded.server.url, user="admin", password="admin")
+    LetterStream("BAD", admin).store("query", [BAD_RECORD])
+    async with guarded.user() as nc:
+        dead = await nc.jetstream().dead_letters("BAD")
+        assert len(await dead.letters().all()) == 1
+        assert await dead.replay() == (1, 0, 0, 0)
+    assert "Permissions Violation" not in guarded.server.log
+
+
 async def test_spark_with_a_quarantine_in_a_stream(guard: Callable[..., Guarded]) -> None:
     guarded = guard(Roles().spark_source(["S"], quarantine="BAD"))
     await make_stream(guarded)
@@ -449,11 +472,8 @@ async def test_spark_with_a_quarantine_in_a_stream(guard: Callable[..., Guarded]
     assert read_all(guarded, "s.1") == 1
     letters = LetterStream("BAD", guarded.options())
     letters.check()
-    message = {"stream": "S", "subject": "s.0", "seq": 1, "timestamp": datetime.now(UTC)}
-    row = message | {"headers": [], "data": b"0", "column": None, "reason": "It does not fit."}
-    record = pa.RecordBatch.from_pylist([row], quarantine.SCHEMA)
     for _ in range(2):  # the second one proves that the letter is there
-        letters.store("query", [record])
+        letters.store("query", [BAD_RECORD])
     async with guarded.admin() as nc:
         dead = await nc.jetstream().dead_letters("BAD")
         assert [one.data for one in await dead.letters().all()] == [b"0"]

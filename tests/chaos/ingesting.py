@@ -98,6 +98,7 @@ class Sink:
             from = "events"
             format = "jetspark-{format_}"
             quarantineTable = "{f"stream:{_LETTERS}" if self.letters else f"{folder}/aside"}"
+            evolve = {str(self.evolve).lower()}
             [[sinks.all.tables]]
             path = "{folder}/lake/low"
             subjects = ["{STREAM}.r0", "{STREAM}.r1"]
@@ -164,14 +165,16 @@ def expected(published: list[Message], sink: Sink) -> Iterator[Row]:
             place = "some"
         if sink.listed:
             place = {"r0": "lake/low", "r1": "lake/low", "r2": "lake/state"}.get(one.site or "", "")
+        number: object = one.number
+        if sink.evolve and one.key is not None:
+            number = _numbers(one.payload)
         no_table = not place or (sink.many and one.site is None)
         if sink.aside and (one.number is None or no_table):
             yield "aside", None, one.seq, one.payload, one.site
         elif sink.keys or place == "lake/state":
             assert one.key is not None
-            last[place, one.key] = place, one.key, one.seq, one.number, one.site
+            last[place, one.key] = place, one.key, one.seq, number, one.site
         else:
-            number = _numbers(one.payload) if sink.evolve and one.key is not None else one.number
             yield place, one.key, one.seq, number, one.site
     yield from last.values()
 
@@ -363,6 +366,7 @@ _SINKS = {
     "more tables than allowed": Sink(few=True),
     "a list of tables": Sink(listed=True, aside=True),
     "new fields": Sink(evolve=True),
+    "a list of tables, new fields": Sink(listed=True, aside=True, evolve=True),
     "letters": Sink(aside=True, letters=True),
     "many tables, letters": Sink(many=True, aside=True, letters=True),
     "a list of tables, letters": Sink(listed=True, aside=True, letters=True),

@@ -26,6 +26,7 @@ from jetspark.bulk.ddl import check_fields
 from jetspark.errors import PipelineError, SchemaGrown, TableError
 from jetspark.lakehouse import batches
 from jetspark.lakehouse.formats import Format
+from jetspark.lakehouse.routes import ValueOf
 from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lag import Progress
 from jetspark.spark.lakehouse import listed, target
@@ -93,6 +94,13 @@ def rows(*subjects: str, data: bytes = b"x") -> pa.RecordBatch:
         listed.NUMBER: pa.array(numbers, pa.int32()),
     }
     return pa.RecordBatch.from_pydict(columns)
+
+
+def test_the_rest_is_of_the_payload_also_where_a_field_has_its_name() -> None:
+    batch = rows("a.x", data=b'{"data": 1, "x": 2}')
+    batch = batch.append_column(listed.fields_column(0), pa.array([{"data": 1}]))
+    (row,) = listed.rows_of(batch, 0, {"others": ValueOf.rest(["data"])}).to_pylist()
+    assert (row["data"], row["others"]) == (1, '{"x":2}')
 
 
 def options_of(format_: str, folder: Path, ddl: str | None = None, **more: str) -> LakehouseOptions:
