@@ -20,6 +20,24 @@ COLUMNS = (
 SCHEMA = ", ".join(f"{name} {'STRING' if name in TEXTS else 'INT'}" for name in COLUMNS)
 """The columns for Spark."""
 
+AVRO = {
+    "type": "record",
+    "name": "Flight",
+    "fields": [
+        {"name": "n", "type": "long"},
+        *(
+            {"name": name, "type": ["null", "string" if name in TEXTS else "int"]}
+            for name in COLUMNS
+        ),
+    ],
+}
+_IN_PROTOBUF = "".join(
+    f" optional {'string' if name in TEXTS else 'int32'} {name} = {at};"
+    for at, name in enumerate(COLUMNS, 2)
+)
+PROTOBUF = f'syntax = "proto3"; message Flight {{ int64 n = 1;{_IN_PROTOBUF} }}'
+"""The same with a number, in other formats."""
+
 
 def flights() -> Iterator[bytes]:
     """Each flight once."""

@@ -88,8 +88,8 @@ LAYERS: dict[str, set[str]] = {
     "lakehouse": VALUES,
     "spark": VALUES
     | {"bulk", "codecs", "lakehouse", "connection.options", "connection.proxy", "connection.urls"}
-    | {"wire.documents"},
-    "rows": VALUES | {"bulk", "codecs", "connection.options", "backup.folder"},
+    | {"wire.documents", "registry.lookup"},
+    "rows": VALUES | {"bulk", "codecs", "registry.lookup", "connection.options", "backup.folder"},
     "server": VALUES | {"wire.documents"},
     "public_names": CORE | FEATURES | {"full_client", "rows"},
     # jetspark/__init__.py, which names the packages for type checkers.

@@ -3,13 +3,17 @@
 The messages are the flights of the demo, as JSON, over and over. jetspark's command is beside what
 else a Python user would take: a loop on nats-py with PyArrow, and Pathway, from a Python of its own
 (`--pathway-python`). CPU and memory are those of all processes of a contestant. With `--kill` each
-one is killed in the middle and started again, and what the table has then is counted.
+one is killed in the middle and started again, and what the table has then is counted. With
+`--decode` the same flights come in Avro and Protobuf, too, for jetspark and for a pandas UDF.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import csv
+import io
+import json
 import os
 import signal
 import subprocess
@@ -18,8 +22,9 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from benchmarks.flights import SCHEMA, flights
+from benchmarks.flights import AVRO, PROTOBUF, SCHEMA, flights
 from benchmarks.measure import STREAM, Job, Measure, Stopwatch, session_cpu, session_pids
 from benchmarks.raw import RawLink
 from benchmarks.report import Section
@@ -34,13 +39,22 @@ _LABELS = {
     "pathway_csv": "Pathway → CSV",
 }
 _BASE = "nats_py_parquet"
+_DECODED = {
+    "jetspark_delta": "jetspark ingest → Delta, of JSON",
+    "jetspark_avro": "of Avro",
+    "jetspark_protobuf": "of Protobuf",
+    "pandas_udf_avro": "pandas UDF in Spark → Delta, of Avro",
+    "pandas_udf_protobuf": "pandas UDF, of Protobuf",
+}
 _KILLED_AFTER = 0.6
 """Of the time that the contestant took undisturbed."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(messages=336_776, rounds=5, timeout=1200)
-    parser.add_argument("--only", nargs="+", choices=_LABELS, default=list(_LABELS))
+    every = _LABELS | _DECODED
+    parser.add_argument("--only", nargs="+", choices=every, default=list(every))
+    parser.add_argument("--decode", action="store_true", help="payloads in other formats, too")
     parser.add_argument(
         "--pathway-python",
         default=sys.executable,
@@ -52,12 +66,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Iterator[Section]:
     with empty_stage(options) as job:
-        _fill(job)
-        labels = {name: label for name, label in _LABELS.items() if name in options.only}
-        bases = (_LABELS[_BASE],) if _BASE in labels else ()
+        _fill(job, decode=options.decode)
+        every, base = (_DECODED, "jetspark_delta") if options.decode else (_LABELS, _BASE)
+        labels = {name: label for name, label in every.items() if name in options.only}
+        bases = (every[base],) if base in labels else ()
         what = f"A table of {options.messages:,} flights in JSON"
         results = take_turns(
-            [_contestant(options, name, job, 0) for name in labels], options.rounds, options.timeout
+            [_contestant(options, name, job, 0, label) for name, label in labels.items()],
+            options.rounds,
+            options.timeout,
         )
         yield Section(f"{what}, medians of {options.rounds} rounds", results, bases)
         if options.kill:
@@ -66,7 +83,10 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
                 for name, label in labels.items()
                 if label in results.measures
             }
-            killed = [_contestant(options, name, job, after) for name, after in halfway.items()]
+            killed = [
+                _contestant(options, name, job, after, labels[name])
+                for name, after in halfway.items()
+            ]
             yield Section(
                 f"{what}, killed at {_KILLED_AFTER:.0%} of its time and started again",
                 take_turns(killed, options.rounds, options.timeout),
@@ -74,9 +94,11 @@ def run(options: argparse.Namespace) -> Iterator[Section]:
             )
 
 
-def _contestant(options: argparse.Namespace, name: str, job: Job, kill_after: int) -> Contestant:
+def _contestant(
+    options: argparse.Namespace, name: str, job: Job, kill_after: int, label: str
+) -> Contestant:
     return Contestant(
-        label=_LABELS[name],
+        label=label,
         suite=__name__,
         function=name,
         job=replace(job, settings={"kill_after_ms": kill_after}),
@@ -84,7 +106,7 @@ def _contestant(options: argparse.Namespace, name: str, job: Job, kill_after: in
     )
 
 
-def _fill(job: Job) -> None:
+def _fill(job: Job, *, decode: bool) -> None:
     from jetspark.blocking import connect
 
     lines = list(flights())
@@ -94,8 +116,39 @@ def _fill(job: Job) -> None:
         with js.publisher(window=10_000) as publisher:
             for number in range(job.messages):
                 line = b'{"n":%d,' % number + lines[number % len(lines)][1:]
-                publisher.send(f"{SUBJECT}.x", line)
+                publisher.send(f"{SUBJECT}.json", line)
+            for name, encode in _encoders().items() if decode else ():
+                for number in range(job.messages):
+                    flight = json.loads(lines[number % len(lines)])
+                    publisher.send(f"{SUBJECT}.{name}", encode({"n": number, **flight}))
     say(f"  filled {job.messages:,} messages")
+
+
+def _encoders() -> dict[str, Callable[[dict[str, Any]], bytes]]:
+    import fastavro
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    from jetspark.codecs.protobuf import message_of
+    from jetspark.codecs.schema import PayloadSchema
+
+    schema = fastavro.parse_schema(AVRO)
+    found = message_of(PayloadSchema("protobuf", PROTOBUF))
+    files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(found.text))
+    pool = descriptor_pool.DescriptorPool()
+    for file in files.file:
+        pool.Add(file)
+    message = message_factory.GetMessageClass(pool.FindMessageTypeByName(found.name))
+
+    def avro(flight: dict[str, Any]) -> bytes:
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, schema, flight)
+        return out.getvalue()
+
+    def protobuf(flight: dict[str, Any]) -> bytes:
+        there = {name: value for name, value in flight.items() if value is not None}
+        return bytes(message(**there).SerializeToString())
+
+    return {"avro": avro, "protobuf": protobuf}
 
 
 # -- contestants ---------------------------------------------------------------------------------
@@ -103,6 +156,22 @@ def _fill(job: Job) -> None:
 
 def jetspark_delta(job: Job) -> Measure:
     return _raced(job, _ingest(job), _in_delta)
+
+
+def jetspark_avro(job: Job) -> Measure:
+    return _raced(job, _ingest(job, "avro", json.dumps(AVRO)), _in_delta)
+
+
+def jetspark_protobuf(job: Job) -> Measure:
+    return _raced(job, _ingest(job, "protobuf", PROTOBUF), _in_delta)
+
+
+def pandas_udf_avro(job: Job) -> Measure:
+    return _raced(job, [*_program("pandas_udf", job), "avro"], _in_delta)
+
+
+def pandas_udf_protobuf(job: Job) -> Measure:
+    return _raced(job, [*_program("pandas_udf", job), "protobuf"], _in_delta)
 
 
 def nats_py_parquet(job: Job) -> Measure:
@@ -117,10 +186,11 @@ def pathway_csv(job: Job) -> Measure:
     return _raced(job, _program("pathway_csv", job), _in_csv)
 
 
-def _ingest(job: Job) -> list[str]:
+def _ingest(job: Job, decode: str = "json", schema: str = "") -> list[str]:
+    how = ("--decode", decode, "--schema", schema) if schema else ("--json", f"n LONG, {SCHEMA}")
     return [
         *(sys.executable, "-m", "jetspark", "ingest", STREAM, "--to", "table", "--server", job.url),
-        *("--json", f"n LONG, {SCHEMA}", "--quiet"),
+        *("--subjects", f"{SUBJECT}.{decode}", *how, "--quiet"),
     ]
 
 

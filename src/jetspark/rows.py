@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import pyarrow
 
     from jetspark.bulk.scan import Plan, Scan
+    from jetspark.codecs.schema import SchemaLookup
 
 _SHOWN = 10
 """Rows in a notebook."""
@@ -52,9 +53,11 @@ def read(
     history: bool = False,
     columns: Iterable[str] = (),
     json: str | bool = False,
-    decode: Literal["avro", "protobuf", "debezium"] | None = None,
+    decode: Literal["avro", "protobuf"] | None = None,
     schema: str | None = None,
     schema_file: str | os.PathLike[str] | None = None,
+    registry: str | SchemaLookup | None = None,
+    schema_name: str | None = None,
     message: str | None = None,
     fields: str | Iterable[str] = (),
     framing: Literal["none", "confluent", "apicurio", "azure", "nats"] = "none",
@@ -84,8 +87,9 @@ def read(
     sample, beside the payload.
 
     `decode`: the fields of payloads in another format as further columns; `schema`, `schema_file`,
-    `message`, `fields`, `framing`, `compression`: as the options of Spark's format
-    (docs/guide-payloads.md). A payload that does not decode stays in the column data, and
+    `registry` (or what `jetspark.registry.lookup` has made of one), `schema_name`, `message`,
+    `fields`, `framing`, `compression`: as the options of Spark's format (docs/guide-payloads.md).
+    A payload that does not decode stays in the column data, and
     `_corrupt_reason` says why.
 
     `fail_on_data_loss=False`: lost messages are left out, with a warning in the log.
@@ -118,21 +122,28 @@ def read(
         for name, given in {**connection, "servers": servers, "backfill": backfill}.items():
             if given is not None:
                 raise ConfigError(f"{name} is for servers; a backup is read without one.")
-    given = {
+    options = None if backup is not None else make_options(servers, **connection)
+    if isinstance(registry, str):
+        from jetspark.registry.lookup import schema_lookup
+
+        registry = schema_lookup(registry, options or make_options())
+    of_schema: dict[str, Any] = {
         "schema": schema,
         "schema_file": None if schema_file is None else os.fspath(schema_file),
+        "lookup": registry,
+        "schema_name": schema_name,
         "message": message,
     }
     named = tuple(texts_of(fields))
     decoding = None
     if decode is not None:
         decoding = Decoding.make(
-            decode, fields=named, framing=framing, compression=compression, **given
+            decode, fields=named, framing=framing, compression=compression, **of_schema
         )
-    elif any(given.values()) or named or (framing, compression) != ("none", "header"):
+    elif any(of_schema.values()) or named or (framing, compression) != ("none", "header"):
         raise ConfigError("schema, fields, framing and compression go with decode, the format.")
     scan = Scan(
-        connection=None if backup is not None else make_options(servers, **connection),
+        connection=options,
         stream=stream,
         bucket=bucket,
         backup=backup,

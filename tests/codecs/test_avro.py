@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -66,6 +67,14 @@ def test_a_damaged_datum_is_refused_or_ends_where_it_ends(data: st.DataObject) -
     with suppress(Undecodable):
         rows = decoded(schema, [good, cut, good])
         assert rows[0] == rows[2]
+
+
+def test_a_decimal_with_more_digits_than_its_type_is_refused() -> None:
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 1}
+    schema = record([{"type": "array", "items": kind}])
+    assert decoded(schema, [b"\x02\x04\x03\xe7\x00"]) == [{"x0": [Decimal("99.9")]}]
+    with pytest.raises(Undecodable, match="too many digits"):
+        decoded(schema, [b"\x02\x04\x03\xe8\x00"])
 
 
 # -- schema resolution ---------------------------------------------------------------------------

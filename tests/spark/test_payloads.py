@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.codecs.avro_schemas import EPOCH, written
+from tests.codecs.test_framing import NEW, OLD, OTHER, confluent
+from tests.codecs.test_protobuf import SOURCE, Order
+from tests.registry.test_confluent import Scripted
 from tests.support.both_ways import rows_of
 from tests.support.streams import Admin
 
@@ -141,3 +144,42 @@ def test_avro_becomes_the_same_rows_in_the_source_the_direct_way_and_through_spa
     rows = lake.read({**decode, "fields": "id,tags"})
     assert [row["id"] for row in rows if row["data"] is None] == good
     assert [row["_corrupt_reason"] for row in rows if row["data"]] == [row["reason"] for row in bad]
+
+
+def test_each_writer_s_version_comes_from_a_registry_and_the_table_has_the_latest(
+    table: Callable[[list[bytes]], Table], tmp_path: Path
+) -> None:
+    old, new = written(OLD, {"a": 1}), written(NEW, {"a": 2, "b": "x"})
+    other = confluent(9, written(OTHER, {"a": "no"}))
+    lake = table([confluent(7, old), confluent(8, new), other, confluent(7, old)])
+    http = Scripted()
+    http.answers = {
+        f"/schemas/ids/{number}": (200, {"schema": json.dumps(schema)})
+        for number, schema in ((7, OLD), (8, NEW), (9, OTHER))
+    }
+    latest = {"version": 2, "id": 8, "schema": json.dumps(NEW)}
+    http.answers["/subjects/orders-value/versions/latest"] = [
+        (200, latest),
+        (200, latest | {"version": 3, "schema": json.dumps(OTHER)}),  # registered meanwhile
+    ]
+    http.answers["/subjects/orders-value/versions/2"] = (200, latest)
+    decode = {"decode": "avro", "framing": "confluent", "registry": http.url}
+    done = lake.ingest(
+        "orders", decode | {"schemaName": "orders-value"}, quarantine=str(tmp_path / "others")
+    )
+    http.close()
+    assert (done.rows, done.aside) == (3, 1)
+    rows = [(row["b"], row["a"]) for row in lake.rows("orders")]
+    assert rows == [("none", 1), ("x", 2), ("none", 1)]
+    assert [row["reason"] for row in lake.rows("others")] == ["a is string, not long."]
+
+
+def test_protobuf_becomes_a_table_on_the_direct_way(table: Callable[[list[bytes]], Table]) -> None:
+    orders = [Order(f_int64=number, texts=["a"], kind=5) for number in range(5)]
+    lake = table([*(one.SerializeToString() for one in orders), b"\xff"])
+    decode = {"decode": "protobuf", "schema": SOURCE, "messageName": "Order"}
+    lake.ingest("orders", decode | {"fields": "f_int64,texts,kind"})
+    rows = lake.rows("orders")
+    assert [row["_corrupt_record"] for row in rows] == [None] * 5 + [b"\xff"]
+    assert [row["f_int64"] for row in rows] == [0, 1, 2, 3, 4, None]
+    assert (rows[1]["texts"], rows[1]["kind"]) == (["a"], "OLD")

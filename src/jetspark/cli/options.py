@@ -65,13 +65,17 @@ class PayloadFlags:
     """How payloads become columns."""
 
     decode: str | None = None
-    """Format of the payloads, avro, protobuf or debezium: their fields become columns. For JSON:
-    --json."""
+    """Format of the payloads, avro or protobuf: their fields become columns. For JSON: --json."""
     schema: str | None = None
-    """Schema of --decode, as text; of Protobuf also a compiled class, as shop_pb2:Order; of
-    Debezium also the columns, as "id BIGINT, amount DECIMAL(10,2)"."""
+    """Schema of --decode, as text; of Protobuf also a compiled class, as shop_pb2:Order."""
     schema_file: str | None = None
-    """File with the schema: .avsc, .proto, a descriptor set of protoc, or the JSON of Debezium."""
+    """File with the schema: .avsc, .proto, or a descriptor set of protoc."""
+    registry: str | None = None
+    """Registry with the schemas: https://… for Confluent's interface (its credentials are --option
+    registryUser=… and registryPassword=…, or registryToken=…), or nats for one on the servers."""
+    schema_name: str | None = None
+    """Name of the schema in the registry, in place of --schema; the latest version when the run
+    begins."""
     message: str | None = None
     """Protobuf's message; by default the first one of the schema."""
     fields: str | None = None
@@ -94,8 +98,9 @@ class PayloadFlags:
 
 AS_THEY_ARE = PayloadFlags()
 OF_PAYLOADS = {
-    **{name: name for name in ("decode", "schema", "fields", "framing", "compression")},
+    **{name: name for name in ("decode", "schema", "registry", "fields", "framing", "compression")},
     "schema_file": "schemaFile",
+    "schema_name": "schemaName",
     "message": "messageName",
 }
 """The options of the flags."""

@@ -570,9 +570,20 @@ class AvroWriter:
             or not pc.all(pc.equal(marks, pa.scalar(_MARK, marks.type))).as_py()
         ):
             raise Undecodable(f"The payload is not {self._name}: it has more bytes.")
-        return [
+        columns = [
             convert(rows if at is None else found.column(f"f{at}")) for at, convert in self._columns
         ]
+        for column in columns:
+            if "decimal" in str(column.type):  # the library does not look at their digits
+                _check_digits(column)
+        return columns
+
+
+def _check_digits(column: pa.Array) -> None:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise Undecodable(f"The payload has a number with too many digits: {error}.") from None
 
 
 class _File:

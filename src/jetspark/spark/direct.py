@@ -29,7 +29,7 @@ from pyspark.sql.types import StringType, StructType
 from jetspark.bulk.arrow import JsonFields
 from jetspark.bulk.ddl import check_fields
 from jetspark.bulk.ranges import SequenceRange
-from jetspark.codecs.decoding import Decoding
+from jetspark.codecs.decoding import Decoder, Decoding
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.rest import rest_of
@@ -145,6 +145,9 @@ def flow_into(
     (name, ddl), made = how.json, how.made
     if how.decoding is not None and ddl is not None:
         raise ConfigError(f"Give either {name} or 'decode': both say what the payloads are.")
+    if how.decoding is not None and how.decoding.version:
+        # Not another one that the registry gets before the query reads these options again.
+        options = {**options, "schemaVersion": str(how.decoding.version)}
     parsed = {} if ddl is None else parsing(spark, options, ddl, name)
     of_list = [value for one in how.tables for value in one.made.values()]
     of_time = any(value.unit for value in (*made.values(), *of_list))
@@ -281,7 +284,11 @@ class DirectReader(JetStreamStreamReader):
     def __init__(self, options: SourceOptions, into: Into) -> None:
         super().__init__(options)
         self._into = into
-        self._decoder = options.decoder
+
+    @cached_property
+    def _decoder(self) -> Decoder | None:
+        """In a task: libraries have parts that are not sent."""
+        return self._options.decoder
 
     @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[RangePartition]:

@@ -166,12 +166,20 @@ _PAYLOADS: values.Table = {
     "decode": ("decode", values.name),
     "schema": ("schema", values.name),
     "schemaFile": ("schema_file", values.name),
+    "schemaName": ("schema_name", values.name),
+    "schemaVersion": ("schema_version", values.whole),
+    "registry": ("registry", values.name),
+    "registryUser": ("registry_user", values.text),
+    "registryPassword": ("registry_password", values.text),
+    "registryToken": ("registry_token", values.text),
+    "registryCaFile": ("registry_ca_file", values.text),
     "messageName": ("message", values.name),
     "fields": ("fields", values.columns),
     "framing": ("framing", values.name),
     "compression": ("compression", values.name),
 }
-"""How payloads are decoded: the arguments of `Decoding.make`."""
+"""How payloads are decoded: the arguments of `Decoding.make`, with `lookup` in parts."""
+_REGISTRY = "registry"
 _SELECTION = ("stream", "streams", "streamPattern", "bucket", "backup")
 _OF_BUCKETS = ("keys", "history", "presentValues")
 _OF_STREAMS = ("subjects", "soleReader", "interestConsumer")
@@ -256,10 +264,6 @@ class SourceOptions:
         if self.decoding is not None:
             return self.decoding.decoder()
         return JsonFields(dict(self.json_fields)) if self.json_fields else None
-
-    def decodes(self, format_: str) -> bool:
-        """Whether this is the format of the payloads."""
-        return self.decoding is not None and self.decoding.schema.format == format_
 
     def without_decoder(self) -> SourceOptions:
         """The same, for payloads as they are."""
@@ -375,10 +379,11 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         bucket = reading["bucket"]
         reading["streams"] = (STREAM_PREFIX + bucket,)
         reading["subjects"] = tuple(f"$KV.{bucket}.{key}" for key in reading.get("keys", ()))
+    connection = connection_options(given)
     found = SourceOptions(
-        connection=connection_options(given),
+        connection=connection,
         given=frozenset(given),
-        decoding=_decoding(fields_of(given, _PAYLOADS)),
+        decoding=_decoding(fields_of(given, _PAYLOADS), connection),
         **{"columns": known, **reading},
     )
     for name in found.columns:
@@ -399,12 +404,27 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     return found
 
 
-def _decoding(given: Mapping[str, Any]) -> Decoding | None:
+def _decoding(given: dict[str, Any], connection: ConnectOptions) -> Decoding | None:
+    of_registry = {
+        name.removeprefix(f"{_REGISTRY}_"): given.pop(name)
+        for name in list(given)
+        if name.startswith(_REGISTRY)
+    }
+    where = of_registry.pop(_REGISTRY, None)
+    if where is None and of_registry:
+        raise ConfigError("Options 'registry…' go with 'registry', the URL of one, or nats.")
+    if where is not None:
+        # Its imports are not for every worker.
+        from jetspark.registry.lookup import schema_lookup
+
+        given["lookup"] = schema_lookup(where, connection, **of_registry)
     if "decode" in given:
         return Decoding.make(**given)
-    for name, (argument, _) in _PAYLOADS.items():
-        if argument in given:
-            raise ConfigError(f"Option {name!r} goes with 'decode', the format of the payloads.")
+    if given:
+        names = [name for name, (argument, _) in _PAYLOADS.items() if argument in given]
+        raise ConfigError(
+            f"Option {[*names, _REGISTRY][0]!r} goes with 'decode', the format of the payloads."
+        )
     return None
 
 
@@ -414,11 +434,14 @@ def _check_fields(options: SourceOptions, decoder: Decoder) -> None:
         raise ConfigError("Give either the option 'jsonSchema' or 'decode'.")
     if options.bucket is not None:
         raise ConfigError(f"Option {name!r} is for streams: a bucket's values stay as they are.")
-    for needed in ("data", *(options.decoding.needs if options.decoding else ())):
-        if needed not in options.columns:
-            raise ConfigError(
-                f"Option {name!r} needs the column {needed}, which 'columns' leaves out."
-            )
+    if "data" not in options.columns:
+        raise ConfigError(f"Option {name!r} needs the column data, which 'columns' leaves out.")
+    if (
+        options.decoding
+        and options.decoding.framing.needs_headers
+        and "headers" not in options.columns
+    ):
+        raise ConfigError("Option 'framing' needs the column headers, which 'columns' leaves out.")
     fields = decoder.schema(schema_of(("data",))).names[1:]
     if field := ambiguous(options.columns, fields):
         raise ConfigError(

@@ -1,0 +1,80 @@
+"""A stream into a Delta table by Spark, where a pandas UDF decodes the payloads.
+
+It has the libraries that jetspark has: polars-avro and ptars.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from functools import cache
+from typing import Any
+
+import pandas as pd
+from benchmarks.flights import AVRO, PROTOBUF, SCHEMA
+from pyspark.sql import functions as F
+
+from jetspark.spark.session import local_session
+
+
+@cache
+def handler() -> Any:
+    import base64
+
+    import ptars
+    from google.protobuf import descriptor_pb2, descriptor_pool
+
+    from jetspark.codecs.protobuf import message_of
+    from jetspark.codecs.schema import PayloadSchema
+
+    schema = message_of(PayloadSchema("protobuf", PROTOBUF))
+    pool = descriptor_pool.DescriptorPool()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(schema.text)).file:
+        pool.Add(file)
+    descriptor = pool.FindMessageTypeByName(schema.name)
+    return ptars.HandlerPool([descriptor.file]).get_for_message(descriptor)
+
+
+def of_protobuf(payloads: pd.Series) -> pd.DataFrame:
+    return handler().list_to_record_batch(payloads.tolist()).to_pandas()
+
+
+def of_avro(payloads: pd.Series) -> pd.DataFrame:
+    import polars_avro
+
+    datums = b"".join(payloads)
+    schema = json.dumps(AVRO).encode()
+    head = b"Obj\x01" + b"".join(
+        [long(1), long(11), b"avro.schema", long(len(schema)), schema, long(0), bytes(16)]
+    )
+    file = head + long(len(payloads)) + long(len(datums)) + datums + bytes(16)
+    return polars_avro.read_avro(io.BytesIO(file)).to_pandas()
+
+
+def long(number: int) -> bytes:
+    number <<= 1
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def main(url: str, stream: str, subject: str, table: str, _: str, format_: str) -> None:
+    decode = F.pandas_udf({"avro": of_avro, "protobuf": of_protobuf}[format_], f"n LONG, {SCHEMA}")
+    batches = {"spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}  # as in a plain session
+    with local_session("pandas UDF", conf=batches) as spark:
+        rows = (
+            spark.read.format("jetstream")
+            .options(servers=url, stream=stream, subjects=f"{subject}.{format_}", minPartitions="2")
+            .load()
+        )
+        found = rows.select("subject", "seq", "timestamp", decode("data").alias("flight"))
+        found.select("subject", "seq", "timestamp", "flight.*").write.format("jetspark-delta").mode(
+            "append"
+        ).save(table)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
