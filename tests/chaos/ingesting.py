@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -26,6 +26,14 @@ from pathlib import Path
 from tests.chaos.campaign import Kinds, Run
 from tests.chaos.outcome import Findings, Outcome, compare
 from tests.chaos.spark import below
+from tests.support.debezium import (
+    ENVELOPE_SCHEMA,
+    Change,
+    Database,
+    replay,
+    replay_history,
+    with_repeats,
+)
 from tests.support.java import small_jvms
 from tests.support.processes import finish, jetspark
 from tests.support.streams import Admin
@@ -64,6 +72,10 @@ class Sink:
     """One for each key, of which a task may make only some; the other rows go to another table."""
     listed: bool = False
     """`run` with a list: a table to append to, one with keys, and `aside` for the rest."""
+    changes: int = 0
+    """So many of a database, which Debezium delivers with repeats."""
+    history: bool = False
+    """The table keeps all of them."""
 
     def arguments(self, folder: Path) -> list[str]:
         to = "t"
@@ -78,6 +90,12 @@ class Sink:
         found = ["--to", f"{folder}/{to}", *(f"--table-option={one}" for one in options)]
         if self.evolve:
             found.append("--evolve")
+        if self.changes:
+            schema = folder / "orders.json"
+            schema.write_text(json.dumps(ENVELOPE_SCHEMA))
+            found += ["--decode", "debezium", "--schema-file", str(schema), "--key", "id"]
+        if self.history:
+            found.append("--history")
         place = f"stream:{_LETTERS}" if self.letters else f"{folder}/aside"
         return [*found, f"--quarantine={place}"] if self.aside else found
 
@@ -128,6 +146,7 @@ class Message:
     key: str | None
     """None, as `number`, of a payload that is no row."""
     number: int | None
+    change: Change | None = None
 
     @property
     def site(self) -> str | None:
@@ -137,6 +156,14 @@ class Message:
 def messages(rng: random.Random, sink: Sink) -> list[Message]:
     """Of a run."""
     found = []
+    if sink.changes:
+        database = Database(rng, keys=sink.changes // 20)
+        for _ in range(sink.changes):
+            database.change(truncates=5 / sink.changes)
+        for seq, change in enumerate(with_repeats(rng, database.log, 0.001), 1):
+            payload = change.payload("postgresql", schema=False)
+            found.append(Message(seq, f"{STREAM}.r0", payload, None, None, change))
+        return found
     for seq in range(1, rng.randint(800, 1600)):
         subject = f"{STREAM}.r{rng.randrange(4)}"
         if (sink.many or sink.listed) and rng.random() < 0.05:
@@ -156,6 +183,15 @@ def messages(rng: random.Random, sink: Sink) -> list[Message]:
 
 def expected(published: list[Message], sink: Sink) -> Iterator[Row]:
     """Where each message has to be; of one key only the last one."""
+    if sink.changes:
+        log = list({id(one.change): one.change for one in published if one.change}.values())
+        if sink.history:
+            for key, *version in replay_history(log):
+                yield "t", key, 0, str(version), None
+        else:
+            for key, row in replay(log).items():
+                yield "t", key, row["changed"], str(row["amount"]), row["customer"]
+        return
     last: dict[tuple[str, str], Row] = {}
     for one in published:
         place = "t"
@@ -194,6 +230,16 @@ def stored(folder: Path, sink: Sink) -> Iterator[Row]:
         if format_ is None:  # a kill came while it was made, and then no row
             continue
         name = str(table.relative_to(folder))
+        if sink.history:
+            query = "SELECT id, __op, epoch_us(valid_from), epoch_us(valid_to), amount FROM t"
+            for key, *version in by_duckdb(format_, table, query):
+                yield name, key, 0, str(version), None
+            continue
+        if sink.changes:
+            query = "SELECT id, epoch_us(changed), amount::VARCHAR, customer FROM t"
+            for key, moment, amount, customer in by_duckdb(format_, table, query):
+                yield name, key, moment, amount, customer
+            continue
         site_of = "split_part(subject, '.', 2)" if sink.listed else "site"
         value = "to_json(t)" if sink.evolve else "n"
         query = f"SELECT k, seq, {value}, {site_of} FROM t AS t"
@@ -243,12 +289,14 @@ class Scene:
             return
         self._arguments = [
             *("ingest", STREAM, "--server", server.url, "--format", format_),
-            *("--master", "local[2,4]", "--json", "k STRING, n LONG", "--column=site=subject[1]"),
+            *("--master", "local[2,4]"),
             *("--checkpoint", str(run.folder / "progress"), "--option", "minPartitions=2"),
             *("--max-offsets-per-trigger", str(batch)),
             *sink.arguments(run.folder),
         ]
-        if not sink.keys and run.rng.random() < 0.3:
+        if not sink.changes:
+            self._arguments += ["--json", "k STRING, n LONG", "--column=site=subject[1]"]
+        if not (sink.keys or sink.changes) and run.rng.random() < 0.3:
             self._arguments += ["--partition-by", "day"]
 
     def act(self, lives: int) -> None:
@@ -367,6 +415,8 @@ _SINKS = {
     "a list of tables": Sink(listed=True, aside=True),
     "new fields": Sink(evolve=True),
     "a list of tables, new fields": Sink(listed=True, aside=True, evolve=True),
+    "changes": Sink(changes=2_000),
+    "history": Sink(changes=2_000, history=True),
     "letters": Sink(aside=True, letters=True),
     "many tables, letters": Sink(many=True, aside=True, letters=True),
     "a list of tables, letters": Sink(listed=True, aside=True, letters=True),
@@ -376,3 +426,13 @@ KINDS: Kinds = {
     for name, sink in _SINKS.items()
     for format_ in ("delta", "iceberg")
 }
+_MANY: Kinds = {
+    f"many {name}, {format_}": partial(
+        ingesting, sink=replace(_SINKS[name], changes=200_000), format_=format_, lives=5
+    )
+    for name in ("changes", "history")
+    for format_ in ("delta", "iceberg")
+}
+"""Of 10,000 keys, with some twenty kills."""
+KINDS = {**KINDS, **_MANY}
+COSTLY = tuple(_MANY)

@@ -49,8 +49,9 @@ def compare(
         newest[group] = max(newest.get(group, place), place)
         counts[one] += 1
     wanted = set(must)
+    allowed = wanted | set(may)
     missing = wanted - counts.keys()
-    unexpected = {one: count for one, count in counts.items() if one not in wanted | set(may)}
+    unexpected = {one: count for one, count in counts.items() if one not in allowed}
     repeated = {one: n - 1 for one, n in counts.items() if n > 1 and one not in unexpected}
     examples = [
         f"{name}: {next(iter(some))}"

@@ -153,8 +153,11 @@ class Scan:
                 raise ConfigError(
                     f"{said} is for streams and backups: a bucket's values stay as they are."
                 )
-            if "data" not in self.all_columns:
-                raise ConfigError(f"{said} needs the column data, which columns leaves out.")
+            for needed in ("data", *(self.decoding.needs if self.decoding else ())):
+                if needed not in self.all_columns:
+                    raise ConfigError(
+                        f"{said} needs the column {needed}, which columns leaves out."
+                    )
         if self.json and IMPLEMENTATION != "c":
             raise ConfigError(
                 "json needs jetspark's C kernel, which was not built (jetspark --version says "

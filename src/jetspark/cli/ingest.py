@@ -59,6 +59,7 @@ _OF_TABLE = {
     "compactEvery": "--compact-every",
 }
 _FLAGS = _OF_SOURCE | _OF_TABLE | dict.fromkeys(_STARTS, "--start")
+_FLAGS |= {"keys": "--key", "historyBy": "--history"}
 
 
 def ingest(
@@ -82,6 +83,8 @@ def ingest(
     evolve: Switch = False,
     column: Repeated = None,
     rest_column: str | None = None,
+    key: Repeated = None,
+    history: Switch = False,
     quarantine: str | None = None,
     on_bad_record: str | None = None,
     compact_every: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
@@ -125,6 +128,9 @@ def ingest(
         column: Further column, as site=subject[1], site=header[Site], hour=hour(timestamp); may be
             given again.
         rest_column: Name of a column with the fields that the schema of --json lacks, as JSON text.
+        key: Column that tells which rows replace each other: the table has the last one of each
+            key; may be given again.
+        history: With --key, keep all rows: valid_from and valid_to tell when each was the last one.
         quarantine: Table for messages that do not become rows, with the reason: payloads that do
             not fit the schema, and rows without a table. Or stream:NAME, a stream of dead letters.
         on_bad_record: Without --quarantine: keep, the default, has a payload that does not fit in
@@ -168,6 +174,10 @@ def ingest(
         if subjects is not None:
             source["subjects"] = subjects
         source |= payloads.options() | further
+        if payloads.decode == "debezium":
+            from jetspark.spark.event_schema import with_event_schema
+
+            source = dict(with_event_schema(source))
         if to is None or infer:
             show_schemas(outcome, source, to, infer_messages or _SAMPLE)
             return None
@@ -191,6 +201,8 @@ def ingest(
             evolve=evolve,
             columns=column or [],
             rest_column=rest_column,
+            keys=key or [],
+            history=history,
             quarantine=quarantine,
             on_bad_record=on_bad_record,
             compact_every=compact_every,
@@ -232,7 +244,7 @@ def ingest(
     aside = watch.done[to].aside if to in watch.done else 0
     sentence = "Stopped; the same command goes on from here."
     if stopped is None:
-        sentence = done(rows, to, merged=bucket, removed=removed)
+        sentence = done(rows, to, merged=bucket or bool(key), removed=removed)
     sentences = [sentence] if rows or not aside else []
     if aside:
         sentences.append(f"{counted(aside, 'message')} put aside in {quarantine}.")
@@ -286,8 +298,8 @@ def batch_limits(
 def done(rows: int, to: str, *, merged: bool, removed: int = 0) -> str:
     """The result of a complete run.
 
-    `merged`: the rows were changes of a bucket; `removed`: rows of keys that the bucket no longer
-    has.
+    `merged`: the rows were changes, of a bucket or with keys; `removed`: rows of keys that the
+    bucket no longer has.
     """
     if not rows:
         sentence = f"Nothing new for {to}."

@@ -65,11 +65,13 @@ class PayloadFlags:
     """How payloads become columns."""
 
     decode: str | None = None
-    """Format of the payloads, avro or protobuf: their fields become columns. For JSON: --json."""
+    """Format of the payloads, avro, protobuf or debezium: their fields become columns. For JSON:
+    --json."""
     schema: str | None = None
-    """Schema of --decode, as text; of Protobuf also a compiled class, as shop_pb2:Order."""
+    """Schema of --decode, as text; of Protobuf also a compiled class, as shop_pb2:Order; of
+    Debezium also the columns, as "id BIGINT, amount DECIMAL(10,2)"."""
     schema_file: str | None = None
-    """File with the schema: .avsc, .proto, or a descriptor set of protoc."""
+    """File with the schema: .avsc, .proto, a descriptor set of protoc, or the JSON of Debezium."""
     registry: str | None = None
     """Registry with the schemas: https://… for Confluent's interface (its credentials are --option
     registryUser=… and registryPassword=…, or registryToken=…), or nats for one on the servers."""

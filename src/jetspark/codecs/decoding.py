@@ -10,14 +10,14 @@ from typing import Final, Literal, Protocol, get_args
 
 import pyarrow as pa
 
-from jetspark.codecs import avro, protobuf
+from jetspark.codecs import avro, debezium, protobuf
 from jetspark.codecs.decoder import PayloadFields, SchemaKey, Undecodable, Writer
 from jetspark.codecs.framing import COMPRESSIONS, FRAMINGS, Framing
 from jetspark.codecs.schema import PayloadSchema, SchemaLookup
 from jetspark.errors import ConfigError
 from jetspark.files import read_small
 
-Format = Literal["avro", "protobuf"]
+Format = Literal["avro", "protobuf", "debezium"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 _MODULE = re.compile(r"[\w.]+:\w+")
 """A compiled class."""
@@ -95,6 +95,12 @@ class Decoding:
         """Raises ConfigError for a schema that cannot be used, and without the format's library."""
         return _DECODERS[self.schema.format](self)
 
+    @property
+    def needs(self) -> list[str]:
+        """The columns that are looked at beside the payload."""
+        found = ["headers"] if self.framing.needs_headers else []
+        return found + (["seq"] if self.schema.format == "debezium" else [])
+
     def schema_of(self, key: SchemaKey) -> PayloadSchema:
         """The schema of a payload's writer. Raises SchemaNotFoundError."""
         if self.lookup is None or key == SchemaKey(message=key.message):
@@ -133,7 +139,7 @@ def _given(decode: Format, schema: str | None, file: str | None) -> PayloadSchem
     return PayloadSchema(decode, schema)
 
 
-def _of_avro(decoding: Decoding) -> Decoder:
+def _of_avro(decoding: Decoding) -> PayloadFields:
     reader = decoding.schema
     avro.source_of_files()
     every = avro.fields_of(reader)
@@ -163,4 +169,21 @@ def _of_protobuf(decoding: Decoding) -> Decoder:
     return PayloadFields(messages.fields, decoding.framing.unpack, writer)
 
 
-_DECODERS: dict[str, Callable[[Decoding], Decoder]] = {"avro": _of_avro, "protobuf": _of_protobuf}
+def _of_debezium(decoding: Decoding) -> Decoder:
+    try:
+        every, events, in_avro = debezium.given_schema(decoding.schema.text)
+    except ValueError as error:
+        raise ConfigError(f"The schema cannot be used: {error}.") from None
+    fields = pa.schema([every.field(name) for name in decoding.check_fields(every.names)])
+    unpack = decoding.framing.unpack
+    if not in_avro:
+        return debezium.DebeziumFields(fields, events, unpack)
+    envelope = replace(decoding, schema=replace(decoding.schema, format="avro"), fields=())
+    return debezium.DebeziumFields(fields, events, avro=_of_avro(envelope))
+
+
+_DECODERS: dict[str, Callable[[Decoding], Decoder]] = {
+    "avro": _of_avro,
+    "protobuf": _of_protobuf,
+    "debezium": _of_debezium,
+}

@@ -525,13 +525,13 @@ class OpenDelta(Table):
     def merge(self, changes: Changes, numbers: Numbers) -> None:
         self._check_removal()
         wanted = self._resolved(numbers)
-        if changes.rows.num_rows:
+        if changes.rows.num_rows or changes.emptied is not None:
             source = changes.rows.append_column(_DELETED, changes.deleted)
             columns = {_quoted(one): _quoted(one, "new") for one in self.schema.names}
             same = " AND ".join(
                 f"{_quoted(one, 'old')} = {_quoted(one, 'new')}" for one in changes.keys
             )
-            newer = "TRUE"
+            newer, old = "TRUE", ""
             if (order := changes.sequence_by) is not None:
                 old = _quoted(order, "old")
                 newer = f"({old} IS NULL OR {_quoted(order, 'new')} >= {old})"
@@ -542,6 +542,9 @@ class OpenDelta(Table):
             )  # fmt: skip
             merging = merging.when_matched_delete(f"{newer} AND {deleted}")
             merging = merging.when_matched_update(columns, newer)
+            if changes.emptied is not None:
+                before = f"{old} IS NULL OR {old} < {_literal(changes.emptied.as_py())}"
+                merging = merging.when_not_matched_by_source_delete(before)
             with self._conflicts():
                 merging.when_not_matched_insert(columns, f"NOT {deleted}").execute()
             self._trim_now_and_then()

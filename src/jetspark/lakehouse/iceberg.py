@@ -385,22 +385,26 @@ class OpenIceberg(Table):
         The other rows of these files are written again. Rows are found by their keys as Arrow,
         since an expression with every key takes minutes, and the stack of the process.
         """
-        found: list[tuple[FileScanTask, pa.Table]] = []
-        if changes.rows.num_rows:
+        found: list[tuple[FileScanTask, pa.Table, bool]] = []
+        if changes.rows.num_rows or changes.emptied is not None:
             scan = self._table.scan(selected_fields=tuple(changes.columns))
             for task in _planned(scan, _between(changes)):
-                there = changes.among(self._rows(scan, task))
-                if there.num_rows:
-                    found.append((task, there))
+                rows = self._rows(scan, task)
+                there = changes.among(rows)
+                emptied = pc.any(changes.emptied_of(rows), min_count=0).as_py()
+                if there.num_rows or emptied:
+                    found.append((task, there, emptied))
         if found:
-            changes = changes.not_before(pa.concat_tables([there for _, there in found]))
+            changes = changes.not_before(pa.concat_tables([there for _, there, _ in found]))
         old = []
-        for task, there in found:
-            if changes.among(there).num_rows:
+        for task, there, emptied in found:
+            if emptied or changes.among(there).num_rows:
                 rows = self._rows(self._table.scan(), task)
                 numbered = rows.append_column(PLACE, pa.array(range(rows.num_rows)))
                 gone = changes.among(numbered, PLACE)[PLACE]
-                kept = pc.invert(pc.is_in(numbered[PLACE], value_set=gone))
+                kept = pc.invert(
+                    pc.or_(pc.is_in(numbered[PLACE], value_set=gone), changes.emptied_of(rows))
+                )
                 for batch in rows.filter(kept).to_batches():
                     files.write(batch)
                 old.append(task.file)
@@ -734,7 +738,9 @@ def _planned(scan: DataScan, wanted: BooleanExpression) -> list[FileScanTask]:
 
 
 def _between(changes: Changes) -> BooleanExpression:
-    """A condition that holds for every row with one of these keys."""
+    """A condition that holds for every row with one of these keys, and for all if all may go."""
+    if changes.emptied is not None:
+        return AlwaysTrue()
     found = []
     for key in changes.keys:
         column = changes.rows[key]

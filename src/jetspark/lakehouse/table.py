@@ -8,7 +8,7 @@ query's last batch is one of them, so a repeated batch is recognised.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Protocol, TypeVar
 
@@ -31,6 +31,8 @@ class Changes:
     """For each row, whether its key is to be removed."""
     keys: tuple[str, ...]
     sequence_by: str | None
+    emptied: pa.Scalar | None = None
+    """All rows of the table that come before this in the order of `sequence_by` are removed."""
 
     @property
     def columns(self) -> list[str]:
@@ -50,6 +52,12 @@ class Changes:
             .join(self.rows.select(keys), keys, join_type="left semi")
         )
 
+    def emptied_of(self, there: pa.Table) -> pa.ChunkedArray:
+        """For each row of a table, whether it is removed because all were."""
+        if self.emptied is None or self.sequence_by is None:
+            return pa.chunked_array([pa.repeat(pa.scalar(False), there.num_rows)])
+        return pc.fill_null(pc.less(there[self.sequence_by], self.emptied), True)
+
     def not_before(self, there: pa.Table) -> Changes:
         """Without those that are older than the rows with their keys in the table."""
         if self.sequence_by is None or self.sequence_by in self.keys or not there.num_rows:
@@ -60,9 +68,7 @@ class Changes:
         both = own.join(newest, list(self.keys))
         newer = pc.greater_equal(both[self.sequence_by], both[f"{self.sequence_by}_max"])
         places = both.filter(pc.fill_null(newer, True))[PLACE]
-        return Changes(
-            self.rows.take(places), self.deleted.take(places), self.keys, self.sequence_by
-        )
+        return replace(self, rows=self.rows.take(places), deleted=self.deleted.take(places))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +186,8 @@ class Table(Protocol):
         """Replace all files of the table. Raises ConfigError for an append-only table."""
 
     def merge(self, changes: Changes, numbers: Numbers) -> None:
-        """Replace the rows with the same keys, unless they are newer. Raises as `replace`."""
+        """Replace the rows with the same keys, unless they are newer, and remove those that
+        `changes.emptied` says. Raises as `replace`."""
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
         """Add columns, which are null in existing rows."""

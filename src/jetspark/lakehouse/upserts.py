@@ -2,7 +2,7 @@
 
 Tasks write the rows of a batch into files, as for any table. The driver reads these back, keeps the
 last row of each key, and the table merges them in one commit, with the number of the batch. Names
-are those of Spark's AUTO CDC flows: keys, sequence by, apply as deletes.
+are those of Spark's AUTO CDC flows: keys, sequence by, apply as deletes, apply as truncates.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,7 +31,7 @@ _CONDITION = re.compile(
 
 @dataclass(frozen=True)
 class Deletes:
-    """Which rows delete their key."""
+    """Which rows delete their key, or all rows."""
 
     column: str
     values: tuple[str, ...] = ()
@@ -49,7 +50,7 @@ class Deletes:
         return cls(found["column"].strip("`"), tuple(one[1:-1].replace("''", "'") for one in texts))
 
     def of(self, rows: pa.Table) -> pa.ChunkedArray:
-        """For each row, whether it deletes its key; no nulls."""
+        """For each row, whether it deletes; no nulls."""
         column = rows[self.column]
         if self.values:
             return pc.is_in(column, value_set=pa.array(self.values, column.type))
@@ -64,6 +65,15 @@ class Upsert:
     sequence_by: str | None = None
     """The column whose greatest value marks the last row; None: a batch has each key once."""
     deletes: Deletes | None = None
+    truncates: Deletes | None = None
+    """Rows without a key, each of which removes all that come before it in the order."""
+
+    added: ClassVar[tuple[str, ...]] = ()
+    """Columns that the table has beside those of the rows."""
+
+    def with_added(self, rows: pa.Schema) -> pa.Schema:
+        """The table's columns, for these rows. Raises ConfigError."""
+        return rows
 
     def check_names(self, names: Sequence[str]) -> None:
         """Raise ConfigError for columns that the rows lack."""
@@ -84,14 +94,16 @@ class Upsert:
                     f"Option 'keys': {name!r} has the type {kind}, whose values are not exact: "
                     "cast it to a decimal or a string."
                 )
-        if self.deletes is None:
-            return
-        kind = rows.field(self.deletes.column).type
-        if not (pa.types.is_string(kind) if self.deletes.values else pa.types.is_boolean(kind)):
-            raise ConfigError(
-                f"Option 'applyAsDeletes': {self.deletes.column!r} has the type {kind}; name a "
-                "boolean column, or compare a text column."
-            )
+        for option, one in (
+            ("applyAsDeletes", self.deletes),
+            ("applyAsTruncates", self.truncates),
+        ):
+            kind = pa.null() if one is None else rows.field(one.column).type
+            if one and not (pa.types.is_string if one.values else pa.types.is_boolean)(kind):
+                raise ConfigError(
+                    f"Option {option!r}: {one.column!r} has the type {kind}; name a boolean "
+                    "column, or compare a text column."
+                )
 
     def _columns(self) -> Iterator[tuple[str, str]]:
         """Pairs of option and column."""
@@ -101,6 +113,8 @@ class Upsert:
             yield "sequenceBy", self.sequence_by
         if self.deletes is not None:
             yield "applyAsDeletes", self.deletes.column
+        if self.truncates is not None:
+            yield "applyAsTruncates", self.truncates.column
 
     def __call__(self, table: Table, files: Sequence[NewFile], numbers: Numbers) -> None:
         """Merge the rows of these files. Raises CommitConflict, and ConfigError for rows without
@@ -132,27 +146,51 @@ class Upsert:
 
     def changes(self, storage: Storage, files: Sequence[NewFile]) -> Changes:
         """The last row of each key in these files. Raises ConfigError."""
-        kept: pa.Table | None = None
-        for file in files:
-            with storage.open(file.path) as stream:
-                rows = pq.read_table(stream, partitioning=None)
-            kept = self._last(rows if kept is None else pa.concat_tables([kept, rows]))
-        if kept is None:
-            kept = pa.table({})
+        kept = pa.table({})
+        emptied: pa.Scalar | None = None
+        for rows, truncates in self.read(storage, files):
+            kept = self._last(pa.concat_tables([kept, rows]) if kept.num_columns else rows)
+            if truncates.num_rows:
+                last = pc.max(truncates[self.sequence_by])
+                if emptied is None or pc.greater(last, emptied).as_py():
+                    emptied = last
+        if emptied is not None:
+            kept = kept.filter(pc.greater(kept[self.sequence_by], emptied))
         deleted = (
             pa.chunked_array([pa.repeat(pa.scalar(False), kept.num_rows)])
             if self.deletes is None or not kept.num_rows
             else self.deletes.of(kept)
         )
-        return Changes(kept, deleted, self.keys, self.sequence_by)
+        return Changes(kept, deleted, self.keys, self.sequence_by, emptied)
 
-    def _last(self, rows: pa.Table) -> pa.Table:
-        for name in (*self.keys, *([] if self.sequence_by is None else [self.sequence_by])):
+    def read(
+        self, storage: Storage, files: Sequence[NewFile]
+    ) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """The rows of each file, those with a key and those that truncate. Raises ConfigError for a
+        row without a key or its place in the order."""
+        for file in files:
+            with storage.open(file.path) as stream:
+                rows = pq.read_table(stream, partitioning=None)
+            truncates = rows.slice(0, 0)
+            if self.truncates is not None:
+                emptying = self.truncates.of(rows)
+                rows, truncates = rows.filter(pc.invert(emptying)), rows.filter(emptying)
+            self._check_values(rows, self.keys)
+            for one in (rows, truncates):
+                self._check_values(one, [self.sequence_by] if self.sequence_by else [])
+            yield rows, truncates
+
+    @staticmethod
+    def _check_values(rows: pa.Table, names: Sequence[str]) -> None:
+        for name in names:
             if pc.any(rows[name].is_null(nan_is_null=True), min_count=0).as_py():
                 raise ConfigError(f"A row has no value in {name!r}, which is its key or order.")
+
+    def _last(self, rows: pa.Table) -> pa.Table:
         if self.sequence_by is not None:
             rows = rows.sort_by(self.sequence_by)
-        places = rows.select(self.keys).append_column(PLACE, pa.array(range(rows.num_rows)))
+        numbers = pa.array(range(rows.num_rows), pa.int64())
+        places = rows.select(self.keys).append_column(PLACE, numbers)
         last = places.group_by(list(self.keys)).aggregate([(PLACE, "max")])[f"{PLACE}_max"]
         if self.sequence_by is None and len(last) < rows.num_rows:
             raise ConfigError(

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.bulk.arrow import TYPES
 from jetspark.bulk.ddl import check_fields
+from jetspark.codecs import debezium
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import (
     Format,
@@ -93,6 +94,11 @@ class Ingest:
     rest_column: str | None = None
     """Column with the fields of each object that `json_schema` lacks, as JSON; None: they are left
     out."""
+    keys: Sequence[str] = ()
+    """Columns that tell which rows replace each other: the table has the last one of each key."""
+    history: bool = False
+    """With `keys`: the table has all rows, and from when to when each was the last one of its key,
+    in `valid_from` and `valid_to`."""
     quarantine: str | None = None
     """Table for records that do not become rows, or `stream:NAME`."""
     on_bad_record: str | None = None
@@ -155,6 +161,11 @@ class Ingest:
             raise ConfigError("--evolve is for streams with --json, to which it adds fields.")
         if self.evolve:
             check_one_schema("--evolve", self._table)
+        if self.history and not self.keys:
+            raise ConfigError("--history goes with --key, the columns that tell whose history.")
+        if self.keys and (is_bucket or "keys" in map(str.casefold, self.table_options)):
+            other = "--bucket, whose table has its keys" if is_bucket else "--table-option keys"
+            raise ConfigError(f"Give either --key or {other}.")
         if self.rest_column is not None and is_bucket:
             raise ConfigError("--rest-column is for streams: leave --bucket out.")
         if is_bucket:
@@ -292,7 +303,7 @@ class Ingest:
         columns = self._source.columns
         kept = self.quarantine is not None
         if self._source.decoding is not None:
-            return decoded_columns(self._source, keep_payload=kept)
+            return decoded_columns(self._source)
         if self.json_schema is None:
             return columns
         return json_columns(self.json_schema, "--json", columns, keep_payload=kept)
@@ -344,7 +355,17 @@ class Ingest:
         return next(filter(None, map(format_of, map(Path, places))), None)
 
     def _sink_options(self, format_: Format) -> dict[str, str]:
-        options = {"writerName": f"the run on {_streams(self._source)}", **self.table_options}
+        options = {"writerName": f"the run on {_streams(self._source)}"}
+        of_database = self._source.decodes("debezium")
+        own: dict[str, str] = {}
+        if self.keys:
+            own = {"keys": ",".join(self.keys), "sequenceBy": "seq"}
+            own |= debezium.TABLE_OPTIONS if of_database else {}
+        if self.history:
+            own["historyBy"] = debezium.TIME if of_database else "timestamp"
+        theirs = set(map(str.casefold, self.table_options))
+        options |= {name: value for name, value in own.items() if name.casefold() not in theirs}
+        options |= self.table_options
         found = in_catalog(self.to) if format_ is Format.ICEBERG else None
         if found is None:
             options["path"] = self.to

@@ -102,10 +102,9 @@ def with_json_fields(
     return rows.select(*kept, *found, _corrupt(text).alias(CORRUPT))
 
 
-def decoded_columns(options: SourceOptions, *, keep_payload: bool = False) -> list[str]:
-    """The columns of `with_refused`, without Spark and without the reason."""
+def decoded_columns(options: SourceOptions) -> list[str]:
+    """The columns of `with_refused`, without Spark, the payload and the reason."""
     _, kept = _divided(options.columns, "decode")
-    kept += ["data"] if keep_payload else []
     return [*kept, *_fields(options).names, CORRUPT]
 
 

@@ -265,6 +265,10 @@ class SourceOptions:
             return self.decoding.decoder()
         return JsonFields(dict(self.json_fields)) if self.json_fields else None
 
+    def decodes(self, format_: str) -> bool:
+        """Whether this is the format of the payloads."""
+        return self.decoding is not None and self.decoding.schema.format == format_
+
     def without_decoder(self) -> SourceOptions:
         """The same, for payloads as they are."""
         return dataclasses.replace(self, json_fields=(), decoding=None)
@@ -434,14 +438,11 @@ def _check_fields(options: SourceOptions, decoder: Decoder) -> None:
         raise ConfigError("Give either the option 'jsonSchema' or 'decode'.")
     if options.bucket is not None:
         raise ConfigError(f"Option {name!r} is for streams: a bucket's values stay as they are.")
-    if "data" not in options.columns:
-        raise ConfigError(f"Option {name!r} needs the column data, which 'columns' leaves out.")
-    if (
-        options.decoding
-        and options.decoding.framing.needs_headers
-        and "headers" not in options.columns
-    ):
-        raise ConfigError("Option 'framing' needs the column headers, which 'columns' leaves out.")
+    for needed in ("data", *(options.decoding.needs if options.decoding else ())):
+        if needed not in options.columns:
+            raise ConfigError(
+                f"Option {name!r} needs the column {needed}, which 'columns' leaves out."
+            )
     fields = decoder.schema(schema_of(("data",))).names[1:]
     if field := ambiguous(options.columns, fields):
         raise ConfigError(

@@ -148,7 +148,10 @@ _MADE = ("columns", "rest_column")
 _OF_TABLES = (*_MADE, "evolve")
 """Of a sink that is a table."""
 _OF_LISTED = ("subjects", "json", "partition_by", *_OF_TABLES)
-_OF_ONE_TABLE = ("path", "table", "keys", "sequenceBy", "applyAsDeletes", "partitionBy")
+_OF_ONE_TABLE = (
+    *("path", "table", "partitionBy", "keys"),
+    *("sequenceBy", "applyAsDeletes", "applyAsTruncates", "historyBy"),
+)
 """Options of each table of a list."""
 _OF_LIST = ("restTable", "quarantineTable", "maxNewTables", "writerName", "adoptTable")
 """Options of all its tables."""

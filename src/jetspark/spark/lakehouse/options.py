@@ -10,6 +10,7 @@ from typing import Any
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import STORAGE, Format, absolute, file_size, in_catalog, span
+from jetspark.lakehouse.history import History
 from jetspark.lakehouse.partitions import PartitionBy, parse_partitions
 from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.lakehouse.table import TableName
@@ -90,6 +91,8 @@ _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "keys": ("keys", values.columns),
     "sequenceBy": ("sequence_by", values.name),
     "applyAsDeletes": ("deletes", _deletes),
+    "applyAsTruncates": ("truncates", _deletes),
+    "historyBy": ("history_by", values.name),
     "restTable": ("rest", values.name),
     "quarantineTable": ("quarantine", values.name),
     "onBadRecord": ("on_bad_record", values.word(KEEP, STOP)),
@@ -123,6 +126,9 @@ class LakehouseOptions:
     keys: tuple[str, ...] | None = None
     sequence_by: str | None = None
     deletes: Deletes | None = None
+    truncates: Deletes | None = None
+    history_by: str | None = None
+    """The column with the time of a change, for a table with all changes and their ends."""
     route: Route | None = None
     """The route of rows, when `name` is a template."""
     rest: str | None = None
@@ -176,8 +182,14 @@ class LakehouseOptions:
     def upsert(self) -> Upsert | None:
         """How rows replace others; None when they are added. Raises ConfigError."""
         if self.keys:
-            return Upsert(self.keys, self.sequence_by, self.deletes)
-        for name in ("sequenceBy", "applyAsDeletes"):
+            if self.sequence_by is None and (self.truncates or self.history_by):
+                raise ConfigError(
+                    "Options 'applyAsTruncates' and 'historyBy' go with 'sequenceBy', the column "
+                    "that orders the rows."
+                )
+            given = self.keys, self.sequence_by, self.deletes, self.truncates
+            return Upsert(*given) if self.history_by is None else History(*given, self.history_by)
+        for name in ("sequenceBy", "applyAsDeletes", "applyAsTruncates", "historyBy"):
             if getattr(self, _WRITING[name][0]) is not None:
                 raise ConfigError(
                     f"Option {name!r} goes with 'keys', the columns that tell which rows replace "
@@ -199,6 +211,7 @@ class LakehouseOptions:
         one = replace(self, name=name, route=None, quarantine=None, letters=None, tables=())
         if self.tables or self.is_quarantine(one):
             one = replace(one, keys=None, sequence_by=None, deletes=None, partition_by=None)
+            one = replace(one, truncates=None, history_by=None)
         return one
 
     def is_quarantine(self, one: LakehouseOptions) -> bool:

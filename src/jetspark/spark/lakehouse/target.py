@@ -736,6 +736,7 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
     names += [name for name in options.made if name not in names]
     if options.upsert is not None:
         options.upsert.check_names(names)
+        names += options.upsert.added
     if options.route is not None:
         options.route.check(str(options.name), names)
         if options.name.catalog is not None:  # raises before Spark starts if out of reach
@@ -775,6 +776,7 @@ def _rows(options: LakehouseOptions, schema: StructType) -> pa.Schema:
         rows = _with_made(options, rows)
     if options.upsert is not None:
         options.upsert.check(rows)
+        rows = options.upsert.with_added(rows)
     if options.route is not None:
         options.route.check(str(options.name), rows.names)
         options.route.check_types(str(options.name), rows)

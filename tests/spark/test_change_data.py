@@ -1,0 +1,119 @@
+"""A database's changes in a stream become its table, by both ways."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.debezium import (
+    ENVELOPE_SCHEMA,
+    TABLE,
+    Database,
+    replay,
+    replay_history,
+    with_repeats,
+)
+from tests.support.table_readers import by_duckdb
+
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.formats import Format
+from jetspark.spark.event_schema import with_event_schema
+from jetspark.spark.ingest import Ingest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from tests.support.streams import Admin
+
+    from jetspark.server import NatsServer
+
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
+
+DDL = "id BIGINT, customer STRING, amount DECIMAL(10,2), changed TIMESTAMP_NTZ"
+
+
+def test_both_ways_make_the_table_of_the_database(
+    spark: SparkSession, shared_server: NatsServer, admin: Admin, tmp_path: Path,
+    unique: Callable[[str], str],
+) -> None:  # fmt: skip
+    """In two runs, with bad messages between the events; and a history of the same stream."""
+    stream, rng = unique("CDC"), random.Random(5)
+    admin.create(stream, f"{stream}.>")
+    database = Database(rng)
+    for _ in range(300):
+        database.change()
+    subject = f"{stream}.public.{TABLE}"
+    messages = [
+        (subject, one.payload("postgresql")) for one in with_repeats(rng, database.log, 0.02)
+    ]
+    messages[50:50] = [(subject, b"{"), (subject, b""), (subject, b'{"ts_ms": 5}')]
+    options = {"servers": shared_server.url, "stream": stream, "startingOffsets": "earliest"}
+    options |= {"minPartitions": "2", "maxOffsetsPerTrigger": "120", "decode": "debezium"}
+    for begin, end in pairwise((0, len(messages) // 2, len(messages))):
+        admin.fill(messages[begin:end])
+        source = with_event_schema(options)
+        run(spark, source, tmp_path, "direct")
+        run(spark, source, tmp_path, "through", through_spark=True)
+        run(spark, source, tmp_path, "history", format="iceberg", history=True)
+    rows = "SELECT id, customer, amount, epoch_us(changed), __table FROM t ORDER BY id"
+    wanted = [(*row.values(), TABLE) for _, row in sorted(replay(database.log).items())]
+    for way in ("direct", "through"):
+        assert by_duckdb(Format.DELTA, tmp_path / way, rows) == wanted
+        aside = by_duckdb(Format.DELTA, tmp_path / f"bad_{way}", "SELECT seq, data, reason FROM t")
+        assert [(seq, data) for seq, data, _ in aside] == [(51, b"{")]
+        assert aside[0][2].startswith("The payload is not one JSON object")
+    versions = "SELECT id, __op, epoch_us(valid_from), epoch_us(valid_to), amount FROM t"
+    found = by_duckdb(Format.ICEBERG, tmp_path / "history", versions)
+    assert sorted(map(str, found)) == sorted(map(str, replay_history(database.log)))
+
+
+def run(spark: SparkSession, options: Any, folder: Path, to: str, **how: Any) -> None:
+    aside = str(folder / f"bad_{to}")
+    job = Ingest(options=options, to=str(folder / to), keys=["id"], quarantine=aside, **how)
+    job.check()
+    job.look_ahead()
+    job.start(spark).awaitTermination(120)
+    assert job.direct is (to != "through")
+
+
+def test_the_schema_is_that_of_the_newest_event_or_has_to_be_given(
+    shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]
+) -> None:
+    stream = unique("CDC")
+    admin.create(stream, f"{stream}.>")
+    options = {"servers": shared_server.url, "stream": stream, "decode": "debezium"}
+    with pytest.raises(ConfigError, match="there is no event that carries its schema"):
+        with_event_schema(options)
+    database = Database(random.Random(1))
+    database.change(truncates=0)
+    admin.fill([(f"{stream}.a", database.log[0].payload("mysql"))])
+    assert json.loads(with_event_schema(options)["schema"]) == ENVELOPE_SCHEMA
+    named = {**options, "schemaFile": "orders.json"}
+    assert with_event_schema(named) is named
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"history": True}, "--history goes with --key"),
+        ({"keys": ["id"], "table_options": {"Keys": "id"}}, "either --key or --table-option keys"),
+        ({"keys": ["no"]}, "'keys': there is no column 'no'"),
+        ({"options": {"columns": "data,timestamp"}}, "'decode' needs the column seq"),
+        ({"options": {"schema": "id INTEGERS"}}, "'id INTEGERS' does not begin with a column"),
+        ({"options": {"schema": "{"}}, "The schema cannot be used: it is not JSON"),
+        ({"options": {"schema": '{"type": "int"}'}}, "no schema of a Debezium event"),
+    ],
+)
+def test_mistakes_are_found_before_spark_starts(
+    tmp_path: Path, how: dict[str, Any], said: str
+) -> None:
+    options = {"stream": "CDC", "decode": "debezium", "schema": DDL} | how.pop("options", {})
+    with pytest.raises(ConfigError, match=said):
+        job = Ingest(options=options, to=str(tmp_path / "t"), **how)
+        job.check()
+        job.look_ahead()
