@@ -128,6 +128,10 @@ def test_a_descriptor_set_is_stored_in_base64_and_shown_as_text(
     raw = schema("show", "Item", "--raw")[1]
     assert base64.b64decode(raw) == file.read_bytes()
     assert '  name: "item.proto"\n' in schema("show", "Item")[1]
+    source = tmp_path / "item.proto"
+    source.write_text('syntax = "proto3";\nmessage Item { int32 n = 1; }\n')
+    assert schema("add", "Item", source)[:2] == (0, "Item in protobuf: version 2, revision 1\n")
+    assert schema("show", "Item")[1].endswith("\nmessage Item { int32 n = 1; }\n")
 
 
 @pytest.mark.parametrize(

@@ -75,9 +75,10 @@ def test_a_schema_knows_what_it_refers_to() -> None:
         ("json", "{", "It is no JSON: Expecting"),
         ("json", "3", "It is no JSON Schema, which is an object, true or false."),
         ("json", '{"type": "what"}', r"It is no JSON Schema: \$\.type: 'what' is not valid"),
-        ("protobuf", "%", "It is no FileDescriptorSet in base64"),
-        ("protobuf", "AAAA", "It is no FileDescriptorSet in base64"),
-        ("protobuf", "", "It has no file"),
+        ("protobuf", "%", "neither a FileDescriptorSet .* nor the source of a .proto file"),
+        ("protobuf", "AAAA", "neither a FileDescriptorSet"),
+        ("protobuf", "", "The Protobuf schema has no files"),
+        ("protobuf", "message {", "The Protobuf schema cannot be compiled"),
     ],
 )
 def test_a_text_that_is_no_schema_is_refused(format: Any, text: str, sentence: str) -> None:
@@ -85,12 +86,35 @@ def test_a_text_that_is_no_schema_is_refused(format: Any, text: str, sentence: s
         check_definition(PayloadSchema(format, text))
 
 
-def test_protobuf_is_read_from_descriptors_and_their_imports() -> None:
-    def schema(name: str, *references: PayloadSchema) -> PayloadSchema:
-        files = FileDescriptorSet(file=[FileDescriptorProto(name=name)])
-        files.file[0].message_type.add(name="A")
-        text = base64.b64encode(files.SerializeToString()).decode()
-        return PayloadSchema("protobuf", text, references=references)
+@pytest.mark.parametrize(
+    ("format", "depth", "around"),
+    [
+        ("avro", 150, '{"type": "array", "items": %s}'),
+        ("avro", 100_000, '{"type": "array", "items": %s}'),
+        ("json", 300, '{"items": %s}'),
+        ("json", 100_000, '{"items": %s}'),
+    ],
+)
+def test_what_is_nested_deep_is_compared_or_refused(format: Any, depth: int, around: str) -> None:
+    before, after = around.split("%s")
+    texts = (f"{before * depth}{inner}{after * depth}" for inner in ('"int"', '"long"'))
+    if format == "json":
+        texts = (f"{before * depth}{inner}{after * depth}" for inner in ("true", "{}"))
+    one, other = (PayloadSchema(format, text) for text in texts)
+    try:
+        found = incompatibilities(other, one)
+    except ConfigError:
+        return
+    assert found in ([], ["they are nested too deep to be compared"])
 
-    check_definition(schema("a", schema("b")))
-    assert incompatibilities(schema("a", schema("b")), schema("a")) == []
+
+def test_protobuf_is_source_or_descriptors() -> None:
+    source = 'syntax = "proto3"; import "b.proto"; message A { int64 n = 1; B b = 2; }'
+    imported = PayloadSchema("protobuf", 'syntax = "proto3"; message B {}', "b.proto")
+    new = PayloadSchema("protobuf", source, "orders-value", references=(imported,))
+    files = FileDescriptorSet(file=[FileDescriptorProto(name="a", syntax="proto3")])
+    message = files.file[0].message_type.add(name="A")
+    message.field.add(name="n", number=1, type=5, label=1)  # int32
+    old = PayloadSchema("protobuf", base64.b64encode(files.SerializeToString()).decode())
+    assert incompatibilities(new, old) == []
+    assert incompatibilities(old, new) == ["A.n: int64 is read as int32"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,9 @@ from jetspark import blocking
 from jetspark.errors import (
     BadNameError,
     ConfigError,
+    JetsparkError,
     RegistryError,
+    RequestTimeoutError,
     SchemaNotFoundError,
     ServiceError,
 )
@@ -26,8 +29,12 @@ from jetspark.registry.service import serve_registry
 from jetspark.services import error_headers
 
 if TYPE_CHECKING:
-    from jetspark.full_client import Client
-    from jetspark.registry import SchemaRegistry, SchemaVersion
+    from collections.abc import Callable
+
+    from tests.support.cluster import Cluster
+
+    from jetspark.full_client import Client, JetStream
+    from jetspark.registry import Schema, SchemaRegistry, SchemaVersion
     from jetspark.server import NatsServer
     from jetspark.services import Request
 
@@ -128,6 +135,11 @@ async def test_a_number_is_not_given_again(registry: SchemaRegistry) -> None:
     with pytest.raises(SchemaNotFoundError, match="There is no schema orders version 2"):
         await registry.get("orders", 2)
     assert numbers(await registry.update("orders", avro("c int"), format="avro")) == (3, 1)
+    changed = await registry.update("orders", format="avro", description="One")
+    assert numbers(changed) == (3, 2)
+    await registry.remove("orders", format="avro", version=3, revision=2)
+    changed = await registry.update("orders", format="avro", description="Another")
+    assert numbers(changed) == (3, 3)
     await registry.remove("orders", format="avro")
     with pytest.raises(SchemaNotFoundError):
         await registry.remove("orders", format="avro")
@@ -287,10 +299,30 @@ def test_the_blocking_client_has_the_same_calls(registry_server: NatsServer) -> 
 # -- races -----------------------------------------------------------------------------------------
 
 
+def of_turn(number: int, turn: int) -> str:
+    """What may follow depends on what came before: a shared int, a shared string, or none."""
+    fields: list[dict[str, Any]] = [
+        {"name": f"f{number}_{turn}", "type": "string", "default": ""},
+        {"name": "shared", "type": "int", "default": 0},
+        {"name": "shared", "type": "string", "default": ""},
+    ]
+    kept = [fields[at] for at in sorted({0, (number + turn) % 3})]
+    return json.dumps({"type": "record", "name": "Order", "fields": kept})
+
+
+def check_history(versions: list[Schema], given: list[tuple[int, str]]) -> None:
+    """Every version once, those that were given among them, and none breaks the policy."""
+    assert [one.version for one in versions] == list(range(1, len(versions) + 1))
+    stored = {one.version: one.definition for one in versions}
+    assert len(dict(given)) == len(given)
+    assert dict(given).items() <= stored.items()
+    for before, after in pairwise(versions):
+        assert violations("full", before.payload_schema(), after.payload_schema()) == []
+
+
 async def test_eight_writers_get_each_version_once_and_none_breaks_the_policy(
     registry_server: NatsServer, served: Client, bucket: str
 ) -> None:
-    """What may follow depends on what came before: an int, a string, or nothing. Two instances."""
     await served.schema_registry().add("orders", avro(), format="avro", compat_policy="full")
     given: list[tuple[int, str]] = []
     refused: list[int] = []
@@ -299,14 +331,7 @@ async def test_eight_writers_get_each_version_once_and_none_breaks_the_policy(
         async with connect(registry_server.url) as nc:
             registry = nc.schema_registry(timeout=30)
             for turn in range(6):
-                own = {"name": f"f{number}_{turn}", "type": "string", "default": ""}
-                shared = [
-                    {"name": "shared", "type": "int", "default": 0},
-                    {"name": "shared", "type": "string", "default": ""},
-                ][(number + turn) % 3 : (number + turn) % 3 + 1]
-                definition = json.dumps(
-                    {"type": "record", "name": "Order", "fields": [own, *shared]}
-                )
+                definition = of_turn(number, turn)
                 try:
                     found = await registry.update("orders", definition, format="avro")
                     given.append((found.version, definition))
@@ -322,7 +347,42 @@ async def test_eight_writers_get_each_version_once_and_none_breaks_the_policy(
     assert len(given) + len(refused) == 48
     assert len(given) >= 16
     versions = await served.schema_registry().schemas()
-    assert [one.version for one in versions] == list(range(1, len(given) + 2))
-    assert sorted(given) == [(one.version, one.definition) for one in versions[1:]]
-    for before, after in pairwise(versions):
-        assert violations("full", before.payload_schema(), after.payload_schema()) == []
+    assert len(versions) == len(given) + 1
+    check_history(versions, given)
+
+
+async def test_leaders_of_the_bucket_come_and_go_while_versions_are_registered(
+    nats_cluster: Cluster, unique: Callable[[str], str]
+) -> None:
+    bucket = unique("schemas")
+    given: list[tuple[int, str]] = []
+
+    async def write(number: int) -> None:
+        async with connect(nats_cluster.urls[number % 3]) as nc:
+            registry = nc.schema_registry(timeout=30)
+            for turn in range(4):
+                definition = of_turn(number, turn)
+                # Without a leader the outcome may be unknown.
+                with suppress(ServiceError, RequestTimeoutError):
+                    found = await registry.update("orders", definition, format="avro")
+                    given.append((found.version, definition))
+
+    async def replace_leaders(js: JetStream) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0.1)
+            with suppress(JetsparkError):  # another one is elected already
+                await js.stream_leader_stepdown(f"KV_{bucket}")
+
+    async with connect(nats_cluster.urls[0]) as one, connect(nats_cluster.urls[1]) as other:
+        js = one.jetstream(timeout=2)  # a leader that is replaced may not answer
+        await one.jetstream(timeout=20).create_bucket(bucket, replicas=3)
+        async with (
+            await serve_registry(one, js, bucket=bucket),
+            await serve_registry(other, other.jetstream(timeout=2), bucket=bucket),
+        ):
+            registry = one.schema_registry(timeout=30)
+            await registry.add("orders", avro(), format="avro", compat_policy="full")
+            await asyncio.gather(replace_leaders(js), *map(write, range(8)))
+            assert len(given) >= 8
+            check_history(await registry.schemas(), given)
+        await js.delete_bucket(bucket)

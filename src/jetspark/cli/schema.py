@@ -42,6 +42,7 @@ FormatOption: TypeAlias = Annotated[
 _SUFFIXES = {
     ".avsc": "avro",
     ".json": "jsonschema",
+    ".proto": "protobuf",
     **dict.fromkeys((".desc", ".binpb", ".protoset"), "protobuf"),
 }
 _COLUMNS: dict[str, Callable[[Schema], object]] = {
@@ -65,7 +66,7 @@ schema = group(
 @command(
     schema,
     "jetspark schema add orders order.avsc",
-    "jetspark schema add shop.Order order.binpb --policy full",
+    "jetspark schema add shop.Order order.proto --policy full",
 )
 def add(
     name: str,
@@ -82,7 +83,7 @@ def add(
 
     Args:
         name: Name of the schema.
-        file: The schema: .avsc, a set of Protobuf's descriptors (.desc, .binpb), a JSON Schema.
+        file: The schema: .avsc, .proto, a set of descriptors (.desc, .binpb), a JSON Schema.
         format: avro, protobuf or jsonschema; by default that of the file's suffix.
         policy: none, backwards, forward or full: with what a further version must be compatible;
             by default backwards. It is that of the first version.
@@ -285,7 +286,7 @@ def _definition(file: Path, format: str | None) -> tuple[str, str]:
         raise ConfigError(f"What is {file}? Say --format, one of {', '.join(FORMATS)}.")
     try:
         data = read_small(file)
-        if found == "protobuf":
+        if found == "protobuf" and file.suffix != ".proto":
             return base64.b64encode(data).decode(), found
         return data.decode(), found
     except (OSError, UnicodeDecodeError) as error:

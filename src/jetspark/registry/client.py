@@ -62,9 +62,9 @@ class SchemaRegistry:
     ) -> SchemaVersion:
         """Register the first version of a schema.
 
-        `definition`: Avro's or JSON Schema's JSON; for Protobuf a FileDescriptorSet in base64, the
-        schema's own file last. `compat_policy`: "none", "backwards", "forward" or "full",
-        checked for each later version; None: "backwards".
+        `definition`: Avro's or JSON Schema's JSON; for Protobuf the source of a .proto file, or a
+        FileDescriptorSet in base64, the schema's own file last. `compat_policy`: "none",
+        "backwards", "forward" or "full", checked for each later version; None: "backwards".
         """
         check_format(format)
         if compat_policy is not None and policy_of(compat_policy) is None:

@@ -19,8 +19,8 @@ adds, with any value: only a property that allows any is compatible.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from jetspark.errors import ConfigError
@@ -50,13 +50,16 @@ def violations(policy: str, previous: PayloadSchema, new: PayloadSchema) -> list
 
 def incompatibilities(reader: PayloadSchema, writer: PayloadSchema) -> list[str]:
     """Why `reader` does not read what was written with `writer`. Raises ConfigError."""
-    match reader.format:
-        case "avro":
-            return _avro_reasons(_avro(reader), _avro(writer))
-        case "protobuf":
-            return lost(_files(reader), _files(writer))
-        case "json":
-            return outside(_json_schema(reader), _json_schema(writer))
+    try:
+        match reader.format:
+            case "avro":
+                return _avro_reasons(_avro(reader), _avro(writer))
+            case "protobuf":
+                return lost(_files(reader), _files(writer))
+            case "json":
+                return outside(_json_schema(reader), _json_schema(writer))
+    except RecursionError:
+        return ["they are nested too deep to be compared"]
 
 
 def check_definition(schema: PayloadSchema) -> None:
@@ -126,18 +129,11 @@ def _logical_type(schema: AvroSchema) -> str | None:
 def _files(schema: PayloadSchema) -> list[FileDescriptorProto]:
     """The file of the schema, behind those that it imports."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
-    from google.protobuf.message import DecodeError
 
-    found = [file for one in schema.references for file in _files(one)]
-    try:
-        found += FileDescriptorSet.FromString(base64.b64decode(schema.text, validate=True)).file
-    except (binascii.Error, DecodeError):
-        raise ConfigError(
-            "It is no FileDescriptorSet in base64 (protoc --include_imports --descriptor_set_out)."
-        ) from None
-    if not found:
-        raise ConfigError("It has no file.")
-    return found
+    from jetspark.codecs.protobuf import message_of  # it imports Arrow
+
+    whole = message_of(replace(schema, name=""))  # of a registry, not of a message
+    return list(FileDescriptorSet.FromString(base64.b64decode(whole.text)).file)
 
 
 def _json_schema(schema: PayloadSchema) -> Any:

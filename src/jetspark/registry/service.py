@@ -12,7 +12,7 @@ run; they share the requests, and killing one loses none of what was answered.
 from __future__ import annotations
 
 from asyncio import to_thread
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, NamedTuple, NoReturn, TypeVar
@@ -159,7 +159,9 @@ class _Registry:
                 if _content(latest.schema) == _content(new):
                     return _version_of(latest.schema)
                 _refuse(Code.ALREADY_EXISTS, f"{latest.schema.place} exists: update it")
-            if stored := await self._store(new.replace(version=_after(taken))):
+            if stored := await self._store(
+                new.replace(version=_after(one.version for one in taken))
+            ):
                 return stored
 
     async def _update(self, tail: str, data: bytes) -> Document:
@@ -184,10 +186,11 @@ class _Registry:
             if _content(new) == _content(latest):
                 return _version_of(latest)
             if new.definition == latest.definition:
-                new = new.replace(revision=latest.revision + 1)
+                same = (one.revision for one in taken if one.version == latest.version)
+                new = new.replace(revision=_after(same))
             else:
                 await to_thread(_check_change, latest, new)
-                new = new.replace(version=_after(taken), revision=1)
+                new = new.replace(version=_after(one.version for one in taken), revision=1)
             if stored := await self._store(new):
                 return stored
 
@@ -327,5 +330,6 @@ def _version_of(schema: Schema) -> SchemaVersion:
     return SchemaVersion(version=schema.version, revision=schema.revision)
 
 
-def _after(taken: list[Place]) -> int:
-    return max((place.version or 0 for place in taken), default=0) + 1
+def _after(numbers: Iterable[int | None]) -> int:
+    """The number after those that were given, also if what had it was removed."""
+    return max((number or 0 for number in numbers), default=0) + 1
