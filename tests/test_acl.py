@@ -542,8 +542,10 @@ def test_spark_source_and_sink_run_with_the_permissions_of_their_roles(
 
 @pytest.mark.parametrize("direct", [True, False])
 async def test_role_kv_reader_has_all_permissions_it_needs_and_no_more(
-    guard: Callable[..., Guarded], direct: bool
+    guard: Callable[..., Guarded], direct: bool, needs_server: Callable[[str], None]
 ) -> None:
+    if direct:
+        needs_server("2.11")
     guarded = guard(Roles().kv_reader("b"))
     await make_stream(guarded)
     async with guarded.admin() as nc:

@@ -149,5 +149,5 @@ def register(spark: SparkSession, source: type[DataSource]) -> None:
     try:
         spark.dataSource.register(source)
     except AnalysisException as error:
-        if error.getErrorClass() != "DATA_SOURCE_ALREADY_EXISTS":
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
