@@ -70,12 +70,12 @@ def findings(
     while sum(told) < counted and time.monotonic() < deadline:
         time.sleep(0.05)  # Spark tells listeners afterwards
     spark.streams.removeListener(listener)
-    rows = spark.read.format("jetspark-delta").load(lake).count()
+    ingested = spark.read.format("jetspark-delta").load(lake).count()
     return {
         "counted": counted,
         "copied": found.n,
         "different": found.different,
-        "ingested": rows,
+        "ingested": ingested,
         "told": sum(told),
     }
 
