@@ -51,13 +51,11 @@ def violations(policy: str, previous: PayloadSchema, new: PayloadSchema) -> list
 def incompatibilities(reader: PayloadSchema, writer: PayloadSchema) -> list[str]:
     """Why `reader` does not read what was written with `writer`. Raises ConfigError."""
     try:
-        match reader.format:
-            case "avro":
-                return _avro_reasons(_avro(reader), _avro(writer))
-            case "protobuf":
-                return lost(_files(reader), _files(writer))
-            case "json":
-                return outside(_json_schema(reader), _json_schema(writer))
+        if reader.format == "avro":
+            return _avro_reasons(_avro(reader), _avro(writer))
+        if reader.format == "protobuf":
+            return lost(_files(reader), _files(writer))
+        return outside(_json_schema(reader), _json_schema(writer))
     except RecursionError:
         return ["they are nested too deep to be compared"]
 
