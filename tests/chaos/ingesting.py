@@ -79,7 +79,7 @@ class Sink:
 
     def arguments(self, folder: Path) -> list[str]:
         to = "t"
-        options = ["keys=k", "sequenceBy=seq"] if self.keys else []
+        options = []
         if self.many:
             to = "lake/{subject[1]}"
         if self.few:
@@ -88,6 +88,8 @@ class Sink:
         if self.few or (self.many and not self.aside):
             options.append(f"restTable={folder}/rest")
         found = ["--to", f"{folder}/{to}", *(f"--table-option={one}" for one in options)]
+        if self.keys:
+            found += ["--key", "k"]
         if self.evolve:
             found.append("--evolve")
         if self.changes:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from tests.support.debezium import (
     ENVELOPE_SCHEMA,
     TABLE,
@@ -57,13 +58,17 @@ def test_both_ways_make_the_table_of_the_database(
     for begin, end in pairwise((0, len(messages) // 2, len(messages))):
         admin.fill(messages[begin:end])
         source = with_event_schema(options)
-        run(spark, source, tmp_path, "direct")
+        run(spark, source, tmp_path, "direct/{__table}")
         run(spark, source, tmp_path, "through", through_spark=True)
         run(spark, source, tmp_path, "history", format="iceberg", history=True)
+    job = Ingest(options=source, to=str(tmp_path / "stopped"), keys=["id"])
+    query = job.start(spark)
+    with pytest.raises(StreamingQueryException, match=r"Message 51 of .* is not one JSON object"):
+        query.awaitTermination(120)
     rows = "SELECT id, customer, amount, epoch_us(changed), __table FROM t ORDER BY id"
     wanted = [(*row.values(), TABLE) for _, row in sorted(replay(database.log).items())]
-    for way in ("direct", "through"):
-        assert by_duckdb(Format.DELTA, tmp_path / way, rows) == wanted
+    for way, table in (("direct", f"direct/{TABLE}"), ("through", "through")):
+        assert by_duckdb(Format.DELTA, tmp_path / table, rows) == wanted
         aside = by_duckdb(Format.DELTA, tmp_path / f"bad_{way}", "SELECT seq, data, reason FROM t")
         assert [(seq, data) for seq, data, _ in aside] == [(51, b"{")]
         assert aside[0][2].startswith("The payload is not one JSON object")
@@ -73,7 +78,7 @@ def test_both_ways_make_the_table_of_the_database(
 
 
 def run(spark: SparkSession, options: Any, folder: Path, to: str, **how: Any) -> None:
-    aside = str(folder / f"bad_{to}")
+    aside = str(folder / f"bad_{to.partition('/')[0]}")
     job = Ingest(options=options, to=str(folder / to), keys=["id"], quarantine=aside, **how)
     job.check()
     job.look_ahead()

@@ -360,7 +360,10 @@ class Ingest:
         own: dict[str, str] = {}
         if self.keys:
             own = {"keys": ",".join(self.keys), "sequenceBy": "seq"}
-            own |= debezium.TABLE_OPTIONS if of_database else {}
+        if self.keys and of_database:
+            own |= debezium.TABLE_OPTIONS
+            if self.quarantine is None:  # what is no event has no key, so it cannot be kept
+                own["onBadRecord"] = "stop"
         if self.history:
             own["historyBy"] = debezium.TIME if of_database else "timestamp"
         theirs = set(map(str.casefold, self.table_options))
