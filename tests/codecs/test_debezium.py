@@ -6,6 +6,7 @@ import io
 import json
 import random
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -26,6 +27,7 @@ from jetspark.codecs.debezium import (
     row_columns,
 )
 from jetspark.codecs.decoding import Decoding
+from jetspark.codecs.schema import PayloadSchema
 
 COLUMNS = row_columns(json.dumps(ENVELOPE_SCHEMA).encode())
 MOMENT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -258,9 +260,28 @@ def test_events_in_avro_are_the_rows_of_those_in_json() -> None:
     assert isinstance(fields, DebeziumFields)
     wanted = rows(*(one.payload("postgresql") for one in log))
     assert rows(*payloads, fields=fields) == wanted
+    framed = Decoding.make(
+        "debezium", lookup=Registry(json.dumps(envelope)), schema_name="orders", framing="confluent"
+    ).decoder()
+    assert isinstance(framed, DebeziumFields)
+    assert rows(*(b"\0\0\0\0\7" + one for one in payloads), fields=framed) == wanted
     found = rows(payloads[0], b"", b"\xff", payloads[0][:-4], fields=fields)
     assert [one["__op"] for one in found] == [log[0].op, None, None]
     assert found[1]["data"] == b"\xff"
+
+
+@dataclass
+class Registry:
+    """One with one schema."""
+
+    text: str
+
+    def by_id(self, number: int) -> PayloadSchema:
+        assert number == 7
+        return PayloadSchema("avro", self.text)
+
+    def by_name(self, name: str, version: int | None) -> PayloadSchema:
+        return PayloadSchema("avro", self.text, name, 3)
 
 
 def avro_envelope() -> dict[str, Any]:

@@ -80,6 +80,8 @@ class Decoding:
         if lookup is not None and schema_name is not None and schema is schema_file is None:
             found = replace(lookup.by_name(schema_name, schema_version), name="")
             version = found.version
+            if decode == "debezium" and found.format == "avro":
+                found = replace(found, format=decode)
             if found.format != decode:
                 raise ConfigError(f"The schema {schema_name} is in {found.format}, not {decode}.")
         else:

@@ -10,6 +10,7 @@ from jetspark.errors import ConfigError
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.reading import leaders
 
+_GIVEN = {"schema", "schemafile", "schemaname"}
 _ANY = "_ INT"
 """Columns that serve until the real ones are known."""
 
@@ -18,7 +19,7 @@ def with_event_schema(given: Mapping[str, str]) -> Mapping[str, str]:
     """The options of a source, with the schema of its newest event if they decode Debezium's and
     lack one. Raises ConfigError if there is none, and as a read."""
     said = {name.casefold(): value for name, value in given.items()}
-    if said.get("decode") != "debezium" or {"schema", "schemafile"} & said.keys():
+    if said.get("decode") != "debezium" or _GIVEN & said.keys():
         return given
     options = parse_options({**given, "schema": _ANY})
     found = leaders(options).ask(lambda api: _newest(api, options))
