@@ -62,7 +62,7 @@ def long(number: int) -> bytes:
 
 
 def main(url: str, stream: str, subject: str, table: str, _: str, format_: str) -> None:
-    decode = F.pandas_udf({"avro": of_avro, "protobuf": of_protobuf}[format_], f"n LONG, {SCHEMA}")
+    function = {"avro": of_avro, "protobuf": of_protobuf}[format_]
     batches = {"spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}  # as in a plain session
     with local_session("pandas UDF", conf=batches) as spark:
         rows = (
@@ -70,6 +70,7 @@ def main(url: str, stream: str, subject: str, table: str, _: str, format_: str) 
             .options(servers=url, stream=stream, subjects=f"{subject}.{format_}", minPartitions="2")
             .load()
         )
+        decode = F.pandas_udf(function, f"n LONG, {SCHEMA}")
         found = rows.select("subject", "seq", "timestamp", decode("data").alias("flight"))
         found.select("subject", "seq", "timestamp", "flight.*").write.format("jetspark-delta").mode(
             "append"

@@ -53,7 +53,7 @@ def read(
     history: bool = False,
     columns: Iterable[str] = (),
     json: str | bool = False,
-    decode: Literal["avro", "protobuf", "debezium"] | None = None,
+    decode: Literal["avro", "protobuf", "cloudevents", "debezium"] | None = None,
     schema: str | None = None,
     schema_file: str | os.PathLike[str] | None = None,
     registry: str | SchemaLookup | None = None,

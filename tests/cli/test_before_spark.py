@@ -86,7 +86,10 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*INGEST, "--table-option", "mergeSchema=true"], "Give --merge-schema in place of"),
         ([*INGEST, "--table-option", "checkpointlocation=x"], "Give --checkpoint in place of"),
         ([*INGEST, "--table-option", "onBadRecord=stop"], "Give --on-bad-record in place of"),
-        ([*INGEST, "--on-bad-record", "stop"], "--on-bad-record is for streams with --json: "),
+        (
+            [*INGEST, "--on-bad-record", "stop"],
+            "--on-bad-record is for streams with --json or --decode: ",
+        ),
         ([*JSON, "--on-bad-record", "drop"], "--on-bad-record must be keep, stop, not 'drop'."),
         (
             [*JSON, "--on-bad-record", "stop", "--quarantine", "q"],
@@ -187,7 +190,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             [*INGEST, "--quarantine", "bad"],
-            "--quarantine is for streams with --json: without a schema every payload is a row.",
+            "--quarantine is for streams with --json or --decode: without a schema every payload ",
         ),
         ([*INGEST], "Cannot connect to nats://127.0.0.1:1: "),
         ([*INGEST, "--start", "-1h"], "Cannot connect to nats://127.0.0.1:1: "),

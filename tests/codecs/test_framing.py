@@ -121,6 +121,12 @@ def test_apicurio_has_eight_bytes_of_an_id() -> None:
     assert found[0] == {"data": None, "b": "none", "a": 1, REASON: None}
 
 
+def test_payloads_that_are_not_decoded_come_out_of_their_frames_or_stay_as_they_are() -> None:
+    found = Framing("confluent").bare(batch([confluent(1, b'{"a": 1}'), b"[]"]))
+    assert found.column("data").to_pylist() == [b'{"a": 1}', b"[]"]
+    assert found.schema == SCHEMA
+
+
 def test_headers_name_schemas() -> None:
     registry = Registry(OLD, NEW)
     decoding = Decoding(payload_schema(NEW), Framing("nats"), lookup=registry)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import re
+from pathlib import Path
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -11,7 +14,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 from jetspark.bulk.arrow import BUCKET_SCHEMA as ARROW_BUCKET_SCHEMA
 from jetspark.bulk.arrow import SCHEMA as ARROW_SCHEMA
 from jetspark.bulk.fixed_range import AtTime, resolve
+from jetspark.codecs.framing import Framing
 from jetspark.errors import ConfigError
+from jetspark.spark.json_payloads import taken_ddl
 from jetspark.spark.options import Positions, parse_options
 from jetspark.spark.source import BUCKET_SCHEMA, SCHEMA, check_schema, schema_of
 
@@ -234,3 +239,65 @@ def test_the_minimum_may_not_be_more_than_the_maximum() -> None:
     options = parse_options(BASE | {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"})
     with pytest.raises(ConfigError, match="is more than 'maxOffsetsPerTrigger'"):
         options.for_streaming()
+
+
+# -- payloads ----------------------------------------------------------------------------------
+
+AVRO = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]}'
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"schema": AVRO}, "'schema' goes with 'decode'"),
+        ({"decode": "xml", "schema": AVRO}, "decode must be avro, protobuf, cloudevents, debezium"),
+        ({"decode": "avro"}, "need their schema: give it, the file that has it, or its name in a"),
+        ({"decode": "avro", "schema": AVRO, "schemaFile": "x"}, "not both"),
+        ({"decode": "avro", "schemaFile": "/no/such"}, "The schema in /no/such cannot be read"),
+        ({"decode": "avro", "schema": "{"}, "The Avro schema cannot be used: it is not JSON"),
+        ({"decode": "avro", "schema": '"nothing"'}, "it does not define nothing"),
+        ({"decode": "avro", "schema": AVRO, "fields": "ib"}, "no field 'ib'; it has id"),
+        ({"decode": "avro", "schema": AVRO, "framing": "x"}, "framing must be none, confluent"),
+        ({"decode": "avro", "schema": AVRO, "compression": "x"}, "compression must be header"),
+        ({"decode": "avro", "schema": AVRO, "messageName": "R"}, "A message is named for Protobuf"),
+        ({"decode": "avro", "schema": AVRO, "columns": "seq"}, "needs the column data"),
+        (
+            {"decode": "avro", "schema": AVRO, "framing": "nats", "columns": "data"},
+            "column headers",
+        ),
+        ({"decode": "avro", "schema": AVRO.replace("id", "SEQ")}, "there is another column SEQ"),
+        (
+            {"decode": "avro", "schema": AVRO, "jsonSchema": "a INT"},
+            "either the option 'jsonSchema'",
+        ),
+        ({"decode": "avro", "schema": AVRO, "registryUser": "u"}, "go with 'registry'"),
+        ({"decode": "avro", "schema": AVRO, "schemaName": "n"}, "go with a registry"),
+        ({"framing": "confluent", "columns": "seq"}, "'framing' needs the column data"),
+        ({"compression": "lz9"}, "compression must be header, none, gzip"),
+    ],
+)
+def test_wrong_options_of_payloads_are_refused(options: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(says).replace(r"\ ", " ")):
+        parse_options(BASE | options)
+
+
+def test_options_of_payloads_are_sent_to_tasks_without_secrets() -> None:
+    of_registry = {"registry": "https://registry", "registryUser": "u", "registryPassword": "s3c"}
+    options = parse_options(BASE | {"decode": "avro", "schema": AVRO, **of_registry})
+    assert "s3c" not in repr(options)
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert schema_of(options).names[-2:] == ["id", "_corrupt_reason"]
+
+
+def test_a_schema_of_json_is_ddl_or_a_json_schema(tmp_path: Path) -> None:
+    options = {"stream": "S", "Decode": "json", "schema": "a INT", "compression": "gzip"}
+    assert taken_ddl(options) == "a INT"
+    assert options == {"stream": "S", "compression": "gzip"}
+    assert parse_options(options).framing == Framing("none", "gzip")
+    document = {"type": "object", "properties": {"a": {"type": "array", "items": {}}, "b c": True}}
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    found = taken_ddl({"decode": "json", "schemaFile": str(tmp_path / "a.json")})
+    assert found == "`a` array<string>, `b c` string"
+    assert taken_ddl({"decode": "avro"}) is None
+    with pytest.raises(ConfigError, match="need one of schema and schemaFile"):
+        taken_ddl({"decode": "json"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -183,3 +184,12 @@ def test_protobuf_becomes_a_table_on_the_direct_way(table: Callable[[list[bytes]
     assert [row["_corrupt_record"] for row in rows] == [None] * 5 + [b"\xff"]
     assert [row["f_int64"] for row in rows] == [0, 1, 2, 3, 4, None]
     assert (rows[1]["texts"], rows[1]["kind"]) == (["a"], "OLD")
+
+
+def test_json_comes_out_of_its_frames(table: Callable[[list[bytes]], Table]) -> None:
+    framed = [gzip.compress(confluent(1, b'{"n": %d, "l": [1]}' % number)) for number in range(3)]
+    lake = table([*framed, b"{}"])
+    packed = {"framing": "confluent", "compression": "gzip"}
+    lake.ingest("rows", packed, json_schema="n LONG")
+    rows = [(row["n"], row["_corrupt_record"]) for row in lake.rows("rows")]
+    assert rows == [(0, None), (1, None), (2, None), (None, None)]

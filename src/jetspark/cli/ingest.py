@@ -174,6 +174,11 @@ def ingest(
         if subjects is not None:
             source["subjects"] = subjects
         source |= payloads.options() | further
+        if payloads.decode == "json":
+            with signals_held():
+                from jetspark.spark.json_payloads import taken_ddl
+
+            json = taken_ddl(source)
         if payloads.decode == "debezium":
             from jetspark.spark.event_schema import with_event_schema
 

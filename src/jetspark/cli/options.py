@@ -65,11 +65,12 @@ class PayloadFlags:
     """How payloads become columns."""
 
     decode: str | None = None
-    """Format of the payloads, avro, protobuf or debezium: their fields become columns. For JSON:
-    --json."""
+    """Format of the payloads, avro, protobuf, cloudevents, debezium, or json (as --json): their
+    fields become columns."""
     schema: str | None = None
     """Schema of --decode, as text; of Protobuf also a compiled class, as shop_pb2:Order; of
-    Debezium also the columns, as "id BIGINT, amount DECIMAL(10,2)"."""
+    Debezium, JSON and the data of CloudEvents also the columns, as "id BIGINT, amount DOUBLE"; of
+    the last two also a JSON Schema."""
     schema_file: str | None = None
     """File with the schema: .avsc, .proto, a descriptor set of protoc, or the JSON of Debezium."""
     registry: str | None = None

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.codecs.connect import Reader, Schema, arrow_type, of_avro, reader
-from jetspark.codecs.decoder import PAYLOAD, REASON, Bare, PayloadFields
+from jetspark.codecs.decoder import PAYLOAD, REASON, Bare, PayloadFields, with_fields
 
 OP: Final = "__op"
 TABLE: Final = "__table"
@@ -328,9 +328,7 @@ class DebeziumFields:
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
-        at = columns.get_field_index(PAYLOAD)
-        kept = columns.set(at, pa.field(PAYLOAD, pa.binary()))
-        return pa.schema([*kept, *self.fields, pa.field(REASON, pa.string())])
+        return with_fields(columns, self.fields)
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns."""

@@ -54,6 +54,13 @@ class Bare:
     """Why there is no payload; None: there is one in each row."""
 
 
+def with_fields(columns: pa.Schema, fields: pa.Schema) -> pa.Schema:
+    """The schema of a batch with these columns, when these fields are decoded."""
+    at = columns.get_field_index(PAYLOAD)
+    kept = columns.set(at, pa.field(PAYLOAD, pa.binary()))
+    return pa.schema([*kept, *fields, pa.field(REASON, pa.string())])
+
+
 class PayloadFields:
     """The fields of payloads as columns."""
 
@@ -72,9 +79,7 @@ class PayloadFields:
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
-        at = columns.get_field_index(PAYLOAD)
-        kept = columns.set(at, pa.field(PAYLOAD, pa.binary()))
-        return pa.schema([*kept, *self.fields, pa.field(REASON, pa.string())])
+        return with_fields(columns, self.fields)
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns. Its payloads are null but those that did not

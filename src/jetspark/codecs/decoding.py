@@ -11,16 +11,20 @@ from typing import Final, Literal, Protocol, get_args
 import pyarrow as pa
 
 from jetspark.codecs import avro, debezium, protobuf
+from jetspark.codecs.cloudevents import CloudEventFields, JsonObjects
 from jetspark.codecs.decoder import PayloadFields, SchemaKey, Undecodable, Writer
-from jetspark.codecs.framing import COMPRESSIONS, FRAMINGS, Framing
+from jetspark.codecs.framing import Framing
+from jetspark.codecs.json_schema import columns_of
 from jetspark.codecs.schema import PayloadSchema, SchemaLookup
 from jetspark.errors import ConfigError
 from jetspark.files import read_small
 
-Format = Literal["avro", "protobuf", "debezium"]
+Format = Literal["avro", "protobuf", "cloudevents", "debezium"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 _MODULE = re.compile(r"[\w.]+:\w+")
 """A compiled class."""
+_IN_AVRO = re.compile(r"\s*\{.*\"type\"\s*:\s*\"record\"", re.DOTALL)
+"""A record of Avro, rather than a JSON Schema."""
 
 
 class Decoder(Protocol):
@@ -63,16 +67,11 @@ class Decoding:
         compression: str = "header",
     ) -> Decoding:
         """From what users give; `lookup`: their registry. Raises ConfigError, and as `lookup`."""
-        for name, given, known in (
-            ("decode", decode, FORMATS),
-            ("framing", framing, FRAMINGS),
-            ("compression", compression, ("header", *COMPRESSIONS)),
-        ):
-            if given not in known:
-                raise ConfigError(f"{name} must be {', '.join(known)}, not {given!r}.")
+        if decode not in FORMATS:
+            raise ConfigError(f"decode must be {', '.join(FORMATS)}, not {decode!r}.")
         if schema is not None and schema_file is not None:
             raise ConfigError("Give the schema of the payloads, or the file that has it, not both.")
-        if message is not None and decode != "protobuf":
+        if message is not None and decode not in ("protobuf", "cloudevents"):
             raise ConfigError(f"A message is named for Protobuf, not for {decode}.")
         if lookup is None and (schema_name, schema_version) != (None, None):
             raise ConfigError("A schema's name and version go with a registry that has it.")
@@ -88,7 +87,7 @@ class Decoding:
             found = _given(decode, schema, schema_file)
         if message is not None:
             found = replace(found, name=message)
-        packed = Framing(framing, compression, with_message=decode == "protobuf")
+        packed = Framing(framing, compression, with_message=decode == "protobuf").checked()
         made = cls(found, packed, tuple(fields), lookup, version)
         made.decoder()
         return made
@@ -100,7 +99,8 @@ class Decoding:
     @property
     def needs(self) -> list[str]:
         """The columns that are looked at beside the payload."""
-        found = ["headers"] if self.framing.needs_headers else []
+        in_headers = self.framing.needs_headers or self.schema.format == "cloudevents"
+        found = ["headers"] if in_headers else []
         return found + (["seq"] if self.schema.format == "debezium" else [])
 
     def schema_of(self, key: SchemaKey) -> PayloadSchema:
@@ -121,18 +121,28 @@ class Decoding:
         return list(self.fields) or names
 
 
+def read_schema(file: str) -> bytes:
+    """What a file of a schema has. Raises ConfigError."""
+    try:
+        return read_small(file)
+    except OSError as error:
+        raise ConfigError(f"The schema in {file} cannot be read: {error.strerror}.") from None
+
+
 def _given(decode: Format, schema: str | None, file: str | None) -> PayloadSchema:
     if decode == "protobuf" and schema is not None and _MODULE.fullmatch(schema):
         return protobuf.of_module(schema)
     if file is not None:
-        try:
-            content = read_small(file)
-            is_set = decode == "protobuf" and not file.endswith(".proto")
-            schema = base64.b64encode(content).decode() if is_set else content.decode()
-        except OSError as error:
-            raise ConfigError(f"The schema in {file} cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise ConfigError(f"The schema in {file} is not UTF-8 text.") from None
+        content = read_schema(file)
+        if decode == "protobuf" and not file.endswith(".proto"):
+            schema = base64.b64encode(content).decode()
+        else:
+            try:
+                schema = content.decode()
+            except UnicodeDecodeError:
+                raise ConfigError(f"The schema in {file} is not UTF-8 text.") from None
+    if schema is None and decode == "cloudevents":  # the data stays as it is
+        schema = ""
     if schema is None:
         raise ConfigError(
             f"Payloads in {decode} need their schema: give it, the file that has it, or its name "
@@ -155,10 +165,11 @@ def _of_avro(decoding: Decoding) -> PayloadFields:
     )
 
 
-def _of_protobuf(decoding: Decoding) -> Decoder:
+def _of_protobuf(decoding: Decoding) -> PayloadFields:
     schema = protobuf.message_of(decoding.schema)
     messages = protobuf.ProtobufWriter(schema, decoding.fields or None)
-    decoding.check_fields(messages.fields.names)
+    if len(messages.fields) < len(decoding.fields):
+        decoding.check_fields(protobuf.ProtobufWriter(schema, None).fields.names)
 
     def writer(key: SchemaKey) -> Writer:
         name = key.message
@@ -169,6 +180,24 @@ def _of_protobuf(decoding: Decoding) -> Decoder:
         return messages
 
     return PayloadFields(messages.fields, decoding.framing.unpack, writer)
+
+
+def _of_cloudevents(decoding: Decoding) -> Decoder:
+    if decoding.framing.name != "none":
+        raise ConfigError("CloudEvents have no frame: leave framing out.")
+    text, unpack = decoding.schema.text, decoding.framing.unpack
+    if not text:
+        return CloudEventFields(unpack)
+    inner = replace(decoding, framing=Framing(compression="none"), lookup=None)
+    if ";" in text:
+        inner = replace(inner, schema=replace(decoding.schema, format="protobuf"))
+        return CloudEventFields(unpack, _of_protobuf(inner), "protobuf")
+    if _IN_AVRO.match(text):
+        inner = replace(inner, schema=replace(decoding.schema, format="avro"))
+        return CloudEventFields(unpack, _of_avro(inner), "avro")
+    every = columns_of(text)
+    fields = [every.field(name) for name in decoding.check_fields(every.names)]
+    return CloudEventFields(unpack, JsonObjects(pa.schema(fields)), "json")
 
 
 def _of_debezium(decoding: Decoding) -> Decoder:
@@ -187,5 +216,6 @@ def _of_debezium(decoding: Decoding) -> Decoder:
 _DECODERS: dict[str, Callable[[Decoding], Decoder]] = {
     "avro": _of_avro,
     "protobuf": _of_protobuf,
+    "cloudevents": _of_cloudevents,
     "debezium": _of_debezium,
 }

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.codecs.decoder import PAYLOAD, Bare, SchemaKey
+from jetspark.errors import ConfigError
 
 FRAMINGS: Final = ("none", "confluent", "apicurio", "azure", "nats")
 COMPRESSIONS: Final = ("none", "gzip", "zstd", "snappy")
@@ -47,6 +48,16 @@ class Framing:
     with_message: bool = False
     """Whether frames say which message of their schema they have (Protobuf)."""
 
+    def checked(self) -> Framing:
+        """Itself. Raises ConfigError for names that there are not."""
+        for name, given, known in (
+            ("framing", self.name, FRAMINGS),
+            ("compression", self.compression, ("header", *COMPRESSIONS)),
+        ):
+            if given not in known:
+                raise ConfigError(f"{name} must be {', '.join(known)}, not {given!r}.")
+        return self
+
     @property
     def needs_headers(self) -> bool:
         """Whether schemas are named by headers."""
@@ -66,6 +77,15 @@ class Framing:
             return found
         listed = pa.array([reasons.get(at) for at in range(len(payloads))], pa.string())
         return replace(found, reasons=listed)
+
+    def bare(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with the payloads out of their frames; those without one stay as they are."""
+        found = self.unpack(batch)
+        payloads, at = found.payloads, batch.schema.get_field_index(PAYLOAD)
+        if found.reasons is not None:
+            bad = pc.is_valid(found.reasons)
+            payloads = pc.if_else(bad, batch.column(PAYLOAD), payloads)
+        return batch.set_column(at, batch.schema.field(at), payloads)
 
     def _decompressed(self, batch: pa.RecordBatch, reasons: dict[int, str]) -> pa.BinaryArray:
         payloads = batch.column(PAYLOAD)

@@ -13,11 +13,14 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StringType, StructField, StructType
 
 from jetspark.bulk.arrow import TYPES, schema_of
 from jetspark.bulk.ddl import ambiguous, check_fields
 from jetspark.codecs.decoder import REASON
+from jetspark.codecs.decoding import read_schema
+from jetspark.codecs.json_schema import columns_of
 from jetspark.errors import ConfigError
 from jetspark.spark.failures import explain
 from jetspark.spark.options import SourceOptions
@@ -51,6 +54,27 @@ def json_columns(
             f"({', '.join(others)}), and Spark ignores case: leave it out."
         )
     return [*kept, *fields, CORRUPT]
+
+
+def taken_ddl(options: dict[str, str]) -> str | None:
+    """Of the options of a source with `decode` json: the schema in Spark's DDL, in place of which
+    these options are taken out. It is given so, or as a JSON Schema. Raises ConfigError."""
+    names = {name.casefold(): name for name in options}
+    if options.get(names.get("decode", "")) != "json":
+        return None
+    found = {
+        name: options.pop(names[name])
+        for name in ("decode", "schema", "schemafile")
+        if name in names
+    }
+    if len(found) != 2:
+        raise ConfigError("Payloads in JSON need one of schema and schemaFile: DDL or JSON Schema.")
+    schema = found.get("schema") or read_schema(found["schemafile"]).decode()
+    if not schema.lstrip().startswith("{"):
+        return schema
+    kinds = {one.name: from_arrow_type(one.type) for one in columns_of(schema)}
+    quoted = {name.replace("`", "``"): kind.simpleString() for name, kind in kinds.items()}
+    return ", ".join(f"`{name}` {kind}" for name, kind in quoted.items())
 
 
 def parsing(

@@ -15,6 +15,7 @@ from jetspark.bulk.ddl import ambiguous
 from jetspark.bulk.fixed_range import NS_PER_MS, AtTime, Position, Wanted
 from jetspark.bulk.ranges import ReadLimits
 from jetspark.codecs.decoding import Decoder, Decoding
+from jetspark.codecs.framing import Framing
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, DocumentError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
@@ -230,6 +231,8 @@ class SourceOptions:
     """Names and types of additional columns from JSON payloads."""
     decoding: Decoding | None = None
     """How payloads become columns, unless they are JSON."""
+    framing: Framing | None = None
+    """How payloads are packed that are not decoded here, or are JSON."""
     starting: Positions | None = None
     ending: Positions = Positions("", "latest")
     strategy: str = "error"
@@ -387,7 +390,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     found = SourceOptions(
         connection=connection,
         given=frozenset(given),
-        decoding=_decoding(fields_of(given, _PAYLOADS), connection),
+        decoding=_decoding(packed := fields_of(given, _PAYLOADS), connection),
+        framing=_framing(packed),
         **{"columns": known, **reading},
     )
     for name in found.columns:
@@ -397,6 +401,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             raise ConfigError(f"Option 'columns': there is no column {name!r}; {hint}")
     if (decoder := found.decoder) is not None:
         _check_fields(found, decoder)
+    elif found.framing is not None:
+        _check_columns(found, "framing", ["headers"] * found.framing.needs_headers)
     for wanted in (found.starting, found.ending) if found.streams else ():
         if wanted is not None:
             wanted.check(found.streams)
@@ -408,7 +414,16 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     return found
 
 
+def _framing(given: Mapping[str, Any]) -> Framing | None:
+    """That of payloads that are not decoded."""
+    if "decode" in given or not given:
+        return None
+    return Framing(given.get("framing", "none"), given.get("compression", "header")).checked()
+
+
 def _decoding(given: dict[str, Any], connection: ConnectOptions) -> Decoding | None:
+    if given.keys() <= {"framing", "compression"}:
+        return None
     of_registry = {
         name.removeprefix(f"{_REGISTRY}_"): given.pop(name)
         for name in list(given)
@@ -432,17 +447,22 @@ def _decoding(given: dict[str, Any], connection: ConnectOptions) -> Decoding | N
     return None
 
 
-def _check_fields(options: SourceOptions, decoder: Decoder) -> None:
-    name = "decode" if options.decoding else "jsonSchema"
-    if options.decoding and options.json_fields:
-        raise ConfigError("Give either the option 'jsonSchema' or 'decode'.")
+def _check_columns(options: SourceOptions, name: str, others: list[str]) -> None:
+    """That the payload is there, and the other columns that an option needs."""
     if options.bucket is not None:
         raise ConfigError(f"Option {name!r} is for streams: a bucket's values stay as they are.")
-    for needed in ("data", *(options.decoding.needs if options.decoding else ())):
+    for needed in ("data", *others):
         if needed not in options.columns:
             raise ConfigError(
                 f"Option {name!r} needs the column {needed}, which 'columns' leaves out."
             )
+
+
+def _check_fields(options: SourceOptions, decoder: Decoder) -> None:
+    name = "decode" if options.decoding else "jsonSchema"
+    if options.decoding and options.json_fields:
+        raise ConfigError("Give either the option 'jsonSchema' or 'decode'.")
+    _check_columns(options, name, options.decoding.needs if options.decoding else [])
     fields = decoder.schema(schema_of(("data",))).names[1:]
     if field := ambiguous(options.columns, fields):
         raise ConfigError(

@@ -25,7 +25,7 @@ from jetspark.lakehouse.quarantine import MESSAGE
 from jetspark.lakehouse.routes import ValueOf
 from jetspark.lakehouse.table import TableName
 from jetspark.spark import option_values
-from jetspark.spark.json_payloads import decoded_columns, json_columns, times_of
+from jetspark.spark.json_payloads import decoded_columns, json_columns, taken_ddl, times_of
 from jetspark.spark.lakehouse.growth import check_one_schema
 from jetspark.spark.lakehouse.letters import with_connection
 from jetspark.spark.lakehouse.listed import DAY, OF_DAY
@@ -316,6 +316,8 @@ class _Reader:
             self._fail((*where, "watermark"), 'watermark is ["column", "10 minutes"].')
         self._check_own_keys(where, kind, table, _OF_SOURCES)
         options = self._texts(where, table)
+        if json is None:
+            json = self._checked((*where, "decode"), partial(taken_ddl, options))
         parsed = None
         if kind == JETSTREAM:
             check = SourceOptions.for_batch if static else SourceOptions.for_streaming

@@ -305,6 +305,8 @@ def read_partition(options: SourceOptions, partition: InputPartition) -> Iterato
 
 def decoded(options: SourceOptions, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The batches, with the fields of payloads if the options have any."""
+    if options.framing is not None:
+        batches = map(options.framing.bare, batches)
     decoder = options.decoder
     return batches if decoder is None else map(decoder.of, batches)
 

@@ -1,0 +1,198 @@
+"""CloudEvents 1.0: attributes and data as columns, in the structured and in the binary mode.
+
+| column | |
+|---|---|
+| `ce_id`, `ce_source`, `ce_type`, and each other attribute but the time | as text |
+| `ce_time` | as TIMESTAMP |
+| `ce_extensions` | further attributes, as MAP<STRING, STRING> |
+| `ce_data` | the data, as BINARY; with a schema of the data its fields are in its place |
+
+A message with a header `ce-specversion` is an event in the binary mode: its other attributes are in
+headers `ce-…`, and its payload is the data. Any other one is an event in JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.codecs.connect import reader
+from jetspark.codecs.decoder import PAYLOAD, REASON, Bare, PayloadFields, with_fields
+
+_NEEDED: Final = ("id", "source", "specversion", "type")
+_TEXTS: Final = (*_NEEDED, "subject", "datacontenttype", "dataschema")
+_TIME: Final = pa.timestamp("us", tz="UTC")
+ATTRIBUTES: Final = pa.schema(
+    [
+        *(pa.field(f"ce_{name}", pa.string()) for name in _TEXTS),
+        pa.field("ce_time", _TIME),
+        pa.field("ce_extensions", pa.map_(pa.string(), pa.string())),
+    ]
+)
+DATA: Final = pa.field("ce_data", pa.binary())
+_EVENT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_read_time = reader(_TIME, None)
+
+
+class JsonObjects:
+    """Decodes objects of JSON row by row: the data of events. It has the values that a column's
+    type says, and is strict about them, as for Debezium (`connect`)."""
+
+    def __init__(self, fields: pa.Schema) -> None:
+        self.fields = fields
+        self._readers = [(one.name, reader(one.type, None)) for one in fields]
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """As `PayloadFields.of`, of payloads alone."""
+        payloads = batch.column(PAYLOAD).to_pylist()
+        columns: list[list[Any]] = [[] for _ in self._readers]
+        reasons = []
+        for payload in payloads:
+            try:
+                row, reason = self._row(payload), None
+            except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+                row, reason = [None] * len(columns), f"The data does not fit: {error}."
+            reasons.append(reason)
+            for column, value in zip(columns, row, strict=True):
+                column.append(value)
+        arrays = [
+            pa.array(one, field.type) for one, field in zip(columns, self.fields, strict=True)
+        ]
+        names = [PAYLOAD, *self.fields.names, REASON]
+        return pa.record_batch(
+            [batch.column(PAYLOAD), *arrays, pa.array(reasons, pa.string())], names
+        )
+
+    def _row(self, payload: bytes) -> list[Any]:
+        found = msgspec.json.decode(payload)
+        if not isinstance(found, dict):
+            raise ValueError("it is no object")
+        row = []
+        for name, read in self._readers:
+            try:
+                row.append(read(found.get(name)))
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return row
+
+
+class CloudEventFields:
+    """Decodes events into columns, as `PayloadFields`."""
+
+    def __init__(
+        self,
+        unpack: Callable[[pa.RecordBatch], Bare],
+        data: PayloadFields | JsonObjects | None = None,
+        takes: str = "",
+    ) -> None:
+        """`data`: decodes the data of events whose content type has the word `takes` in it, or,
+        of JSON, that have none; None: it stays as it is."""
+        self._unpack, self._data, self._takes = unpack, data, takes
+        self.fields = pa.schema([*ATTRIBUTES, *([DATA] if data is None else data.fields)])
+
+    def schema(self, columns: pa.Schema) -> pa.Schema:
+        """The schema of a batch with these columns, after `of`."""
+        return with_fields(columns, self.fields)
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with the fields after its columns; see `PayloadFields.of`."""
+        bare = self._unpack(batch)
+        rows = batch.num_rows
+        reasons: list[str | None] = [None] * rows
+        if bare.reasons is not None:
+            reasons = bare.reasons.to_pylist()
+        events: list[dict[str, Any]] = [{}] * rows
+        at = batch.schema.get_field_index("headers")
+        headers = [None] * rows if at < 0 else batch.column(at).to_pylist()
+        for row, payload in enumerate(bare.payloads.to_pylist()):
+            if reasons[row] is None:
+                try:
+                    events[row] = self._event(payload, headers[row])
+                except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+                    reasons[row] = f"The payload is no CloudEvent: {error}."
+        data = pa.array([one.get("data") for one in events], pa.binary())
+        columns, why = self._decoded(data)
+        for row, reason in enumerate(why.to_pylist()):
+            if reason is not None:
+                reasons[row], events[row] = reason, {}
+        said = pa.array(reasons, pa.string())
+        good = said.is_null()
+        found = [pa.array([one.get(f.name) for one in events], f.type) for f in ATTRIBUTES]
+        kept = batch.columns
+        place = batch.schema.get_field_index(PAYLOAD)
+        kept[place] = pc.if_else(good, pa.scalar(None, pa.binary()), kept[place])
+        return pa.RecordBatch.from_arrays(
+            [*kept, *found, *columns, said], schema=self.schema(batch.schema)
+        )
+
+    def _event(self, payload: bytes, headers: Sequence[Mapping[str, str]] | None) -> dict[str, Any]:
+        """The columns of an event, and its data. Raises ValueError."""
+        found = {one["key"].casefold(): one["value"] for one in headers or ()}
+        content = found.get("content-type")
+        attributes: dict[str, Any]
+        data: bytes | None
+        if "ce-specversion" in found and not _is_event(content):
+            attributes = {
+                name.removeprefix("ce-"): unquote(value)
+                for name, value in found.items()
+                if name.startswith("ce-")
+            }
+            attributes["datacontenttype"], data = content, payload or None
+        else:
+            attributes, data = _structured(payload)
+        for name in _NEEDED:
+            if not attributes.get(name):
+                raise ValueError(f"it lacks {name}")
+        content = attributes.get("datacontenttype")
+        if data is not None and self._data is not None and not self._fits(content):
+            raise ValueError(f"its data is {content}, not {self._takes}")
+        event = {f"ce_{name}": attributes.pop(name, None) for name in _TEXTS}
+        event["ce_time"] = _read_time(attributes.pop("time", None))
+        event["ce_extensions"] = list(attributes.items())
+        return event | {"data": data}
+
+    def _fits(self, content: str | None) -> bool:
+        return self._takes in content if content else self._takes == "json"
+
+    def _decoded(self, data: pa.BinaryArray) -> tuple[list[pa.Array], pa.StringArray]:
+        """The columns of the data, and why some of it does not decode."""
+        if self._data is None:
+            return [data], pa.nulls(len(data), pa.string())
+        there = data.is_valid()
+        found = self._data.of(pa.record_batch([data.filter(there)], [PAYLOAD]))
+        places = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
+        places = pc.if_else(there, places, None)
+        columns = [found.column(name).take(places) for name in self._data.fields.names]
+        return columns, found.column(REASON).take(places)
+
+
+def _is_event(content: str | None) -> bool:
+    return content is not None and content.casefold().startswith("application/cloudevents")
+
+
+def _structured(payload: bytes) -> tuple[dict[str, Any], bytes | None]:
+    """The attributes of an event in JSON, and its data."""
+    found = _EVENT.decode(payload)
+    raw, encoded = found.pop("data", None), found.pop("data_base64", None)
+    attributes = {name: _text(msgspec.json.decode(one)) for name, one in found.items()}
+    attributes = {name: value for name, value in attributes.items() if value is not None}
+    if encoded is not None:
+        return attributes, base64.b64decode(msgspec.json.decode(encoded, type=str), validate=True)
+    if raw is None or bytes(raw) == b"null":
+        return attributes, None
+    content = attributes.get("datacontenttype")
+    if content is None or "json" in content:
+        return attributes, bytes(raw)
+    value = msgspec.json.decode(raw)
+    return attributes, value.encode() if isinstance(value, str) else bytes(raw)
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)

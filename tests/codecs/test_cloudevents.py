@@ -1,0 +1,177 @@
+"""CloudEvents in both modes, with data in JSON, Avro and Protobuf."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.codecs.avro_schemas import written
+from tests.codecs.test_framing import OLD, batch, packed, rows_of
+from tests.codecs.test_protobuf import SOURCE, Order
+
+from jetspark.codecs.decoder import REASON
+from jetspark.codecs.decoding import Decoding
+from jetspark.codecs.json_schema import columns_of
+from jetspark.errors import ConfigError
+
+EVENT = {
+    "specversion": "1.0",
+    "id": "a-1",
+    "source": "/shop",
+    "type": "order.placed",
+    "subject": "orders/1",
+    "time": "2026-01-31T12:00:00.25Z",
+    "datacontenttype": "application/json",
+    "dataschema": "urn:order",
+    "traceparent": "00-x",
+    "sampled": 3,
+}
+COLUMNS = {
+    "ce_id": "a-1",
+    "ce_source": "/shop",
+    "ce_specversion": "1.0",
+    "ce_type": "order.placed",
+    "ce_subject": "orders/1",
+    "ce_time": datetime(2026, 1, 31, 12, 0, 0, 250_000, UTC),
+    "ce_datacontenttype": "application/json",
+    "ce_dataschema": "urn:order",
+    "ce_extensions": [("traceparent", "00-x"), ("sampled", "3")],
+}
+ORDER = {"id": 7, "amount": 2.5, "tags": ["a"]}
+IN_HEADERS = {
+    f"ce-{name}": str(value) for name, value in EVENT.items() if name != "datacontenttype"
+} | {"Content-Type": "application/json"}
+JSON_SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer"},
+            "amount": {"type": ["null", "number"]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
+    }
+)
+
+
+def structured(data: Any = None, **changed: Any) -> bytes:
+    event = {**EVENT, **changed}
+    return json.dumps(event if data is None else {**event, "data": data}).encode()
+
+
+def decoding(**how: Any) -> Decoding:
+    return Decoding.make("cloudevents", **how)
+
+
+def test_both_modes_have_the_same_columns() -> None:
+    payloads = [structured(ORDER), json.dumps(ORDER).encode(), structured()]
+    headers = [{}, IN_HEADERS, {"content-type": "application/cloudevents+json; charset=UTF-8"}]
+    first, second, third = rows_of(decoding(), batch(payloads, headers))
+    expected = {"data": None, **COLUMNS, "ce_data": json.dumps(ORDER).encode(), REASON: None}
+    assert first == second == expected
+    assert third == {**expected, "ce_data": None}
+
+
+def test_data_in_json_has_the_fields_of_a_schema() -> None:
+    for schema in ("id BIGINT, amount DOUBLE", JSON_SCHEMA):
+        payloads = [structured(ORDER), structured({"id": "x"}), structured([1]), structured()]
+        good, wrong, listed, none = rows_of(decoding(schema=schema), batch(payloads))
+        assert (good["id"], good["amount"], good["ce_id"]) == (7, 2.5, "a-1")
+        assert (wrong["id"], wrong["ce_id"], wrong["data"]) == (None, None, payloads[1])
+        assert wrong[REASON] == 'The data does not fit: id: "x" is not a whole number.'
+        assert listed[REASON] == "The data does not fit: it is no object."
+        assert (none["id"], none["ce_id"], none[REASON]) == (None, "a-1", None)
+    assert good["tags"] == ["a"]
+    assert "tags" not in rows_of(decoding(schema=JSON_SCHEMA, fields=["id"]), batch(payloads))[0]
+
+
+def test_data_is_decoded_by_the_schema_s_format_and_of_no_other_content_type() -> None:
+    datum = written(OLD, {"a": 5})
+    encoded = base64.b64encode(datum).decode()
+    payloads = [
+        datum,
+        structured(data_base64=encoded, datacontenttype="application/avro"),
+        structured(ORDER),
+    ]
+    headers = [IN_HEADERS | {"Content-Type": "avro/binary"}, {}, {}]
+    rows = rows_of(decoding(schema=json.dumps(OLD)), batch(payloads, headers))
+    assert [row["a"] for row in rows] == [5, 5, None]
+    assert rows[2][REASON] == (
+        "The payload is no CloudEvent: its data is application/json, not avro."
+    )
+    order = Order(f_int32=5).SerializeToString()
+    how = decoding(schema=SOURCE, message="Order", fields=["f_int32"])
+    (row,) = rows_of(how, batch([order], [IN_HEADERS | {"Content-Type": "application/protobuf"}]))
+    assert row["f_int32"] == 5
+
+
+def test_what_is_no_event_is_a_bad_record() -> None:
+    payloads = [b"", b"[]", b"{}", structured(id=""), structured(time="noon"), b"\xff"]
+    found = rows_of(decoding(), batch(payloads))
+    assert [row["data"] for row in found] == payloads
+    reasons = [row[REASON].removeprefix("The payload is no CloudEvent: ") for row in found]
+    assert reasons[2:5] == ["it lacks id.", "it lacks id.", '"noon" is not a time.']
+
+
+def test_an_event_may_be_compressed() -> None:
+    small = packed("gzip", structured(ORDER))
+    (row,) = rows_of(decoding(compression="gzip"), batch([small]))
+    assert row["ce_id"] == "a-1"
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(st.binary(max_size=20), st.just(structured(ORDER)), st.just(b'{"id":1}')),
+            st.sampled_from([{}, IN_HEADERS, {"ce-specversion": "\u00e9"}]),
+        ),
+        max_size=4,
+    )
+)
+def test_no_row_is_lost_whatever_is_in_it(messages: list[tuple[bytes, dict[str, str]]]) -> None:
+    for schema in (None, "id BIGINT", json.dumps(OLD)):
+        found = rows_of(
+            decoding(schema=schema), batch([a for a, _ in messages], [b for _, b in messages])
+        )
+        assert [row["data"] is None for row in found] == [row[REASON] is None for row in found]
+        assert len(found) == len(messages)
+
+
+def test_a_json_schema_has_the_types_of_columns() -> None:
+    schema = {
+        "$defs": {"day": {"type": "string", "format": "date"}},
+        "type": "object",
+        "properties": {
+            "day": {"$ref": "#/$defs/day"},
+            "at": {"type": "string", "format": "date-time"},
+            "in": {"type": "object", "properties": {"x": {"type": "boolean"}}},
+            "map": {"type": "object", "additionalProperties": {"type": "integer"}},
+            "maybe": {"anyOf": [{"type": "null"}, {"type": "number"}]},
+            "either": {"type": ["string", "number"]},
+            "any": True,
+        },
+    }
+    assert columns_of(json.dumps(schema)) == pa.schema(
+        {
+            "day": pa.date32(),
+            "at": pa.timestamp("us", tz="UTC"),
+            "in": pa.struct([("x", pa.bool_())]),
+            "map": pa.map_(pa.string(), pa.int64()),
+            "maybe": pa.float64(),
+            "either": pa.string(),
+            "any": pa.string(),
+        }
+    )
+    row = {"day": "2026-01-31", "map": {"k": 1}, "any": [1, None]}
+    (found,) = rows_of(decoding(schema=json.dumps(schema)), batch([structured(row)]))
+    assert (found["day"], found["map"]) == (date(2026, 1, 31), [("k", 1)])
+    assert found["any"] == "[1, null]"
+    for wrong in ('{"type": "array"}', '{"$ref": "#"}', "{", '{"properties": 5}', "id NOTHING"):
+        with pytest.raises(ConfigError, match=r"The (JSON S|s)chema of the data"):
+            columns_of(wrong)
