@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -17,9 +16,16 @@ from pyspark.sql import functions as F
 
 from jetspark.spark.session import local_session
 
+_HANDLERS: list[Any] = []  # of this process
 
-@cache
+
 def handler() -> Any:
+    if not _HANDLERS:
+        _HANDLERS.append(new_handler())
+    return _HANDLERS[0]
+
+
+def new_handler() -> Any:
     import base64
 
     import ptars

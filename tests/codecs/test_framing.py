@@ -168,6 +168,7 @@ def test_a_frame_of_protobuf_says_which_message_it_has() -> None:
     first = PayloadSchema("protobuf", SOURCE)
     found = rows_of(Decoding(first, framed), batch([confluent(9, b"\x00\x08\x05")] * 2))
     assert [row["y"] for row in found] == [5, 5]
+    assert "message" not in Decoding.make("protobuf", schema=SOURCE).schema.text  # compiled
     apicurio = Framing("apicurio", with_message=True)
     ref = b"\x0a\x05Order"
     assert apicurio.frame(bytes(9) + bytes([len(ref)]) + ref + order) == (

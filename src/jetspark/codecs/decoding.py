@@ -87,6 +87,8 @@ class Decoding:
             found = _given(decode, schema, schema_file)
         if message is not None:
             found = replace(found, name=message)
+        if decode == "protobuf":  # compiled here, not in each task
+            found = protobuf.message_of(found)
         packed = Framing(framing, compression, with_message=decode == "protobuf").checked()
         made = cls(found, packed, tuple(fields), lookup, version)
         made.decoder()
