@@ -139,6 +139,8 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
             for to, more, sentence in [
                 ("t", ["--quarantine", ""], "--quarantine is empty."),
                 ("t", ["--quarantine", "./t/"], "/t names a table of the rows: name another one."),
+                ("t", ["--quarantine", "t/bad"], "/t/bad would lie in /"),
+                ("bad/t", ["--quarantine", "bad"], "/bad/t would lie in /"),
                 ("l/{region}", ["--quarantine", "l/bad"], "another one, such as /"),
                 ("t", ["--quarantine", "c:a.bad"], "c:a.bad is a table of a catalog, and the "),
                 ("t", ["--quarantine", "q/{region}"], "is a template; name a single table."),
@@ -541,7 +543,7 @@ def test_a_table_that_does_not_fit_is_refused_before_spark_is_started(
         return run("ingest", name, "--to", str(table), *more)[2]
 
     said = ingest("--adopt", "--option", "columns=stream,subject")
-    assert said.startswith(f"{table} has the column id, which these rows lack: add it to them, or ")
+    assert said.startswith(f"{table} has the column id, which these rows lack: add it to them (")
     assert "--merge-schema" in said
     inside = f"{table}/chk is inside of the table, where chk would count as a part of"
     assert ingest("--checkpoint", str(table / "chk")).startswith(inside)

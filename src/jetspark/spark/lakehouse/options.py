@@ -358,6 +358,12 @@ def parse_lakehouse_options(format_: Format, options: Mapping[str, str]) -> Lake
             f"Option 'quarantineTable' (--quarantine) {aside} names a table of the rows: name "
             "another one" + ("." if route is None else f", such as {route.another(aside)}.")
         )
+    for inner, outer in ((aside, target.path), (target.path, aside)):
+        if inner is not None and outer is not None and inner.startswith(f"{outer}/"):
+            raise ConfigError(
+                f"{inner} would lie in {outer}, another table, and be lost with it: name a folder "
+                "outside of that."
+            )
     if aside is not None and "on_bad_record" in found:
         raise ConfigError(
             "Give either the option 'quarantineTable', where records go that do not become rows, "

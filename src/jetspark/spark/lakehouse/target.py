@@ -384,7 +384,10 @@ class TaskFiles:
 
     def _rest(self, why: str) -> str:
         if (rest := self._target.options.rest) is None:
-            raise ConfigError(f"{why}: name a table for these rows in the option 'restTable'.")
+            raise ConfigError(
+                f"{why}: name a table for these rows in the option 'restTable', or, with a schema "
+                "of payloads, a quarantine (--quarantine)."
+            )
         return rest
 
 
@@ -752,7 +755,8 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
         if lacking and not options.merge_schema:
             raise ConfigError(
                 f"{options.name} has the column {', '.join(lacking)}, which these rows lack: add "
-                "it to them, or set the option 'mergeSchema' to true to leave it null in them."
+                "it to them (--json, --column, or --evolve as before), or set the option "
+                "'mergeSchema' to true to leave it null in them."
             )
 
 
@@ -803,7 +807,7 @@ def _check_table(options: LakehouseOptions, table: Table) -> None:
     if options.partition_by is not None and table.partition_by != wanted:
         raise ConfigError(
             f"{options.name} is partitioned by {_listed(table.partition_by)}, not by "
-            f"{_listed(wanted)}: leave partitionBy out, or write to another table."
+            f"{_listed(wanted)}: leave partitionBy (--partition-by) out, or write to another table."
         )
 
 
