@@ -103,7 +103,7 @@ LIBRARIES: dict[str, set[str]] = {
     "blocking": {"uvloop"},
     "connection": {"nkeys", "nacl", "cryptography", "websockets"},
     "codecs": {"pyarrow", "polars_avro", "ptars", "google", "grpc_tools"},
-    "registry": {"avro", "google", "jsonschema"},
+    "registry": {"avro", "google", "grpc_tools", "jsonschema", "referencing"},
     "bulk": {"pyarrow"},
     "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "sqlglot"},
     "spark": {"pyspark", "py4j", "pyarrow", "pandas"},

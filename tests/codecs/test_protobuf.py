@@ -215,7 +215,7 @@ def test_a_schema_that_cannot_be_used_is_refused_with_a_sentence() -> None:
         ('syntax = "proto3"; message A { nothing x = 1; }', 'cannot be compiled: .*"nothing"'),
         ("no base64!", "neither a FileDescriptorSet"),
         ("AAAA", "neither a FileDescriptorSet"),
-        ("", "has no files"),
+        ("", "neither a FileDescriptorSet"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             message_of(PayloadSchema("protobuf", text))

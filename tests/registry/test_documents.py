@@ -75,9 +75,9 @@ PUBLISHED: dict[str, dict[str, str]] = {
         "version": "integer",
         "revision": "integer",
     },
-    "ListRequest": {"filter": "string"},
+    "ListRequest": {"filter": "string", "after": "string"},  # after is ours
     "GetResponse": {"schema": "Schema!"},
-    "ListResponse": {"schemas": "Schemas!"},
+    "ListResponse": {"schemas": "Schemas!", "next": "string"},  # next is ours
     "RemoveResponse": {},
 }
 KINDS = {

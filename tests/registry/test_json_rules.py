@@ -74,7 +74,8 @@ def test_a_reader_that_allows_more_is_compatible(reader: Any, writer: Any) -> No
     [
         (obj(a=INTEGER), obj(a=NUMBER), "$.a: may be number"),
         (obj("a", a=STRING), obj(a=STRING), "$.a: may be missing"),
-        (obj(a=STRING), obj(a=STRING, b=STRING), "$.b: may have a value"),
+        (obj(a=STRING), obj(a=STRING, b=STRING), "$.b: the reader's schema does not allow it"),
+        (obj(a=STRING), opened(obj(a=STRING)), "$.*: the reader's schema does not allow it"),
         (opened(obj(a=STRING, b=STRING)), opened(obj(a=STRING)), "$.b: may be"),
         ({"enum": ["a"]}, {"enum": ["a", "b"]}, "$: may have a value that is not in enum"),
         ({"const": 1}, {"const": True}, "$: may have a value that is not in const"),
@@ -198,7 +199,10 @@ def test_a_value_that_the_writer_allows_is_allowed_by_a_compatible_reader(
     schemas: tuple[Any, Any], definitions: tuple[Any, Any], draft: str
 ) -> None:
     reader, writer = map(whole, schemas, definitions, [draft] * 2)
-    assume(not outside(reader, writer))
+    try:
+        assume(not outside(reader, writer))
+    except RecursionError:  # schemas without an end: `incompatibilities` says that it is too deep
+        assume(False)
     make = Draft7Validator if draft else Draft202012Validator
     by_writer, by_reader = make(writer), make(reader)
     for value in VALUES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -26,16 +27,17 @@ from jetspark.full_client import connect
 from jetspark.registry.compatibility import violations
 from jetspark.registry.documents import Code
 from jetspark.registry.service import serve_registry
+from jetspark.server import NatsServer
 from jetspark.services import error_headers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.support.cluster import Cluster
 
     from jetspark.full_client import Client, JetStream
     from jetspark.registry import Schema, SchemaRegistry, SchemaVersion
-    from jetspark.server import NatsServer
     from jetspark.services import Request
 
 ORDER = avro("id int")
@@ -165,6 +167,9 @@ async def test_a_number_is_not_given_again(registry: SchemaRegistry) -> None:
         ("ADD.orders", {"format": "protobuf", "definition": "AAAA"}, 11005),
         ("ADD.orders", {"format": "xml", "definition": "{}"}, 11007),
         ("LIST", {"filter": "a..b"}, 10400),
+        ("LIST", {"after": "there"}, 10400),
+        ("ADD.orders", {"format": "avro", "definition": avro("x int?")}, 11005),
+        ("ADD.orders", {"format": "jsonschema", "definition": '{"$ref": "#/x"}'}, 11005),
     ],
 )
 async def test_a_refusal_has_the_published_code(
@@ -189,6 +194,57 @@ async def test_arguments_are_checked_before_anything_is_sent(client: Client) -> 
         await registry.get("a", 0)
     with pytest.raises(RegistryError, match="No schema registry answers on nats://"):
         await registry.get("a")
+
+
+async def test_a_list_of_more_than_a_message_comes_in_parts(
+    tmp_path: Path, unique: Callable[[str], str]
+) -> None:
+    config = tmp_path / "small.conf"
+    config.write_text("host: 127.0.0.1, max_payload: 8192")
+    with NatsServer(name="small", config=config, jetstream=True) as server:
+        async with (
+            connect(server.url) as nc,
+            await serve_registry(nc, nc.jetstream(timeout=20), bucket=unique("schemas")),
+        ):
+            registry = nc.schema_registry(timeout=20)
+            for name in ("a", "b", "c.d", "e"):
+                await registry.add(name, avro("id int", doc="x" * 3000), format="avro")
+            await registry.update("c.d", avro("id long", doc="x" * 3000), format="avro")
+            await registry.remove("e", format="avro")
+            with pytest.raises(ServiceError, match="give a filter, or ask for parts") as refused:
+                await nc.services().request("$SR.v1.LIST", b"{}", timeout=20)
+            assert refused.value.code == Code.TOO_LARGE
+            found = [(one.name, one.version) for one in await registry.schemas()]
+            assert found == [("a", 1), ("b", 1), ("c.d", 1), ("c.d", 2)]
+            assert [one.version for one in await registry.schemas("c.*")] == [1, 2]
+            with pytest.raises(ServiceError, match="e version 2 revision 1 would have") as refused:
+                await registry.add("e", avro("id int", doc="x" * 7200), format="avro")
+            assert refused.value.code == Code.TOO_LARGE
+            await registry.add("e", avro("id int", doc="x" * 6800), format="avro")
+            assert len((await registry.get("e")).definition) > 6800
+            assert len(await registry.schemas("e")) == 1
+
+
+async def test_requests_to_a_registry_that_just_started_do_not_meet_half_a_library(
+    registry_server: NatsServer, unique: Callable[[str], str]
+) -> None:
+    script = """if True:
+        import asyncio, sys
+        from jetspark.full_client import connect
+        from jetspark.registry.service import serve_registry
+
+        async def main(url, bucket):
+            async with connect(url) as nc, await serve_registry(nc, nc.jetstream(), bucket=bucket):
+                print(*sorted({"avro", "jsonschema", "grpc_tools"} & set(sys.modules)))
+
+        asyncio.run(main(*sys.argv[1:]))
+    """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script, registry_server.url, unique("schemas")),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await process.communicate()
+    assert said.split() == [b"avro", b"grpc_tools", b"jsonschema"]
 
 
 # -- other clients ---------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 _EXTRAS = {
     **dict.fromkeys(("pyspark", "py4j", "pyarrow", "pandas", "numpy"), "spark"),
     **dict.fromkeys(("cyclopts", "rich"), "cli"),
-    **dict.fromkeys(("avro", "google", "jsonschema"), "registry"),
+    **dict.fromkeys(("avro", "google", "grpc_tools", "jsonschema", "referencing"), "registry"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json as plain_json
+from binascii import Error as NotBase64
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from difflib import unified_diff
@@ -23,10 +24,19 @@ from jetspark.cli.options import (
     check_form,
     confirm,
 )
+from jetspark.codecs.schema import is_proto_source
 from jetspark.documents.document import to_wire
-from jetspark.errors import ConfigError, SchemaNotFoundError
+from jetspark.errors import ConfigError, SchemaNotFoundError, ServiceError
 from jetspark.files import read_small
-from jetspark.registry.documents import FORMATS, POLICIES, Schema, as_payload_schema, policy_of
+from jetspark.registry.documents import (
+    FORMATS,
+    POLICIES,
+    Code,
+    Place,
+    Schema,
+    as_payload_schema,
+    policy_of,
+)
 
 if TYPE_CHECKING:
     from jetspark.full_client import Client
@@ -104,7 +114,7 @@ def add(
             raise ConfigError(f"The policy of {name} is {latest.compat_policy}, and stays.")
         return await registry.update(name, definition, format=format, description=description)
 
-    found = _asking(connection, register)
+    found = _asking(connection, register, file)
     sentence = f"{name} in {format}: version {found.version}, revision {found.revision}"
     console.show_result(sentence, to_wire(found), as_json=json)
 
@@ -146,15 +156,16 @@ def show(
         version: Its version; by default the latest.
         revision: Its revision; by default the latest.
         json: Print the registry's document.
-        raw: Only the definition, unchanged.
+        raw: Only the definition, as a file that add takes: of Protobuf the source, or the bytes of
+            the set of descriptors.
     """
     check_form(as_json=json, raw=raw)
     found = _asking(
         connection,
-        lambda registry: registry.get(name, version, revision=revision, format=format),
+        lambda registry: _only(registry, name, version, revision=revision, format=format),
     )
     if raw:
-        console.write_bytes(found.definition.encode())
+        console.write_bytes(_file(found))
         return
     facts = {heading: cell(found) for heading, cell in _COLUMNS.items()}
     pairs = (f"{key}={value}" for key, value in found.metadata.items())
@@ -183,13 +194,17 @@ def check(
         policy: Check another policy than that of the schema.
         json: Print one JSON document.
     """
-    from jetspark.registry.compatibility import violations
+    from jetspark.registry.compatibility import check_definition, violations
 
     definition, format = _definition(file, format)
     _check_policy(policy)
     latest = _asking(connection, lambda registry: registry.get(name, format=format))
     policy = policy or policy_of(latest.compat_policy) or latest.compat_policy
     new = as_payload_schema(format, definition, name)
+    try:
+        check_definition(new)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None
     why = violations(policy, latest.payload_schema(), new)
     outcome = "not compatible" if why else "compatible"
     sentence = f"{file} is {outcome} ({policy}) with {name} version {latest.version}"
@@ -220,7 +235,7 @@ def diff(
     from jetspark.registry.compatibility import incompatibilities
 
     async def both(registry: SchemaRegistry) -> tuple[Schema, Schema]:
-        new = await registry.get(name, after, format=format)
+        new = await _only(registry, name, after, format=format)
         if before is not None:
             return await registry.get(name, before, format=new.format), new
         earlier = [
@@ -262,7 +277,7 @@ def rm(
         name: Name of the schema.
         version: The version; by default all.
     """
-    found = _asking(connection, lambda registry: registry.get(name, version, format=format))
+    found = _asking(connection, lambda registry: _only(registry, name, version, format=format))
     which = "all versions" if version is None else f"version {version}"
     what = f"{which} of {name} in {found.format}"
     confirm(f"Remove {what}?", force)
@@ -272,11 +287,46 @@ def rm(
     console.say(f"Removed {what}.")
 
 
-def _asking(connection: Connection, ask: Callable[[SchemaRegistry], Awaitable[T]]) -> T:
+async def _only(
+    registry: SchemaRegistry,
+    name: str,
+    version: int | None,
+    *,
+    revision: int | None = None,
+    format: str | None,
+) -> Schema:
+    """The schema that was asked for. Raises ConfigError for a name in several formats."""
+    found = await registry.get(name, version, revision=revision, format=format)
+    formats = [found.format]
+    for other in FORMATS if format is None else ():
+        if other != found.format:
+            with suppress(SchemaNotFoundError):
+                await registry.get(name, version, revision=revision, format=other)
+                formats.append(other)
+    if len(formats) > 1:
+        there = Place(name, version=version, revision=revision)
+        raise ConfigError(f"The {there} is in {' and '.join(sorted(formats))}: say --format.")
+    return found
+
+
+def _asking(
+    connection: Connection,
+    ask: Callable[[SchemaRegistry], Awaitable[T]],
+    file: Path | None = None,
+) -> T:
+    """`file`: of the definition that is sent."""
+
     def asking(nc: Client) -> Awaitable[T]:
         return ask(nc.schema_registry())
 
-    return connection.run(asking)
+    try:
+        return connection.run(asking)
+    except ServiceError as error:
+        if error.code not in set(Code):
+            raise
+        of_file = error.code in (Code.DEFINITION_INVALID, Code.INCOMPATIBLE, Code.TOO_LARGE)
+        before = f"{file}: " if file is not None and of_file else ""
+        raise ConfigError(f"{before}{error.description}") from None
 
 
 def _definition(file: Path, format: str | None) -> tuple[str, str]:
@@ -299,13 +349,22 @@ def _check_policy(policy: str | None) -> None:
         raise ConfigError(f"--policy is one of {', '.join(POLICIES)}.")
 
 
+def _file(schema: Schema) -> bytes:
+    """The definition as a file."""
+    text = schema.definition
+    if schema.format == "protobuf" and not is_proto_source(text):
+        with suppress(NotBase64):  # of a registry that does not check it
+            return base64.b64decode(text, validate=True)
+    return text.encode()
+
+
 def _lines(schema: Schema) -> list[str]:
     """The definition for people."""
     text = schema.definition
     with suppress(ValueError):  # of a registry that does not check it
         if schema.format != "protobuf":
             text = plain_json.dumps(plain_json.loads(text), indent=2, ensure_ascii=False)
-        elif not {";", "{"} & set(text):  # not a source
+        elif not is_proto_source(text):
             from jetspark.registry.protobuf_rules import descriptor_text
 
             text = descriptor_text(text)

@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jetspark.codecs.decoder import Undecodable
-from jetspark.codecs.schema import PayloadSchema
+from jetspark.codecs.schema import PayloadSchema, is_proto_source
 from jetspark.errors import ConfigError
 
 _INSTALL: Final = "pip install 'jetspark[protobuf]'"
@@ -73,18 +73,19 @@ def _descriptors(schema: PayloadSchema) -> tuple[Any, Any]:
     text = schema.text
     files = _library("google.protobuf.descriptor_pb2").FileDescriptorSet()
     try:
-        is_source = ";" in text or "{" in text
         files.ParseFromString(
-            _compiled(schema) if is_source else base64.b64decode(text, validate=True)
+            _compiled(schema) if is_proto_source(text) else base64.b64decode(text, validate=True)
         )
+        found = list(files.file)
     except (binascii.Error, _library("google.protobuf.message").DecodeError):
+        found = []
+    if not found:
         raise ConfigError(
-            "The Protobuf schema is neither a FileDescriptorSet (protoc --include_imports "
-            "--descriptor_set_out=FILE) nor the source of a .proto file."
-        ) from None
-    if not files.file:
-        raise ConfigError("The Protobuf schema has no files.")
-    return files, files.file[-1]
+            "The Protobuf schema is neither a FileDescriptorSet (`protoc --include_imports "
+            "--descriptor_set_out=order.binpb order.proto` makes one) nor the source of a .proto "
+            "file."
+        )
+    return files, found[-1]
 
 
 @lru_cache(maxsize=100)

@@ -24,6 +24,11 @@ class PayloadSchema:
     """The schemas that it names, each before those that name it."""
 
 
+def is_proto_source(text: str) -> bool:
+    """Whether the text of a Protobuf schema is a .proto file's, and not descriptors in base64."""
+    return ";" in text or "{" in text
+
+
 class SchemaLookup(Protocol):
     """A registry, as the readers of payloads see it: it blocks, and remembers what it has found.
 

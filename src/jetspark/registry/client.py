@@ -7,11 +7,12 @@ from typing import TypeVar
 
 from jetspark.client.client import Client
 from jetspark.documents.document import Document, to_wire
-from jetspark.errors import ConfigError, NoRespondersError
+from jetspark.errors import ConfigError, NoRespondersError, ServiceError
 from jetspark.registry.documents import (
     FORMATS,
     POLICIES,
     AddRequest,
+    Code,
     GetRequest,
     GetResponse,
     ListRequest,
@@ -117,8 +118,21 @@ class SchemaRegistry:
 
     async def schemas(self, filter: str | None = None) -> list[Schema]:
         """Every version and revision; `filter`: only of names that match it, as in "orders.*"."""
-        answer = await self._ask(Verb.LIST, "", ListRequest(filter=filter), ListResponse)
-        return answer.schemas
+        request = ListRequest(filter=filter)
+        try:
+            return (await self._ask(Verb.LIST, "", request, ListResponse)).schemas
+        except ServiceError as error:
+            if error.code != Code.TOO_LARGE:
+                raise
+        # It is a registry of ours, which answers by parts, too.
+        found: list[Schema] = []
+        after: str | None = ""
+        while after is not None:
+            request = ListRequest(filter=filter, after=after)
+            part = await self._ask(Verb.LIST, "", request, ListResponse)
+            found += part.schemas
+            after = part.next
+        return found
 
     async def remove(
         self, name: str, *, format: str, version: int | None = None, revision: int | None = None

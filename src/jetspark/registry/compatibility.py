@@ -21,9 +21,12 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
+from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
+from jetspark.registry.avro_defaults import wrong_defaults
 from jetspark.registry.json_rules import outside
 from jetspark.registry.protobuf_rules import lost
 
@@ -31,7 +34,22 @@ if TYPE_CHECKING:
     from avro.schema import Schema as AvroSchema
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    from jetspark.codecs.schema import PayloadSchema
+_SMALLEST: Final = (
+    PayloadSchema("avro", '"null"'),
+    PayloadSchema("protobuf", "CgUiAwoBTQ=="),  # one file with the message M
+    PayloadSchema("json", "{}"),
+)
+
+
+def load_rules() -> None:
+    """Import all that the rules use: threads that import it at once may see a half of a library.
+
+    Raises ModuleNotFoundError.
+    """
+    for schema in _SMALLEST:
+        check_definition(schema)
+        incompatibilities(schema, schema)
+    import_module("grpc_tools")  # which compiles, in a process of its own
 
 
 def violations(policy: str, previous: PayloadSchema, new: PayloadSchema) -> list[str]:
@@ -61,8 +79,17 @@ def incompatibilities(reader: PayloadSchema, writer: PayloadSchema) -> list[str]
 
 
 def check_definition(schema: PayloadSchema) -> None:
-    """Raise ConfigError for a schema that is none of its format."""
-    {"avro": _avro, "protobuf": _files, "json": _json_schema}[schema.format](schema)
+    """Raise ConfigError for a schema that is none of its format, or contradicts itself."""
+    try:
+        if schema.format == "avro":
+            if why := next(wrong_defaults(_avro(schema)), None):
+                raise ConfigError(f"It is no Avro schema: {why}.")
+        elif schema.format == "protobuf":
+            _files(schema)
+        elif missing := _dangling(_json_schema(schema)):
+            raise ConfigError(f"It is no JSON Schema: there is nothing at its $ref {missing!r}.")
+    except RecursionError:
+        raise ConfigError("It is nested too deep.") from None
 
 
 # -- Avro ------------------------------------------------------------------------------------------
@@ -140,11 +167,47 @@ def _json_schema(schema: PayloadSchema) -> Any:
 
     try:
         found = json.loads(schema.text)
-        if not isinstance(found, dict | bool):
-            raise ConfigError("It is no JSON Schema, which is an object, true or false.")
-        validator_for(found).check_schema(found)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"It is no JSON: {error}.") from None
+    if not isinstance(found, dict | bool):
+        raise ConfigError("It is no JSON Schema, which is an object, true or false.")
+    if isinstance(found, dict) and not isinstance(found.get("$schema", ""), str):
+        raise ConfigError("It is no JSON Schema: $schema is no text.")
+    try:
+        validator_for(found).check_schema(found)
     except SchemaError as error:
         raise ConfigError(f"It is no JSON Schema: {error.json_path}: {error.message}.") from None
+    except RecursionError:
+        raise ConfigError("It is no JSON Schema: it is nested too deep.") from None
     return found
+
+
+def _dangling(schema: Any) -> str | None:
+    """A reference into this document that leads to nothing; those to other documents may."""
+    from jsonschema.validators import validator_for
+    from referencing import Registry, Resource
+    from referencing.exceptions import InvalidAnchor, NoSuchAnchor, PointerToNowhere, Unresolvable
+    from referencing.jsonschema import specification_with
+
+    draft = specification_with(validator_for(schema).META_SCHEMA["$schema"])
+    whole: Resource[Any] = draft.create_resource(schema)
+    resolver = Registry[Any]().resolver_with_root(whole)
+    todo = [(resolver, whole)]
+    while todo:
+        resolver, here = todo.pop()
+        if isinstance(here.contents, dict) and "$ref" in here.contents:
+            reference = here.contents["$ref"]
+            try:
+                if not isinstance(resolver.lookup(reference).contents, dict | bool):
+                    return str(reference)
+            except (PointerToNowhere, NoSuchAnchor, InvalidAnchor):
+                return str(reference)
+            except (AttributeError, TypeError, ValueError):  # no URI, or through what has no parts
+                return str(reference)
+            except Unresolvable:
+                pass
+        try:
+            todo += [(resolver.in_subresource(one), one) for one in here.subresources()]
+        except ValueError as error:  # of an $id
+            raise ConfigError(f"It is no JSON Schema: {error}.") from None
+    return None

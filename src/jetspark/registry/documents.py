@@ -44,10 +44,11 @@ class Verb(StrEnum):
 
 
 class Code(IntEnum):
-    """The codes of errors. INCOMPATIBLE and CHANGED are ours: the protocol has none for them."""
+    """The codes of errors. Those of three digits are ours: the protocol has none for them."""
 
     INCOMPATIBLE = 409
     CHANGED = 412
+    TOO_LARGE = 413
     INVALID_REQUEST = 10400
     INTERNAL = 10500
     NAME_INVALID = 11000
@@ -188,6 +189,8 @@ class ListRequest(Document, frozen=True, kw_only=True):
     """`filter`: only names that match it; * and > as in subjects."""
 
     filter: str | None = None
+    after: str | None = None
+    """Ours: ask for a part, of what comes after this place, or "" for the first one."""
 
 
 class SchemaVersion(Document, frozen=True, kw_only=True):
@@ -207,6 +210,8 @@ class ListResponse(Document, frozen=True, kw_only=True):
     """The answer to LIST: every version and revision."""
 
     schemas: list[Schema] = msgspec.field(default_factory=list)
+    next: str | None = None
+    """Of a part: `after` of the next one; None: it is the last."""
 
 
 class RemoveResponse(Document, frozen=True, kw_only=True):

@@ -134,7 +134,9 @@ class _Rules:
             case "enum" | "const":
                 allowed = {_text(one) for one in (wanted if word == "enum" else [wanted])}
                 values = _values(writer)
-                if values is None or not values <= allowed:
+                if not allowed:  # the schema false
+                    yield f"{path}: the reader's schema does not allow it"
+                elif values is None or not values <= allowed:
                     yield f"{path}: may have a value that is not in {word}"
             case "properties":
                 for name, one in wanted.items():

@@ -5,8 +5,9 @@ several writers gets it; the others read again, and check what is the latest the
 comes from the bucket's leader. A removed version leaves a marker, and its number is not given
 again, since messages may name it. A definition that changes is a new version, with revision 1; a
 description or metadata that changes is a new revision. A request that changes nothing has the
-latest version as its answer, so one whose answer was lost may be sent again. Several instances may
-run; they share the requests, and killing one loses none of what was answered.
+latest version as its answer, so one whose answer was lost may be sent again. What is stored leaves
+room around it in one message, and a list that does not fit is asked for by parts. Several instances
+may run; they share the requests, and killing one loses none of what was answered.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from jetspark.errors import (
     WrongLastSequenceError,
 )
 from jetspark.kv.bucket import Bucket, BucketCalls
-from jetspark.registry.compatibility import check_definition, violations
+from jetspark.registry.compatibility import check_definition, load_rules, violations
 from jetspark.registry.documents import (
     BUCKET,
     DEFAULT_POLICY,
@@ -70,13 +71,15 @@ async def serve_registry(
 ) -> Service:
     """Start an instance; its schemas are in `bucket`, which is created if there is none.
 
-    Raises the errors of `add_service` and of `create_bucket`.
+    Raises ModuleNotFoundError without the extra `registry`, and the errors of `add_service` and of
+    `create_bucket`.
     """
     try:
         schemas = await js.bucket(bucket)
     except BucketNotFoundError:
         schemas = await js.create_bucket(bucket, replicas=replicas)
-    registry = _Registry(js, schemas)
+    await to_thread(load_rules)  # before threads ask for them at once
+    registry = _Registry(js, schemas, nc.max_payload * 7 // 8)
     service = await nc.add_service(SERVICE, _version(), description="Schemas of payloads")
     try:
         for verb, handler in registry.handlers.items():
@@ -105,7 +108,8 @@ async def _answered(handler: Handler, head: int, request: Request) -> None:
         raise ServiceError(Code.INVALID_REQUEST, str(error)) from None
     except MaxPayloadError as error:
         raise ServiceError(
-            Code.INTERNAL, f"The answer is too large for one message ({error}): give a filter."
+            Code.TOO_LARGE,
+            f"The answer is too large for one message ({error}): give a filter, or ask for parts.",
         ) from None
     except ServiceError:
         raise
@@ -117,14 +121,18 @@ class _Stored(NamedTuple):
     schema: Schema
     sequence: int
     """In the bucket."""
+    size: int
+    """Bytes of its document."""
 
 
 class _Registry:
     """The handlers: the rest of the subject and the payload become the answer's document."""
 
-    def __init__(self, js: BucketCalls, bucket: Bucket) -> None:
+    def __init__(self, js: BucketCalls, bucket: Bucket, largest: int) -> None:
         self._js = js
         self._bucket = bucket
+        self._largest = largest
+        """Bytes of a schema's document, and of a part of a list."""
         self.handlers: dict[Verb, Handler] = {
             Verb.ADD: self._add,
             Verb.GET: self._get,
@@ -201,11 +209,14 @@ class _Registry:
         return GetResponse(schema=found.schema)
 
     async def _list(self, _: str, data: bytes) -> Document:
-        wanted = _read(ListRequest, data or b"{}").filter or ">"
+        request = _read(ListRequest, data or b"{}")
+        wanted = request.filter or ">"
         try:
             check_subscribe_subject(wanted)
         except ConfigError as error:
             _refuse(Code.INVALID_REQUEST, f"filter: {error}")
+        if request.after is not None:
+            return await self._part(wanted, request.after)
         schemas = [
             _schema(entry.value)
             async for entry in self._bucket.history(Place(">").key)
@@ -214,6 +225,26 @@ class _Registry:
             and subject_matches(wanted, place.name)
         ]
         return ListResponse(schemas=sorted(schemas, key=lambda one: one.place))
+
+    async def _part(self, wanted: str, after: str) -> ListResponse:
+        """As many schemas as fit into one message, and one at least."""
+        places = sorted(
+            place for place in await self._keys(Place(">")) if subject_matches(wanted, place.name)
+        )
+        if after:
+            if (last := Place.parse(after)) is None:
+                _refuse(Code.INVALID_REQUEST, f"after: {after!r} is no place of a schema")
+            places = [place for place in places if place > last]
+        found: list[Schema] = []
+        size = 0
+        for place in places:
+            if (stored := await self._read(place)) is None:
+                continue
+            size += stored.size
+            if found and size > self._largest:
+                return ListResponse(schemas=found, next=found[-1].place.subject_tail)
+            found.append(stored.schema)
+        return ListResponse(schemas=found)
 
     async def _remove(self, tail: str, data: bytes) -> Document:
         where = _place(tail, _read(RemoveRequest, data or b"{}"))
@@ -253,13 +284,20 @@ class _Registry:
             entry = await self._bucket.get(place.key, leader=True)
         except KeyNotFoundError:
             return None
-        return _Stored(_schema(entry.value), entry.revision)
+        return _Stored(_schema(entry.value), entry.revision, len(entry.value))
 
     async def _store(self, schema: Schema) -> SchemaVersion | None:
         """None: somebody else was first."""
         stored = schema.replace(time=datetime.now(UTC))
+        document = encode_document(to_wire(stored))
+        if len(document) > self._largest:
+            _refuse(
+                Code.TOO_LARGE,
+                f"{stored.place} would have {len(document)} bytes with all that belongs to it; "
+                f"with this server's max_payload, {self._largest} are the most",
+            )
         try:
-            await self._bucket.update(stored.place.key, encode_document(to_wire(stored)), 0)
+            await self._bucket.update(stored.place.key, document, 0)
         except WrongLastSequenceError:
             return None
         return _version_of(stored)
