@@ -77,6 +77,34 @@ def test_a_decimal_with_more_digits_than_its_type_is_refused() -> None:
         decoded(schema, [b"\x02\x04\x03\xe8\x00"])
 
 
+@pytest.mark.parametrize(
+    ("kind", "logical", "last"),
+    [
+        ("int", "date", 2_932_896),
+        ("long", "timestamp-millis", 253_402_300_799_999),
+        ("long", "local-timestamp-micros", 253_402_300_799_999_999),
+    ],
+)
+def test_a_time_outside_of_the_years_1_to_9999_is_refused_at_any_depth(
+    kind: str, logical: str, last: int
+) -> None:
+    def schema(one: Schema) -> Schema:
+        return record([{"type": "map", "values": record([{"type": "array", "items": one}])}])
+
+    def row(value: int) -> Any:
+        return {"x0": {"a": {"x0": [0, value]}}}
+
+    plain, typed = schema(kind), schema({"type": kind, "logicalType": logical})
+    assert decoded(typed, [written(plain, row(last))])
+    with pytest.raises(Undecodable, match="a time outside of the years 1 to 9999"):
+        decoded(typed, [written(plain, row(last + 1))])
+
+
+def test_a_date_in_a_union_with_long_is_the_number_of_its_days() -> None:
+    schema = record([["long", {"type": "int", "logicalType": "date"}]])
+    assert decoded(schema, [b"\x00\x06", b"\x02\x0a"]) == [{"x0": 3}, {"x0": 5}]
+
+
 # -- schema resolution ---------------------------------------------------------------------------
 
 _WIDER = {

@@ -26,7 +26,8 @@ from jetspark.codecs.debezium import (
     given_schema,
     row_columns,
 )
-from jetspark.codecs.decoding import Decoding
+from jetspark.codecs.decoder import only_refused
+from jetspark.codecs.decoding import Decoder, Decoding
 from jetspark.codecs.schema import PayloadSchema
 
 COLUMNS = row_columns(json.dumps(ENVELOPE_SCHEMA).encode())
@@ -45,11 +46,11 @@ def batch(*payloads: bytes) -> pa.RecordBatch:
     )
 
 
-def rows(*payloads: bytes, fields: DebeziumFields | None = None) -> list[dict[str, Any]]:
+def rows(*payloads: bytes, fields: Decoder | None = None) -> list[dict[str, Any]]:
     """The decoded rows, without the message."""
     fields = fields or DebeziumFields(COLUMNS)
     given = batch(*payloads)
-    found = fields.of(given)
+    found = only_refused(fields.of(given))
     assert found.schema == fields.schema(given.schema)
     found.validate(full=True)
     listed: list[dict[str, Any]] = found.drop_columns(["subject", "seq", "timestamp"]).to_pylist()
@@ -199,6 +200,17 @@ def test_a_payload_that_is_no_event_keeps_it_and_has_the_reason(
     assert {one for name, one in bad.items() if name not in ("data", "_corrupt_reason")} == {None}
 
 
+@pytest.mark.parametrize(
+    "payload", [b'{"hello": 1}', b"{}", b'{"op": "c", "after": {"id": 1}, "ts_ms": 5}']
+)
+def test_an_object_that_nothing_marks_as_an_event_is_none(payload: bytes) -> None:
+    bad, good, marked = rows(payload, b'{"customer": "b"}', b'{"hello": 1, "__deleted": "false"}')
+    assert bad["data"] == payload
+    assert bad["_corrupt_reason"].startswith("The payload is no event: it has no envelope")
+    assert bad["__position"] is None
+    assert good["_corrupt_reason"] is marked["_corrupt_reason"] is None
+
+
 def test_a_removed_row_needs_only_its_key() -> None:
     before = {"id": 1, "customer": "__debezium_unavailable_value"}
     (row,) = rows(changed(op="d", before=before, after=None))
@@ -257,13 +269,11 @@ def test_events_in_avro_are_the_rows_of_those_in_json() -> None:
         fastavro.schemaless_writer(out, schema, event)
         payloads.append(out.getvalue())
     fields = Decoding.make("debezium", schema=json.dumps(envelope)).decoder()
-    assert isinstance(fields, DebeziumFields)
     wanted = rows(*(one.payload("postgresql") for one in log))
     assert rows(*payloads, fields=fields) == wanted
     framed = Decoding.make(
         "debezium", lookup=Registry(json.dumps(envelope)), schema_name="orders", framing="confluent"
     ).decoder()
-    assert isinstance(framed, DebeziumFields)
     assert rows(*(b"\0\0\0\0\7" + one for one in payloads), fields=framed) == wanted
     found = rows(payloads[0], b"", b"\xff", payloads[0][:-4], fields=fields)
     assert [one["__op"] for one in found] == [log[0].op, None, None]

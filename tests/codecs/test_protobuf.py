@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jetspark.codecs.decoder import Undecodable
+from jetspark.codecs.decoding import Decoding
 from jetspark.codecs.protobuf import ProtobufWriter, message_of, of_module
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
@@ -222,7 +223,7 @@ def test_a_schema_that_cannot_be_used_is_refused_with_a_sentence() -> None:
     with pytest.raises(ConfigError, match=r"no message 'Oder'; it has shop\.Part, shop\.Order, "):
         message_of(PayloadSchema("protobuf", SOURCE, "Oder"))
     group = 'syntax = "proto2"; message A { optional group G = 1 { optional int32 q = 1; } }'
-    with pytest.raises(ConfigError, match=r"The field g of A is a group"):
+    with pytest.raises(ConfigError, match=r"^g of A is a group, .* 'fields' \(there are none\)\.$"):
         ProtobufWriter(message_of(PayloadSchema("protobuf", group)), None)
     with pytest.raises(ConfigError, match="imports"):
         message_of(
@@ -230,6 +231,39 @@ def test_a_schema_that_cannot_be_used_is_refused_with_a_sentence() -> None:
                 "protobuf", SOURCE, references=(PayloadSchema("protobuf", "", "../x.proto"),)
             )
         )
+
+
+GROUPS = """
+syntax = "proto2";
+message Order { optional int64 id = 1; optional Part part = 2; optional Part2 other = 3; }
+message Part { optional int32 y = 1; repeated group Piece = 2 { optional string name = 1; } }
+message Part2 { optional int32 y = 1; optional Part2 inner = 2; }
+"""
+
+
+def test_a_group_at_any_depth_is_refused_and_the_other_fields_can_be_had() -> None:
+    with pytest.raises(ConfigError, match=r"^part of Order is a group, or .* \(id, other\)\.$"):
+        Decoding.make("protobuf", schema=GROUPS)
+    with pytest.raises(ConfigError, match="has no field 'idd'; it has id, part, other"):
+        Decoding.make("protobuf", schema=GROUPS, fields=("idd",))
+    whole = message_of(PayloadSchema("protobuf", GROUPS))
+    order = classes(whole)(id=5)
+    order.part.piece.add(name="x")
+    assert decoded([order.SerializeToString()], whole, ("id", "other")) == [
+        {"id": 5, "other": None}
+    ]
+
+
+@pytest.mark.parametrize("seconds", [253_402_300_800, -62_135_596_801, 2**63 - 1, -(2**63)])
+def test_a_time_that_protobuf_does_not_have_is_refused(seconds: int) -> None:
+    bad, long, good = Order(), Order(), Order()
+    bad.at.seconds = long.took.seconds = seconds
+    for order in [bad] + [long] * (abs(seconds) > 2**60):
+        with pytest.raises(Undecodable, match="outside of the years 1 to 9999"):
+            decoded([order.SerializeToString()])
+    good.at.seconds, good.at.nanos = 253_402_300_799, 999_999_999
+    (row,) = decoded([good.SerializeToString()], fields=("at",))
+    assert row["at"] == datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)
 
 
 def test_a_compiled_class_is_a_schema() -> None:

@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.tables]
 
+BAD = (
+    b'{"hello": 1}',
+    b'{"op": "c", "after": {"id": 1}}',
+    b'{"op": "c", "after": {"customer": "x"}, "source": {"table": "%s"}}' % TABLE.encode(),
+)
+"""What has no value for the key: no event, an envelope without source, a row without its key."""
 DDL = "id BIGINT, customer STRING, amount DECIMAL(10,2), changed TIMESTAMP_NTZ"
 
 
@@ -53,6 +59,7 @@ def test_both_ways_make_the_table_of_the_database(
         (subject, one.payload("postgresql")) for one in with_repeats(rng, database.log, 0.02)
     ]
     messages[50:50] = [(subject, b"{"), (subject, b""), (subject, b'{"ts_ms": 5}')]
+    messages[80:80] = [(subject, one) for one in BAD]
     options = {"servers": shared_server.url, "stream": stream, "startingOffsets": "earliest"}
     options |= {"minPartitions": "2", "maxOffsetsPerTrigger": "120", "decode": "debezium"}
     for begin, end in pairwise((0, len(messages) // 2, len(messages))):
@@ -69,9 +76,14 @@ def test_both_ways_make_the_table_of_the_database(
     wanted = [(*row.values(), TABLE) for _, row in sorted(replay(database.log).items())]
     for way, table in (("direct", f"direct/{TABLE}"), ("through", "through")):
         assert by_duckdb(Format.DELTA, tmp_path / table, rows) == wanted
-        aside = by_duckdb(Format.DELTA, tmp_path / f"bad_{way}", "SELECT seq, data, reason FROM t")
-        assert [(seq, data) for seq, data, _ in aside] == [(51, b"{")]
-        assert aside[0][2].startswith("The payload is not one JSON object")
+        said = 'SELECT seq, data, "column", reason FROM t ORDER BY seq'
+        aside = by_duckdb(Format.DELTA, tmp_path / f"bad_{way}", said)
+        assert [one[:3] for one in aside] == [
+            (51, b"{", None), (81, BAD[0], None), (82, BAD[1], None), (83, BAD[2], "id"),
+        ]  # fmt: skip
+        assert aside[0][3].startswith("The payload is not one JSON object")
+        assert aside[1][3].startswith("The payload is no event")
+        assert aside[3][3] == "There is no value in id, which is the table's key."
     versions = "SELECT id, __op, epoch_us(valid_from), epoch_us(valid_to), amount FROM t"
     found = by_duckdb(Format.ICEBERG, tmp_path / "history", versions)
     assert sorted(map(str, found)) == sorted(map(str, replay_history(database.log)))

@@ -23,11 +23,13 @@ from jetspark.lakehouse.formats import Format
 from jetspark.spark.failures import explain
 from jetspark.spark.infer import infer
 from jetspark.spark.ingest import Ingest
-from jetspark.spark.json_payloads import CORRUPT
+from jetspark.spark.json_payloads import CORRUPT, KEPT
 from jetspark.spark.lag import Progress
 from jetspark.spark.lakehouse.options import parse_lakehouse_options
 from jetspark.spark.lakehouse.target import TaskFiles, prepare
 from jetspark.spark.retry_quarantine import Tried
+from jetspark.spark.source import SCHEMA as MESSAGE
+from jetspark.spark.versions import in_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -305,8 +307,9 @@ def test_a_record_that_becomes_no_row_stops_the_query_until_the_schema_is_mended
     assert [row["n"] for row in lake.rows("table")] == [1]
     mended = "n LONG, name STRING, ok BOOLEAN, at TIMESTAMP"
     lake.ingest("table", **how, on_bad_record="stop", json_schema=mended, merge_schema=True)
-    found = [(row["n"], row["x"], row["_corrupt_record"]) for row in lake.rows("table")]
-    assert found == [(1, "0.5", None), (2, None, None), (3, None, None), (4, None, None)]
+    found = [(row["n"], row["x"]) for row in lake.rows("table")]
+    assert found == [(1, "0.5"), (2, None), (3, None), (4, None)]
+    assert "_corrupt_record" not in lake.rows("table")[0]
 
 
 def test_a_batch_that_is_run_again_adds_nothing_to_any_table(
@@ -366,6 +369,45 @@ def test_a_write_stops_for_a_record_of_which_little_is_known_and_needs_to_know_w
     files.write(pa.RecordBatch.from_pydict({"n": [1], CORRUPT: pa.array([None], pa.string())}))
     with pytest.raises(ConfigError, match=r"^A record does not become a row, for its column n: "):
         files.write(pa.RecordBatch.from_pydict({"n": [None], CORRUPT: ['{"n": "x"}']}))
+
+
+def test_a_row_without_its_key_is_no_row_of_the_table(tmp_path: Path) -> None:
+    options = parse_lakehouse_options(
+        Format.DELTA,
+        {"path": str(tmp_path / "table"), "keys": "n", "applyAsTruncates": "op = 't'"}
+        | {"sequenceBy": "seq"},
+    )
+    columns = [StructField("n", LongType()), StructField("op", StringType())]
+    rows = StructType(
+        [*columns, StructField("seq", LongType()), StructField(CORRUPT, StringType())]
+    )
+    files = TaskFiles(prepare(options, rows))
+
+    def write(n: int | None, op: str | None, seq: int | None, corrupt: str | None = None) -> None:
+        row = {"n": n, "op": op, "seq": seq, CORRUPT: corrupt}
+        files.write(pa.RecordBatch.from_pylist([row], in_arrow(rows)))
+
+    write(1, None, 1)
+    write(None, "t", 2)
+    begin = "^Message 3 does not become a row, for its column n: "
+    with pytest.raises(ConfigError, match=f"{begin}There is no value in n, which is the table's"):
+        write(None, None, 3)
+    with pytest.raises(ConfigError, match=f'{begin}n is a text \\("x"\\), not int64'):
+        write(None, None, 3, '{"n": "x"}')
+    with pytest.raises(ConfigError, match=r"seq, which is the table's order\. Nothing .* Mend"):
+        write(None, "t", None)
+
+
+def test_a_table_in_which_bad_records_were_kept_gets_them_put_aside_or_stops_at_them(
+    tmp_path: Path,
+) -> None:
+    options = parse_lakehouse_options(Format.DELTA, {"path": str(tmp_path / "table")})
+    how: dict[str, Any] = {"to": str(tmp_path / "table"), "json_schema": "n LONG", "adopt": True}
+    kept = [one for one in MESSAGE if one.name in KEPT]
+    kept += [StructField("n", LongType()), StructField(CORRUPT, StringType())]
+    prepare(options, StructType(kept))
+    for more in ({"quarantine": str(tmp_path / "aside")}, {"on_bad_record": "stop"}, {}):
+        Ingest(options={"stream": "S"}, **{**how, **more}).look_ahead()
 
 
 def grow(job: Ingest, spark: SparkSession) -> int:

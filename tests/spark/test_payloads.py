@@ -8,7 +8,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.serializers import CloudPickleSerializer
 from tests.codecs.avro_schemas import EPOCH, written
+from tests.codecs.test_decoding import GOOD
 from tests.codecs.test_framing import NEW, OLD, OTHER, confluent
 from tests.codecs.test_protobuf import SOURCE, Order
 from tests.registry.test_confluent import Scripted
@@ -16,8 +18,10 @@ from tests.support.both_ways import rows_of
 from tests.support.streams import Admin
 
 from jetspark.lakehouse.formats import Format
+from jetspark.spark.direct import DirectDataSource
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.lag import Progress
+from jetspark.spark.source import JetStreamDataSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,18 +123,21 @@ def test_avro_becomes_the_same_rows_in_the_source_the_direct_way_and_through_spa
 ) -> None:
     payloads = [written(AVRO, order(number)) for number in range(20)]
     payloads[7], payloads[11] = payloads[7][:-1], b"{}"
+    too_many = {**order(15), "price": Decimal("12345678901.25")}
+    payloads[15] = written(json.loads(json.dumps(AVRO).replace(": 9,", ": 20,")), too_many)
     lake = table(payloads)
     (tmp_path / "order.avsc").write_text(json.dumps(AVRO))
     decode = {"decode": "avro", "schemaFile": str(tmp_path / "order.avsc")}
     aside = str(tmp_path / "bad")
     done = lake.ingest("direct", decode, quarantine=aside)
-    assert (done.rows, done.aside) == (18, 2)
-    good = [number for number in range(20) if number not in (7, 11)]
+    assert (done.rows, done.aside) == (17, 3)
+    good = [number for number in range(20) if number not in (7, 11, 15)]
     names = [field["name"] for field in AVRO["fields"]]
     found = [{name: row[name] for name in names} for row in lake.rows("direct")]
     assert found == [as_row(number) for number in good]
     bad = lake.rows("bad")
-    assert [(row["seq"], row["data"]) for row in bad] == [(8, payloads[7]), (12, payloads[11])]
+    assert [(row["seq"] - 1, row["data"]) for row in bad] == [(n, payloads[n]) for n in (7, 11, 15)]
+    assert "too many digits" in bad[2]["reason"]
     assert bad[0]["reason"] == "The payload is not Order in Avro: Unexpected EOF reading fixed."
 
     lake.ingest("spark", decode, through_spark=True)
@@ -138,11 +145,12 @@ def test_avro_becomes_the_same_rows_in_the_source_the_direct_way_and_through_spa
     assert [row["_corrupt_record"] for row in kept if row["id"] is None] == [
         payloads[7],
         payloads[11],
+        payloads[15],
     ]
     through_spark = [row for row in kept if row["id"] is not None]
     assert [{name: row[name] for name in names} for row in through_spark] == found
 
-    rows = lake.read({**decode, "fields": "id,tags"})
+    rows = lake.read({**decode, "fields": "id,price"})
     assert [row["id"] for row in rows if row["data"] is None] == good
     assert [row["_corrupt_reason"] for row in rows if row["data"]] == [row["reason"] for row in bad]
 
@@ -193,3 +201,39 @@ def test_json_comes_out_of_its_frames(table: Callable[[list[bytes]], Table]) -> 
     lake.ingest("rows", packed, json_schema="n LONG")
     rows = [(row["n"], row["_corrupt_record"]) for row in lake.rows("rows")]
     assert rows == [(0, None), (1, None), (2, None), (None, None)]
+
+
+@pytest.mark.parametrize("format_", GOOD)
+def test_what_is_sent_to_tasks_can_be_sent_after_the_driver_has_used_it(
+    shared_server: NatsServer,
+    admin: Admin,
+    tmp_path: Path,
+    unique: Callable[[str], str],
+    format_: str,
+) -> None:
+    """By Spark's own pickler; no Spark is started."""
+    how, payload = GOOD[format_]
+    stream = unique("SENT")
+    admin.create(stream, f"{stream}.>")
+    admin.fill([(f"{stream}.x", payload)])
+    given = {"servers": shared_server.url, "stream": stream, "startingOffsets": "earliest"}
+    given |= {"decode": format_, "schema": how["schema"], "registry": "nats"}
+    given |= {"messageName": "Order", "fields": "f_int32"} if format_ == "protobuf" else {}
+    given |= {"registry": "https://localhost:1"} if format_ == "avro" else {}
+    source = JetStreamDataSource(given)
+    into = {"into.format": "delta", "into.schema": source.schema().json(), "into.made": "{}"}
+    into |= {"into.fields": "[]", "into.sink.path": str(tmp_path / "table")}
+    into["into.sink.checkpointLocation"] = "s3://elsewhere/checkpoint"
+    send: Any = CloudPickleSerializer()  # type: ignore[no-untyped-call]
+    for one in (source, DirectDataSource({**given, **into})):
+        stream_reader: Any = one.streamReader(one.schema())
+        start = stream_reader.initialOffset()
+        end = stream_reader.latestOffset(start, stream_reader.getDefaultReadLimit())
+        parts = stream_reader.partitions(start, end)
+        for sent in (one, stream_reader, parts):
+            send.loads(send.dumps(sent))
+    batch_reader = source.reader(source.schema())
+    parts = batch_reader.partitions()
+    there = send.loads(send.dumps(batch_reader))
+    (rows,) = (batch for part in send.loads(send.dumps(parts)) for batch in there.read(part))
+    assert rows.column("data").to_pylist() == [None]

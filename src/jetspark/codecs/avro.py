@@ -23,8 +23,8 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.codecs.decoder import Undecodable
-from jetspark.codecs.schema import PayloadSchema
+from jetspark.codecs.decoder import Undecodable, check_times
+from jetspark.codecs.schema import PayloadSchema, UnusableSchema
 from jetspark.errors import ConfigError
 
 _US: Final = pa.timestamp("us", tz="UTC")
@@ -340,6 +340,8 @@ def _converter(writer: _Type, reader: _Type, name: str) -> _Convert:
 def _cast(kind: pa.DataType, name: str, values: pa.Array) -> pa.Array:
     if values.type == kind:
         return values
+    if pa.types.is_date32(values.type):  # in a union with long, which is a number
+        values = values.cast(pa.int32())
     try:
         return values.cast(kind, safe=not pa.types.is_floating(kind))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -525,7 +527,7 @@ def fields_of(schema: PayloadSchema) -> pa.Schema:
     try:
         return pa.schema(list(_parsed(schema).arrow))
     except Undecodable as error:
-        raise ConfigError(str(error)) from None
+        raise UnusableSchema(str(error)) from None
 
 
 class AvroWriter:
@@ -573,6 +575,7 @@ class AvroWriter:
         columns = [
             convert(rows if at is None else found.column(f"f{at}")) for at, convert in self._columns
         ]
+        check_times(columns)
         for column in columns:
             if "decimal" in str(column.type):  # the library does not look at their digits
                 _check_digits(column)

@@ -123,13 +123,9 @@ class CloudEventFields:
             if reason is not None:
                 reasons[row], events[row] = reason, {}
         said = pa.array(reasons, pa.string())
-        good = said.is_null()
         found = [pa.array([one.get(f.name) for one in events], f.type) for f in ATTRIBUTES]
-        kept = batch.columns
-        place = batch.schema.get_field_index(PAYLOAD)
-        kept[place] = pc.if_else(good, pa.scalar(None, pa.binary()), kept[place])
         return pa.RecordBatch.from_arrays(
-            [*kept, *found, *columns, said], schema=self.schema(batch.schema)
+            [*batch.columns, *found, *columns, said], schema=self.schema(batch.schema)
         )
 
     def _event(self, payload: bytes, headers: Sequence[Mapping[str, str]] | None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.codecs.connect import Reader, Schema, arrow_type, of_avro, reader
-from jetspark.codecs.decoder import PAYLOAD, REASON, Bare, PayloadFields, with_fields
+from jetspark.codecs.decoder import PAYLOAD, REASON, Packed, PayloadFields, with_fields
 
 OP: Final = "__op"
 TABLE: Final = "__table"
@@ -57,6 +57,8 @@ _OF_TRANSACTION = {"status", "id", "data_collections"}
 _UNKNOWN = "__debezium_unavailable_value"
 _NOT_SENT = (_UNKNOWN, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
 _LATEST = 2**53
+_SHOWN = 40
+"""Characters of a wrong schema."""
 _NUMBER = re.compile(r"\d+$")
 _COLUMN = re.compile(
     r"\s*(?P<name>`(?:[^`]|``)+`|\w+)(?:\s*:\s*|\s+|(?<=`))(?P<kind>\w+)\s*"
@@ -90,6 +92,8 @@ class Event:
     position: str
     schema: bytes = b""
     """Of the event, in JSON."""
+    is_marked: bool = True
+    """Whether an envelope or a field `__…` shows that it is an event."""
 
 
 def event_of(payload: bytes, seq: int) -> Event | None:
@@ -162,7 +166,9 @@ def _of_flat(value: Mapping[str, Any], seq: int, schema: bytes) -> Event:
     if op not in _OPS:
         raise NoRowError(f"__op is {op!r}, and none of {', '.join(_OPS)}.")
     time = _time(said)
-    return Event(op, row, _table(said), time, _position(said, time, seq), schema)
+    return Event(
+        op, row, _table(said), time, _position(said, time, seq), schema, is_marked=bool(said)
+    )
 
 
 def _table(source: Mapping[str, Any]) -> str | None:
@@ -290,12 +296,17 @@ def ddl_columns(text: str) -> pa.Schema:
         kind = None if part is None else _type_of(part)
         if part is None or kind is None:
             raise ValueError(
-                f"{text[at:].strip()!r} does not begin with a column, such as id BIGINT or amount "
+                f"{_shown(text[at:])} does not begin with a column, such as id BIGINT or amount "
                 "DECIMAL(10,2); for others give the schema that Debezium has written"
             )
         found.append(pa.field(part["name"].strip("`").replace("``", "`"), kind))
         at = part.end()
     return pa.schema(found)
+
+
+def _shown(text: str) -> str:
+    text = text.strip()
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
 def _type_of(part: re.Match[str]) -> pa.DataType | None:
@@ -314,15 +325,15 @@ class DebeziumFields:
         self,
         fields: pa.Schema,
         schema: str | None = None,
-        unpack: Callable[[pa.RecordBatch], Bare] | None = None,
+        packed: Packed | None = None,
         avro: PayloadFields | None = None,
     ) -> None:
-        """`fields`: of the rows; `schema`: in JSON, of events that come without theirs; `unpack`:
-        takes payloads out of their frames; `avro`: decodes events in Avro."""
+        """`fields`: of the rows; `schema`: in JSON, of events that come without theirs; `packed`:
+        what is around payloads; `avro`: decodes events in Avro."""
         self.fields = pa.schema([*fields, *ADDED])
         self._of_row = fields
         self._schema = b"" if schema is None else schema.encode()
-        self._unpack = unpack
+        self._packed = packed
         self._avro = avro
         self._known: dict[bytes, list[tuple[str, Reader]]] = {}
 
@@ -345,6 +356,8 @@ class DebeziumFields:
                 row, reason = self._row(event), None
             except NoRowError as error:
                 row, reason = none, str(error)
+                if isinstance(payload, bytes) and self._packed is not None:
+                    reason += self._packed.hint(payload)
             found.append(row)
             places.append(place)
             reasons.append(reason)
@@ -353,16 +366,13 @@ class DebeziumFields:
             pa.array(one, field.type) for one, field in zip(columns, self.fields, strict=True)
         ]
         rows = batch if len(places) == batch.num_rows else batch.take(pa.array(places, pa.int64()))
-        is_bad = pc.is_valid(pa.array(reasons, pa.string()))
+        said = pa.array(reasons, pa.string())
         if "timestamp" in rows.schema.names:
             at = self.fields.get_field_index(TIME)
             known = pc.coalesce(arrays[at], rows.column("timestamp"))
-            arrays[at] = pc.if_else(is_bad, arrays[at], known)
-        kept = rows.columns
-        at = rows.schema.get_field_index(PAYLOAD)
-        kept[at] = pc.if_else(is_bad, kept[at].cast(pa.binary()), pa.scalar(None, pa.binary()))
+            arrays[at] = pc.if_else(pc.is_valid(said), arrays[at], known)
         return pa.RecordBatch.from_arrays(
-            [*kept, *arrays, pa.array(reasons, pa.string())], schema=self.schema(batch.schema)
+            [*rows.columns, *arrays, said], schema=self.schema(batch.schema)
         )
 
     def _payloads(self, batch: pa.RecordBatch) -> list[Any]:
@@ -374,9 +384,9 @@ class DebeziumFields:
             values = pa.RecordBatch.from_arrays(columns, found.schema.names).to_pylist()
             empty = pc.equal(pc.binary_length(batch.column(PAYLOAD)), 0).to_pylist()
             return [b"" if none else one for none, one in zip(empty, values, strict=True)]
-        if self._unpack is None:
+        if self._packed is None:
             return list(batch.column(PAYLOAD).to_pylist())
-        bare = self._unpack(batch)
+        bare = self._packed.unpack(batch)
         payloads: list[Any] = bare.payloads.to_pylist()
         for at, reason in enumerate([] if bare.reasons is None else bare.reasons.to_pylist()):
             payloads[at] = payloads[at] if reason is None else {REASON: reason}
@@ -390,6 +400,11 @@ class DebeziumFields:
         return _of_value(payload, seq, b"")
 
     def _row(self, event: Event) -> list[Any]:
+        if not event.is_marked and event.row.keys().isdisjoint(self._of_row.names):
+            raise NoRowError(
+                "The payload is no event: it has no envelope (op and source), no field that begins "
+                "with __, and none of the columns."
+            )
         found = []
         for name, read in self._readers(event.schema):
             value = event.row.get(name)

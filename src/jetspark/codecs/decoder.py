@@ -7,7 +7,7 @@ decoded by the same code, and a row has the same values whatever is beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
@@ -54,11 +54,32 @@ class Bare:
     """Why there is no payload; None: there is one in each row."""
 
 
+class Packed(Protocol):
+    """What is around payloads."""
+
+    def unpack(self, batch: pa.RecordBatch) -> Bare:
+        """The payloads of a batch."""
+
+    def hint(self, payload: bytes) -> str:
+        """What may be the matter with one that does not decode, as a sentence, or nothing."""
+
+
 def with_fields(columns: pa.Schema, fields: pa.Schema) -> pa.Schema:
     """The schema of a batch with these columns, when these fields are decoded."""
     at = columns.get_field_index(PAYLOAD)
     kept = columns.set(at, pa.field(PAYLOAD, pa.binary()))
     return pa.schema([*kept, *fields, pa.field(REASON, pa.string())])
+
+
+def only_refused(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch without the payloads that were decoded."""
+    reasons = batch.column(REASON)
+    at = batch.schema.get_field_index(PAYLOAD)
+    if reasons.null_count == len(reasons):
+        kept = pa.nulls(len(reasons), pa.binary())
+    else:
+        kept = pc.if_else(pc.is_valid(reasons), batch.column(at), pa.scalar(None, pa.binary()))
+    return batch.set_column(at, batch.schema.field(at), kept)
 
 
 class PayloadFields:
@@ -67,13 +88,13 @@ class PayloadFields:
     def __init__(
         self,
         fields: pa.Schema,
-        unpack: Callable[[pa.RecordBatch], Bare],
+        packed: Packed,
         writer: Callable[[SchemaKey], Writer],
     ) -> None:
         """`fields`: all of them may be null; `writer`: raises Undecodable for a schema that cannot
         become these fields, and SchemaNotFoundError."""
         self.fields = fields
-        self._unpack = unpack
+        self._packed = packed
         self._writer = writer
         self._writers: dict[SchemaKey, Writer | str] = {}
 
@@ -82,20 +103,10 @@ class PayloadFields:
         return with_fields(columns, self.fields)
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the fields after its columns. Its payloads are null but those that did not
-        decode."""
-        columns, reasons = self._decoded(self._unpack(batch))
-        kept = batch.columns
-        at = batch.schema.get_field_index(PAYLOAD)
-        bad = pc.is_valid(reasons)
-        if not reasons.null_count:
-            kept[at] = kept[at].cast(pa.binary())
-        elif reasons.null_count == len(reasons):
-            kept[at] = pa.nulls(len(reasons), pa.binary())
-        else:
-            kept[at] = pc.if_else(bad, kept[at], pa.scalar(None, pa.binary()))
+        """The batch with the fields after its columns."""
+        columns, reasons = self._decoded(self._packed.unpack(batch))
         return pa.RecordBatch.from_arrays(
-            [*kept, *columns, reasons], schema=self.schema(batch.schema)
+            [*batch.columns, *columns, reasons], schema=self.schema(batch.schema)
         )
 
     def _decoded(self, unpacked: Bare) -> tuple[list[pa.Array], pa.StringArray]:
@@ -153,20 +164,51 @@ class PayloadFields:
         if isinstance(writer, str):
             yield None, pa.repeat(pa.scalar(writer, pa.string()), len(payloads))
         elif len(payloads):
-            yield from _halved(writer, payloads)
+            yield from self._halved(writer, payloads)
         else:
             yield None, pa.nulls(0, pa.string())
 
+    def _halved(
+        self, writer: Writer, payloads: pa.BinaryArray
+    ) -> Iterator[tuple[list[pa.Array] | None, pa.StringArray]]:
+        try:
+            yield writer.decode(payloads), pa.nulls(len(payloads), pa.string())
+        except Undecodable as error:
+            half = len(payloads) // 2
+            if not half:
+                hint = self._packed.hint(payloads[0].as_py())
+                yield None, pa.array([f"{error}{hint}"], pa.string())
+                return
+            yield from self._halved(writer, payloads.slice(0, half))
+            yield from self._halved(writer, payloads.slice(half))
 
-def _halved(
-    writer: Writer, payloads: pa.BinaryArray
-) -> Iterator[tuple[list[pa.Array] | None, pa.StringArray]]:
-    try:
-        yield writer.decode(payloads), pa.nulls(len(payloads), pa.string())
-    except Undecodable as error:
-        half = len(payloads) // 2
-        if not half:
-            yield None, pa.array([str(error)], pa.string())
-            return
-        yield from _halved(writer, payloads.slice(0, half))
-        yield from _halved(writer, payloads.slice(half))
+
+_FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
+_LONGEST = 315_576_000_000_000_000
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+
+
+def check_times(columns: Iterable[pa.Array]) -> None:
+    """Raise Undecodable for a time or a date outside of the years 1 to 9999, or a duration of more
+    than 10,000 years, at any depth: many readers of tables, and Python, have no others, and
+    Protobuf neither. (A number that does not fit has become the largest or the smallest.)"""
+    for column in columns:
+        kind = column.type
+        if pa.types.is_struct(kind):
+            check_times(column.flatten())
+        elif pa.types.is_map(kind):
+            check_times([column.items])
+        elif pa.types.is_list(kind):
+            check_times([column.flatten()])
+        elif pa.types.is_timestamp(kind):
+            _check_between(column.cast(pa.int64()), _FIRST_MICROS, _LAST_MICROS)
+        elif pa.types.is_duration(kind):
+            _check_between(column.cast(pa.int64()), -_LONGEST, _LONGEST)
+        elif pa.types.is_date32(kind):
+            _check_between(column.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
+
+
+def _check_between(values: pa.Array, first: int, last: int) -> None:
+    least, most = pc.min_max(values).as_py().values()
+    if least is not None and not first <= least <= most <= last:
+        raise Undecodable("The payload has a time outside of the years 1 to 9999.")

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from jetspark.codecs import avro, debezium, protobuf
 from jetspark.codecs.cloudevents import CloudEventFields, JsonObjects
-from jetspark.codecs.decoder import PayloadFields, SchemaKey, Undecodable, Writer
+from jetspark.codecs.decoder import PayloadFields, SchemaKey, Undecodable, Writer, only_refused
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.json_schema import columns_of
-from jetspark.codecs.schema import PayloadSchema, SchemaLookup
+from jetspark.codecs.schema import PayloadSchema, SchemaLookup, UnusableSchema, from_file
 from jetspark.errors import ConfigError
 from jetspark.files import read_small
 
@@ -28,13 +28,26 @@ _IN_AVRO = re.compile(r"\s*\{.*\"type\"\s*:\s*\"record\"", re.DOTALL)
 
 
 class Decoder(Protocol):
-    """Adds the fields of payloads to a batch, whose payloads are null where they are decoded."""
+    """Adds the fields of payloads to a batch."""
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the fields after its columns."""
+
+
+@dataclass(frozen=True)
+class _WithoutDecoded:
+    """Decodes as another one, and leaves no payload that was decoded."""
+
+    decoder: Decoder
+
+    def schema(self, columns: pa.Schema) -> pa.Schema:
+        return self.decoder.schema(columns)
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return only_refused(self.decoder.of(batch))
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,8 @@ class Decoding:
     """For the writers' schemas; without it every payload is of the reader's."""
     version: int = 0
     """Of the reader's in the registry that it came from."""
+    keep_payload: bool = False
+    """Whether payloads stay that were decoded."""
 
     @classmethod
     def make(
@@ -65,6 +80,7 @@ class Decoding:
         fields: Sequence[str] = (),
         framing: str = "none",
         compression: str = "header",
+        keep_payload: bool = False,
     ) -> Decoding:
         """From what users give; `lookup`: their registry. Raises ConfigError, and as `lookup`."""
         if decode not in FORMATS:
@@ -87,16 +103,18 @@ class Decoding:
             found = _given(decode, schema, schema_file)
         if message is not None:
             found = replace(found, name=message)
-        if decode == "protobuf":  # compiled here, not in each task
-            found = protobuf.message_of(found)
         packed = Framing(framing, compression, with_message=decode == "protobuf").checked()
-        made = cls(found, packed, tuple(fields), lookup, version)
-        made.decoder()
+        with from_file(schema_file):
+            if decode == "protobuf":  # compiled here, not in each task
+                found = protobuf.message_of(found)
+            made = cls(found, packed, tuple(fields), lookup, version, keep_payload)
+            made.decoder()
         return made
 
     def decoder(self) -> Decoder:
         """Raises ConfigError for a schema that cannot be used, and without the format's library."""
-        return _DECODERS[self.schema.format](self)
+        made = _DECODERS[self.schema.format](self)
+        return made if self.keep_payload else _WithoutDecoded(made)
 
     @property
     def needs(self) -> list[str]:
@@ -162,16 +180,14 @@ def _of_avro(decoding: Decoding) -> PayloadFields:
     def writer(key: SchemaKey) -> Writer:
         return avro.AvroWriter(decoding.schema_of(key), reader, names)
 
-    return PayloadFields(
-        pa.schema([every.field(name) for name in names]), decoding.framing.unpack, writer
-    )
+    return PayloadFields(pa.schema([every.field(name) for name in names]), decoding.framing, writer)
 
 
 def _of_protobuf(decoding: Decoding) -> PayloadFields:
     schema = protobuf.message_of(decoding.schema)
     messages = protobuf.ProtobufWriter(schema, decoding.fields or None)
     if len(messages.fields) < len(decoding.fields):
-        decoding.check_fields(protobuf.ProtobufWriter(schema, None).fields.names)
+        decoding.check_fields(protobuf.field_names(schema))
 
     def writer(key: SchemaKey) -> Writer:
         name = key.message
@@ -181,7 +197,7 @@ def _of_protobuf(decoding: Decoding) -> PayloadFields:
             raise Undecodable(f"The payload is {name}, not {schema.name}.")
         return messages
 
-    return PayloadFields(messages.fields, decoding.framing.unpack, writer)
+    return PayloadFields(messages.fields, decoding.framing, writer)
 
 
 def _of_cloudevents(decoding: Decoding) -> Decoder:
@@ -190,7 +206,7 @@ def _of_cloudevents(decoding: Decoding) -> Decoder:
     text, unpack = decoding.schema.text, decoding.framing.unpack
     if not text:
         return CloudEventFields(unpack)
-    inner = replace(decoding, framing=Framing(compression="none"), lookup=None)
+    inner = replace(decoding, framing=Framing(compression="none", may_be_framed=False), lookup=None)
     if ";" in text:
         inner = replace(inner, schema=replace(decoding.schema, format="protobuf"))
         return CloudEventFields(unpack, _of_protobuf(inner), "protobuf")
@@ -206,11 +222,10 @@ def _of_debezium(decoding: Decoding) -> Decoder:
     try:
         every, events, in_avro = debezium.given_schema(decoding.schema.text)
     except ValueError as error:
-        raise ConfigError(f"The schema cannot be used: {error}.") from None
+        raise UnusableSchema(f"The schema cannot be used: {error}.") from None
     fields = pa.schema([every.field(name) for name in decoding.check_fields(every.names)])
-    unpack = decoding.framing.unpack
     if not in_avro:
-        return debezium.DebeziumFields(fields, events, unpack)
+        return debezium.DebeziumFields(fields, events, decoding.framing)
     envelope = replace(decoding, schema=replace(decoding.schema, format="avro"), fields=())
     return debezium.DebeziumFields(fields, events, avro=_of_avro(envelope))
 

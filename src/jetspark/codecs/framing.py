@@ -47,6 +47,8 @@ class Framing:
     """One of COMPRESSIONS; header: as the header Content-Encoding says."""
     with_message: bool = False
     """Whether frames say which message of their schema they have (Protobuf)."""
+    may_be_framed: bool = True
+    """Whether one may have been forgotten where none is named."""
 
     def checked(self) -> Framing:
         """Itself. Raises ConfigError for names that there are not."""
@@ -77,6 +79,10 @@ class Framing:
             return found
         listed = pa.array([reasons.get(at) for at in range(len(payloads))], pa.string())
         return replace(found, reasons=listed)
+
+    def hint(self, payload: bytes) -> str:
+        """A sentence about a frame that a payload may have, when nobody has named one."""
+        return framed(payload) if self.may_be_framed and self.name == "none" else ""
 
     def bare(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the payloads out of their frames; those without one stay as they are."""
@@ -163,6 +169,16 @@ class Framing:
             return SchemaKey()
         is_number = version is not None and version.isdecimal()
         return SchemaKey(name=name, version=int(version or 0) if is_number else None)
+
+
+def framed(payload: bytes) -> str:
+    """A sentence for a payload that does not decode, and looks as if it had a frame."""
+    if payload[:1] != b"\0" or len(payload) < _MAGIC["confluent"]:
+        return ""
+    return (
+        " It begins with a zero byte, as frames with a schema's id do: if it has one, name it in "
+        "the option 'framing'."
+    )
 
 
 def _varint(payload: bytes, at: int) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from jetspark.codecs.debezium import ddl_columns
-from jetspark.errors import ConfigError
+from jetspark.codecs.schema import UnusableSchema
 
 _TIMES: Final = {"date": pa.date32(), "date-time": pa.timestamp("us", tz="UTC")}
 _PLAIN: Final = {"integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
@@ -26,9 +26,9 @@ def columns_of(text: str) -> pa.Schema:
         whole = json.loads(text)
         found = _type(whole, whole, ())
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"The schema of the data cannot be used: {error}.") from None
+        raise UnusableSchema(f"The schema of the data cannot be used: {error}.") from None
     if not pa.types.is_struct(found) or not found.num_fields:
-        raise ConfigError("The JSON Schema of the data is not one of an object with properties.")
+        raise UnusableSchema("The JSON Schema of the data is not one of an object with properties.")
     return pa.schema(list(found))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,14 +19,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.codecs.decoder import Undecodable
-from jetspark.codecs.schema import PayloadSchema, is_proto_source
+from jetspark.codecs.decoder import Undecodable, check_times
+from jetspark.codecs.schema import PayloadSchema, UnusableSchema, is_proto_source
 from jetspark.errors import ConfigError
 
 _INSTALL: Final = "pip install 'jetspark[protobuf]'"
 _MAIN: Final = "schema.proto"
-_MOST_MESSAGES: Final = 1000
-"""Messages in a column, each in each place counted."""
+_PLACE: Final = re.compile(r"(\d+):(\d+): *")
 
 
 # -- schemas -------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def message_of(schema: PayloadSchema) -> PayloadSchema:
     wanted = schema.name or (names[0] if names else "")
     full = [one for one in names if wanted in (one, one.rpartition(".")[2])]
     if not full:
-        raise ConfigError(
+        raise UnusableSchema(
             f"The Protobuf schema has no message {wanted!r}; it has {', '.join(names) or 'none'}."
         )
     text = base64.b64encode(files.SerializeToString()).decode()
@@ -80,7 +80,7 @@ def _descriptors(schema: PayloadSchema) -> tuple[Any, Any]:
     except (binascii.Error, _library("google.protobuf.message").DecodeError):
         found = []
     if not found:
-        raise ConfigError(
+        raise UnusableSchema(
             "The Protobuf schema is neither a FileDescriptorSet (`protoc --include_imports "
             "--descriptor_set_out=order.binpb order.proto` makes one) nor the source of a .proto "
             "file."
@@ -97,7 +97,9 @@ def _compiled(schema: PayloadSchema) -> bytes:
         for one in schema.references:
             file = (root / one.name).resolve()
             if not file.is_relative_to(root.resolve()):
-                raise ConfigError(f"The Protobuf schema imports {one.name}, outside of its folder.")
+                raise UnusableSchema(
+                    f"The Protobuf schema imports {one.name}, outside of its folder."
+                )
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(one.text, "utf-8")
         (root / _MAIN).write_text(schema.text, "utf-8")
@@ -112,8 +114,15 @@ def _compiled(schema: PayloadSchema) -> bytes:
         )
         if done.returncode:
             said = done.stderr.strip().splitlines() or ["protoc failed"]
-            raise ConfigError(f"The Protobuf schema cannot be compiled: {said[-1]}")
+            last = said[-1].replace(f"{folder}/", "").removeprefix(f"{_MAIN}:")
+            raise UnusableSchema(f"The Protobuf schema cannot be compiled: {_by_line(last)}")
         return (root / "set").read_bytes()
+
+
+def _by_line(said: str) -> str:
+    """`3:5: …`, as people read it."""
+    found = _PLACE.match(said)
+    return said if found is None else f"line {found[1]}, column {found[2]}: {said[found.end() :]}"
 
 
 def _messages(file: Any) -> Iterator[str]:
@@ -157,6 +166,7 @@ class ProtobufWriter:
             for file in files.file:
                 pool.Add(_only(file, schema.name, fields))
             descriptor = pool.FindMessageTypeByName(schema.name)
+            _check_groups(descriptor)
             ptars = _library("ptars")
             config = ptars.PtarsConfig(
                 timestamp_unit="us",
@@ -167,8 +177,10 @@ class ProtobufWriter:
                 map_value_nullable=True,
             )
             self._handler = ptars.HandlerPool([descriptor.file], config).get_for_message(descriptor)
+        except UnusableSchema:
+            raise
         except (TypeError, KeyError, ValueError) as error:
-            raise ConfigError(
+            raise UnusableSchema(
                 f"The Protobuf schema of {schema.name} is incomplete ({error}): make the set with "
                 "protoc --include_imports."
             ) from None
@@ -181,7 +193,10 @@ class ProtobufWriter:
         """The fields of at least one message. Raises Undecodable."""
         try:
             found = self._handler.array_to_record_batch(payloads)
+            check_times(found.columns)
             return [found.column(one.name).cast(one.type) for one in self.fields]
+        except Undecodable:
+            raise
         except BaseException as error:
             # A panic of the library is no Exception.
             if isinstance(error, Exception) or type(error).__name__ == "PanicException":
@@ -190,23 +205,29 @@ class ProtobufWriter:
             raise
 
 
-def _only(file: Any, message: str, fields: Collection[str] | None) -> Any:
-    """The file, with only these fields in the message: others are skipped, as unknown ones."""
+def _found(file: Any, message: str) -> Any:
+    """The message of a file; None if it is not there."""
     package, messages = file.package, file.message_type
     inside = message.removeprefix(f"{package}.") if package else message
     found: Any = None
     for name in inside.split("."):
         found = next((one for one in messages if one.name == name), None)
         if found is None:
-            return file
+            return None
         messages = found.nested_type
-    for one in found.field:
-        if one.type == one.TYPE_GROUP and (fields is None or one.name in fields):
-            raise ConfigError(
-                f"The field {one.name} of {message} is a group, which jetspark does not decode: "
-                "name the other fields in the option 'fields'."
-            )
-    if fields is None:
+    return found
+
+
+def field_names(schema: PayloadSchema) -> list[str]:
+    """All fields of the message. `schema`: a result of `message_of`."""
+    files = (_found(file, schema.name) for file in _descriptors(schema)[0].file)
+    return [one.name for message in filter(None, files) for one in message.field]
+
+
+def _only(file: Any, message: str, fields: Collection[str] | None) -> Any:
+    """The file, with only these fields in the message: others are skipped, as unknown ones."""
+    found = _found(file, message)
+    if fields is None or found is None:
         return file
     kept = [one for one in found.field if one.name in fields]
     oneofs = sorted({one.oneof_index for one in kept if one.HasField("oneof_index")})
@@ -219,6 +240,29 @@ def _only(file: Any, message: str, fields: Collection[str] | None) -> Any:
         del list_[:]
         list_.extend(copies)
     return file
+
+
+def _check_groups(message: Any) -> None:
+    """Raise ConfigError for a field that is a group, or has one at any depth: ptars would leave it
+    out without a word."""
+    bad = [one.name for one in message.fields if _has_group(one, set())]
+    if bad:
+        good = [one.name for one in message.fields if one.name not in bad]
+        raise UnusableSchema(
+            f"{', '.join(bad)} of {message.full_name} is a group, or has one in it, which is not "
+            f"decoded here: name only other fields in the option 'fields' "
+            f"({', '.join(good) or 'there are none'})."
+        )
+
+
+def _has_group(field: Any, seen: set[str]) -> bool:
+    if field.type == field.TYPE_GROUP:
+        return True
+    inner = field.message_type
+    if inner is None or inner.full_name in seen:
+        return False
+    seen.add(inner.full_name)
+    return any(_has_group(one, seen) for one in inner.fields)
 
 
 def _nullable(field: pa.Field) -> pa.Field:

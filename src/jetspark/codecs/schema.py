@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from jetspark.errors import ConfigError
+
+
+class UnusableSchema(ConfigError):
+    """Payloads cannot be decoded with this schema; says why."""
+
+
+@contextmanager
+def from_file(name: str | None) -> Iterator[None]:
+    """Errors of a schema name the file that has it, if there is one."""
+    try:
+        yield
+    except UnusableSchema as error:
+        if name is None:
+            raise
+        raise ConfigError(f"{name}: {error}") from None
 
 
 @dataclass(frozen=True)

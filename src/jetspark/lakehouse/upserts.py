@@ -49,7 +49,7 @@ class Deletes:
         texts = re.findall(_TEXT, found["one"] or found["several"] or "")
         return cls(found["column"].strip("`"), tuple(one[1:-1].replace("''", "'") for one in texts))
 
-    def of(self, rows: pa.Table) -> pa.ChunkedArray:
+    def of(self, rows: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | pa.Array:
         """For each row, whether it deletes; no nulls."""
         column = rows[self.column]
         if self.values:
@@ -104,6 +104,19 @@ class Upsert:
                     f"Option {option!r}: {one.column!r} has the type {kind}; name a boolean "
                     "column, or compare a text column."
                 )
+
+    def lacking(self, rows: pa.RecordBatch) -> pa.StringArray:
+        """For each row the column in which it lacks its key, or its place in the order; null for
+        those that lack nothing. Columns that are made when files are written are not looked at."""
+        found = pa.nulls(rows.num_rows, pa.string())
+        for name in (*self.keys, self.sequence_by):
+            if name not in rows.schema.names:
+                continue
+            null = rows.column(name).is_null(nan_is_null=True)
+            if name != self.sequence_by and self.truncates is not None:
+                null = pc.and_not(null, self.truncates.of(rows))
+            found = pc.coalesce(found, pc.if_else(null, name, pa.scalar(None, pa.string())))
+        return found
 
     def _columns(self) -> Iterator[tuple[str, str]]:
         """Pairs of option and column."""

@@ -29,11 +29,13 @@ from pyspark.sql.types import StringType, StructType
 from jetspark.bulk.arrow import JsonFields
 from jetspark.bulk.ddl import check_fields
 from jetspark.bulk.ranges import SequenceRange
+from jetspark.codecs.decoder import only_refused
 from jetspark.codecs.decoding import Decoder, Decoding
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format
 from jetspark.lakehouse.rest import rest_of
 from jetspark.lakehouse.routes import ValueOf
+from jetspark.lakehouse.upserts import Upsert
 from jetspark.spark.failures import explain, without_traceback
 from jetspark.spark.json_payloads import CORRUPT, parsing, with_json_fields, with_refused
 from jetspark.spark.lag import WRITTEN
@@ -148,6 +150,8 @@ def flow_into(
     if how.decoding is not None and how.decoding.version:
         # Not another one that the registry gets before the query reads these options again.
         options = {**options, "schemaVersion": str(how.decoding.version)}
+    if how.decoding is not None and table.quarantine is not None:
+        options = {**options, "keepPayload": "true"}  # a row may turn out to lack its key, or table
     parsed = {} if ddl is None else parsing(spark, options, ddl, name)
     of_list = [value for one in how.tables for value in one.made.values()]
     of_time = any(value.unit for value in (*made.values(), *of_list))
@@ -233,6 +237,8 @@ def _with_figures(rows: DataFrame, sink: LakehouseOptions) -> DataFrame:
         aside = listed.put_aside(sink.tables, unlisted=sink.rest is None)
     elif sink.quarantine is not None:
         aside = F.col(CORRUPT).isNotNull()
+        if sink.upsert is not None:
+            aside |= _lacking(sink.upsert, rows.columns)
         for one in sink.route.values if sink.route is not None and sink.rest is None else ():
             aside |= F.coalesce(spark_value(one).cast("string"), F.lit("")) == ""
     figures = {"rows": F.when(aside, 0).otherwise(1), "aside": F.when(aside, 1).otherwise(0)}
@@ -240,6 +246,19 @@ def _with_figures(rows: DataFrame, sink: LakehouseOptions) -> DataFrame:
         files = F.col(HANDED_OVER.name)
         figures = {name: F.coalesce(files[name], one) for name, one in figures.items()}
     return rows.observe(WRITTEN, *(F.sum(one).alias(name) for name, one in figures.items()))
+
+
+def _lacking(upsert: Upsert, columns: Sequence[str]) -> Column:
+    """Whether a row lacks its key, as `Upsert.lacking`."""
+    found = F.lit(False)
+    for name in upsert.keys:
+        if name in columns:
+            found |= spark_value(ValueOf(name, name)).isNull()
+    if (emptying := upsert.truncates) is not None:
+        column = spark_value(ValueOf(emptying.column, emptying.column))
+        empties = column.isin(*emptying.values) if emptying.values else column
+        found &= ~F.coalesce(empties, F.lit(False))
+    return found
 
 
 @dataclass(frozen=True)
@@ -332,8 +351,8 @@ class DirectReader(JetStreamStreamReader):
             return batch.schema, []
         parsed = self._decoder.of(batch)
         if self._options.decoding is not None:
-            refused = parsed.append_column(CORRUPT, parsed.column("data"))
-            files.write(self._row_columns(refused))
+            refused = only_refused(parsed).column("data")
+            files.write(self._row_columns(parsed.append_column(CORRUPT, refused)))
             return parsed.schema, []
         decoded, left = _divided(parsed, batch)
         files.write(self._row_columns(decoded))

@@ -40,6 +40,7 @@ from jetspark.spark.lakehouse.listed import DAY, OF_DAY
 from jetspark.spark.lakehouse.options import (
     FILES,
     PREFIX,
+    STOP,
     LakehouseOptions,
     not_a_table,
     parse_lakehouse_options,
@@ -188,7 +189,7 @@ class Ingest:
     def _check_columns(self) -> None:
         made = [name for name, expression in self._partitions if expression is not None]
         names = [*self._columns(), *self._values, *made]
-        if self.quarantine is not None:
+        if self.quarantine is not None or self._table.on_bad_record == STOP:
             names.remove(CORRUPT)
         check_columns(self._table, names)
 

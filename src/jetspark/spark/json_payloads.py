@@ -21,6 +21,7 @@ from jetspark.bulk.ddl import ambiguous, check_fields
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import read_schema
 from jetspark.codecs.json_schema import columns_of
+from jetspark.codecs.schema import from_file
 from jetspark.errors import ConfigError
 from jetspark.spark.failures import explain
 from jetspark.spark.options import SourceOptions
@@ -72,7 +73,9 @@ def taken_ddl(options: dict[str, str]) -> str | None:
     schema = found.get("schema") or read_schema(found["schemafile"]).decode()
     if not schema.lstrip().startswith("{"):
         return schema
-    kinds = {one.name: from_arrow_type(one.type) for one in columns_of(schema)}
+    with from_file(found.get("schemafile")):
+        columns = columns_of(schema)
+    kinds = {one.name: from_arrow_type(one.type) for one in columns}
     quoted = {name.replace("`", "``"): kind.simpleString() for name, kind in kinds.items()}
     return ", ".join(f"`{name}` {kind}" for name, kind in quoted.items())
 
@@ -151,7 +154,8 @@ def with_refused(source: DataFrame, *, keep_payload: bool = False) -> DataFrame:
     payload, others = _divided(source.columns, "decode")
     kept = [name for name in others if name in KEPT] + [payload] * keep_payload
     fields = [_named(name) for name in others if name not in KEPT]
-    return source.select(*kept, *fields, F.col(payload).alias(CORRUPT))
+    refused = F.when(F.col(REASON).isNotNull(), F.col(payload))
+    return source.select(*kept, *fields, refused.alias(CORRUPT))
 
 
 def with_json_struct(

@@ -178,6 +178,7 @@ _PAYLOADS: values.Table = {
     "fields": ("fields", values.columns),
     "framing": ("framing", values.name),
     "compression": ("compression", values.name),
+    "keepPayload": ("keep_payload", values.truth),
 }
 """How payloads are decoded: the arguments of `Decoding.make`, with `lookup` in parts."""
 _REGISTRY = "registry"
@@ -467,7 +468,11 @@ def _check_fields(options: SourceOptions, decoder: Decoder) -> None:
     if field := ambiguous(options.columns, fields):
         raise ConfigError(
             f"Option {name!r}: there is another column {field}, which Spark could not distinguish: "
-            "leave that one out with 'columns' or 'fields'."
+            + (
+                "name only other fields in the option 'fields'."
+                if options.decoding
+                else "leave that one out of the rows with the option 'columns', or of the schema."
+            )
         )
 
 

@@ -9,7 +9,7 @@ they have. A table's number proves that nobody has added records since it was lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, partial
 from typing import Final, TypeAlias
@@ -29,7 +29,6 @@ from jetspark.lakehouse.table import Changes, Numbers, Table
 from jetspark.lakehouse.upserts import remove
 from jetspark.spark.direct import RowsOf, table_rows
 from jetspark.spark.failures import explain
-from jetspark.spark.json_payloads import CORRUPT
 from jetspark.spark.lakehouse import listed
 from jetspark.spark.lakehouse.growth import grow
 from jetspark.spark.lakehouse.options import LakehouseOptions
@@ -78,7 +77,9 @@ def try_again_in_spark(spark: SparkSession, options: LakehouseOptions, how: Rows
     """
     check_records(options)
     now = how.into(options)
-    decoder = None if how.decoding is None else how.decoding.decoder()
+    decoder = None
+    if how.decoding is not None:
+        decoder = replace(how.decoding, keep_payload=True).decoder()
 
     def decoded(records: pa.Table) -> DataFrame:
         if decoder is not None:
@@ -214,9 +215,7 @@ class _Attempt:
         self, target: Target, rows: pa.RecordBatch, reasons: Mapping[Key, quarantine.Reason]
     ) -> pa.RecordBatch:
         """Those that are rows now; the others are left."""
-        if CORRUPT not in rows.schema.names:  # each payload is a row
-            return rows
-        refused = pc.is_valid(rows.column(CORRUPT))
+        refused = target.refused(rows)
         self._leave(rows.filter(refused), target.why_not, reasons)
         return rows.filter(pc.invert(refused))
 

@@ -31,6 +31,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from jetspark.codecs.framing import framed
 from jetspark.errors import CommitConflict, ConfigError, TableError
 from jetspark.lakehouse import quarantine
 from jetspark.lakehouse.batches import (
@@ -190,12 +191,32 @@ class Target:
         """The columns that come from payloads, and what is made of others."""
         return {one.name: one.type for one in self.rows if one.name not in KEPT}
 
+    def refused(self, rows: pa.RecordBatch) -> pa.Array:
+        """Whether each record is no row of the table."""
+        options = self.options
+        found = pa.repeat(pa.scalar(False), rows.num_rows)
+        keeps = options.quarantine is None and options.on_bad_record != STOP
+        if CORRUPT in rows.schema.names and not keeps:
+            found = pc.is_valid(rows.column(CORRUPT))
+        if options.upsert is not None:
+            found = pc.or_(found, pc.is_valid(options.upsert.lacking(rows)))
+        return found
+
     def why_not(self, row: pa.RecordBatch) -> quarantine.Reason:
         """Why one refused record is no row."""
+        upsert = self.options.upsert
+        if upsert is not None and not (
+            CORRUPT in row.schema.names and row.column(CORRUPT)[0].is_valid
+        ):
+            name = upsert.lacking(row)[0].as_py()
+            what = "key" if name in upsert.keys else "order"
+            return name, f"There is no value in {name}, which is the table's {what}."
         if quarantine.REASON in row.schema.names:
             return None, row.column(quarantine.REASON)[0].as_py()
         payload = row.column("data" if "data" in row.schema.names else CORRUPT)
-        return quarantine.why_not(payload.cast(pa.binary())[0].as_py(), self.fields)
+        found = payload.cast(pa.binary())[0].as_py()
+        name, why = quarantine.why_not(found, self.fields)
+        return name, why + framed(found or b"")
 
 
 class TaskFiles:
@@ -292,15 +313,11 @@ class TaskFiles:
 
     def _good(self, target: Target, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Without the records that are put aside, or an error for the first of them."""
-        aside = target.options.quarantine is not None
-        if not (aside or target.options.on_bad_record == STOP) or CORRUPT not in batch.schema.names:
-            return batch
-        refused = pc.is_valid(batch.column(CORRUPT))
+        refused = target.refused(batch)
         if not pc.any(refused).as_py():
             return batch
-        if not aside:
+        if target.options.quarantine is None:
             raise self._refusal(target, batch.filter(refused))
-
         self._put_aside(batch.filter(refused), target.why_not)
         return batch.filter(pc.invert(refused))
 
@@ -323,11 +340,18 @@ class TaskFiles:
         first = rows.slice(0, 1)
         known = [name for name in quarantine.MESSAGE if name in rows.schema.names]
         said = quarantine.refusal(first.select(known).to_pylist()[0], target.why_not(first))
-        return ConfigError(
-            f"{said} Nothing of its batch was written. Mend the schema and run again, which goes "
-            "on here; or give the option 'quarantineTable', to put such records aside; or leave "
-            f"the option 'onBadRecord' out, to keep them in {CORRUPT}."
-        )
+        ways = "Leave such rows out"
+        if known == list(quarantine.MESSAGE) or CORRUPT in rows.schema.names:
+            ways = (
+                "Mend the schema and run again, which goes on here; or give the option "
+                "'quarantineTable', to put such records aside"
+            )
+        if target.options.upsert is None:
+            ways += (
+                f"; or leave the option 'onBadRecord' out, to keep them in {CORRUPT}, a column "
+                "which the option 'mergeSchema' adds"
+            )
+        return ConfigError(f"{said} Nothing of its batch was written. {ways}.")
 
     def close(self) -> list[NewFile]:
         """Finish all files and return them. Raises as `write`."""
@@ -751,6 +775,8 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
         _check_table(options, table)
         _check_added(options, [name for name in names if name not in table.schema.names])
         there = {*names, *table.made}
+        if options.quarantine is not None or options.on_bad_record == STOP:
+            there.add(CORRUPT)  # of a time when bad records were kept in it
         lacking = [name for name in table.schema.names if name not in there]
         if lacking and not options.merge_schema:
             raise ConfigError(
@@ -770,11 +796,13 @@ def _rows(options: LakehouseOptions, schema: StructType) -> pa.Schema:
                     f"jetstream, with {CORRUPT}, which is null in good ones."
                 )
         left_out |= {CORRUPT, "data"}
-    if options.on_bad_record == STOP and CORRUPT not in schema.names:
-        raise ConfigError(
-            f"Option 'onBadRecord' needs rows with the column {CORRUPT}, which is null in good "
-            "ones: those of payloads with a schema."
-        )
+    if options.on_bad_record == STOP:
+        if CORRUPT not in schema.names:
+            raise ConfigError(
+                f"Option 'onBadRecord' needs rows with the column {CORRUPT}, which is null in good "
+                "ones: those of payloads with a schema."
+            )
+        left_out.add(CORRUPT)
     rows = arrow_schema(StructType([one for one in schema if one.name not in left_out]))
     if options.made:
         rows = _with_made(options, rows)
