@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.chaos.reading_scene import eventually
 from tests.support.streams import numbered
 
 from jetspark.errors import ConfigError
@@ -143,7 +144,8 @@ def test_a_query_shows_what_it_has_finished(
     assert seen(admin, stream) == (100, 0)
     assert admin.call(f"CONSUMER.INFO.{stream}.spark")["config"]["description"] == DESCRIPTION
     admin.fill(numbered(f"{stream}.a", 7))
-    assert seen(admin, stream) == (100, 7)
+    # The server counts for the consumer a moment after it has stored a message.
+    eventually(lambda: seen(admin, stream) == (100, 7), "7 messages pending")
     # Whatever becomes of the consumer changes nothing of what is read.
     admin.call(f"CONSUMER.DELETE.{stream}.spark")
     assert [report["numInputRows"] for report in run()] == [7]
