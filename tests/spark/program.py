@@ -67,8 +67,10 @@ def findings(
     start = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "400"}
     Ingest(options=stream | start, to=lake).start(spark).awaitTermination(300)
     deadline = time.monotonic() + 60
-    while sum(told) < counted and time.monotonic() < deadline:
-        time.sleep(0.05)  # Spark tells listeners afterwards
+    # Spark tells listeners afterwards, at last the query's end. Before, a listener must not be
+    # removed: PySpark's client of Spark Connect may wait for ever then.
+    while (sum(told) < counted or listener.latest) and time.monotonic() < deadline:
+        time.sleep(0.05)
     spark.streams.removeListener(listener)
     ingested = spark.read.format("jetspark-delta").load(lake).count()
     return {
