@@ -103,10 +103,10 @@ def with_quick_checkpoint(
     if folder is None:
         return start
     remove_incomplete_start(folder)
+    if spark.conf.get(SETTING, None) is not None:
+        return start
     # Through Spark Connect the class cannot be looked up.
     if not hasattr(spark, "_jvm") or not _has_class(spark._jvm):
-        return start
-    if spark.conf.get(SETTING, None) is not None:
         return start
 
     def start_quickly() -> StreamingQuery:
