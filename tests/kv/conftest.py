@@ -29,7 +29,7 @@ async def bucket(js: JetStream, unique: Callable[[str], str]) -> AsyncIterator[B
 
 
 async def take(changes: Watcher, count: int) -> list[Entry | None]:
-    """So many entries, within 10 s."""
+    """So many entries, within 30 s."""
     async with asyncio.timeout(30):
         return [await anext(changes) for _ in range(count)]
 

@@ -110,9 +110,16 @@ async def test_times_to_live_of_theirs_and_of_ours(
         assert await take(changes, 1) == [None]
         await js_peer.run("kv", bucket=bucket.name, call="create", args=["theirs", "1", "1s"])
         await bucket.create("ours", b"2", ttl=1)
-        wanted = [*(("theirs", "PUT"), ("ours", "PUT")), *(("theirs", "PURGE"), ("ours", "PURGE"))]
-        seen = [(one.key, str(one.operation)) for one in await take(changes, 4) if one is not None]
-        assert sorted(seen) == sorted(wanted)
-        heard = [await js_peer.hear() for _ in range(4)]
-        assert sorted((one["key"], one["operation"]) for one in heard) == sorted(wanted)
+        # On a busy machine a value may be gone before its delivery; its marker never is.
+        seen: dict[str, list[str]] = {"theirs": [], "ours": []}
+        while not all("PURGE" in told for told in seen.values()):
+            for one in await take(changes, 1):
+                assert one is not None
+                seen[one.key].append(str(one.operation))
+        heard: dict[str, list[str]] = {"theirs": [], "ours": []}
+        while not all("PURGE" in told for told in heard.values()):
+            entry = await js_peer.hear()
+            heard[entry["key"]].append(entry["operation"])
+        for told in (*seen.values(), *heard.values()):
+            assert told in (["PUT", "PURGE"], ["PURGE"])
     await js.delete_bucket(bucket.name)
