@@ -76,6 +76,8 @@ class Sink:
     """So many of a database, which Debezium delivers with repeats."""
     history: bool = False
     """The table keeps all of them."""
+    codec: str = ""
+    """Payloads are in avro or protobuf, and 1 of 1,000 is damaged."""
 
     def arguments(self, folder: Path) -> list[str]:
         to = "t"
@@ -98,6 +100,10 @@ class Sink:
             found += ["--decode", "debezium", "--schema-file", str(schema), "--key", "id"]
         if self.history:
             found.append("--history")
+        if self.codec:
+            schema = folder / ("row.avsc" if self.codec == "avro" else "row.proto")
+            schema.write_text(_SCHEMAS[self.codec])
+            found += ["--decode", self.codec, "--schema-file", str(schema)]
         place = f"stream:{_LETTERS}" if self.letters else f"{folder}/aside"
         return [*found, f"--quarantine={place}"] if self.aside else found
 
@@ -134,6 +140,28 @@ class Sink:
         return file
 
 
+_SCHEMAS = {
+    "avro": """{"type": "record", "name": "Row", "fields": [
+        {"name": "k", "type": "string"}, {"name": "n", "type": "long"}]}""",
+    "protobuf": 'syntax = "proto3"; message Row { string k = 1; int64 n = 2; }',
+}
+
+
+def _encoded(codec: str, key: str, number: int) -> bytes:
+    text = key.encode()
+    if codec == "avro":
+        return bytes([2 * len(text)]) + text + _varint(2 * number)
+    return b"\n" + bytes([len(text)]) + text + b"\x10" + _varint(number)
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
 Row = tuple[str, object, int, object, object]
 """Table, key of an upsert, sequence, value, and what comes from the subject."""
 
@@ -166,7 +194,7 @@ def messages(rng: random.Random, sink: Sink) -> list[Message]:
             payload = change.payload("postgresql", schema=False)
             found.append(Message(seq, f"{STREAM}.r0", payload, None, None, change))
         return found
-    for seq in range(1, rng.randint(800, 1600)):
+    for seq in range(1, rng.randint(800, 1600) * (20 if sink.codec else 1)):
         subject = f"{STREAM}.r{rng.randrange(4)}"
         if (sink.many or sink.listed) and rng.random() < 0.05:
             subject = STREAM
@@ -175,7 +203,15 @@ def messages(rng: random.Random, sink: Sink) -> list[Message]:
         if sink.evolve and rng.random() < 0.2:
             row[f"f{rng.randrange(1 + seq // 200)}"] = number
         payload = json.dumps(row).encode()
-        if (sink.aside or not (sink.keys or sink.few)) and rng.random() < 0.06:
+        if sink.codec:
+            payload = _encoded(sink.codec, key, number)
+            whole = rng.random() >= 0.001
+            found.append(
+                Message(seq, subject, payload, key, number)
+                if whole
+                else Message(seq, subject, payload[:-1], None, None)
+            )
+        elif (sink.aside or not (sink.keys or sink.few)) and rng.random() < 0.06:
             spoilt = rng.choice(_BAD if sink.aside else _WITHOUT_FIELDS)
             found.append(Message(seq, subject, spoilt, None, None))
         else:
@@ -297,7 +333,9 @@ class Scene:
             *sink.arguments(run.folder),
         ]
         if not sink.changes:
-            self._arguments += ["--json", "k STRING, n LONG", "--column=site=subject[1]"]
+            self._arguments += ["--column=site=subject[1]"]
+        if not (sink.changes or sink.codec):
+            self._arguments += ["--json", "k STRING, n LONG"]
         if not (sink.keys or sink.changes) and run.rng.random() < 0.3:
             self._arguments += ["--partition-by", "day"]
 
@@ -419,6 +457,8 @@ _SINKS = {
     "a list of tables, new fields": Sink(listed=True, aside=True, evolve=True),
     "changes": Sink(changes=2_000),
     "history": Sink(changes=2_000, history=True),
+    "avro": Sink(aside=True, codec="avro"),
+    "protobuf, many tables": Sink(many=True, aside=True, codec="protobuf"),
     "letters": Sink(aside=True, letters=True),
     "many tables, letters": Sink(many=True, aside=True, letters=True),
     "a list of tables, letters": Sink(listed=True, aside=True, letters=True),

@@ -96,6 +96,7 @@ def test_a_process_asks_once_and_soon_again_for_what_may_change(
     with pytest.raises(SchemaNotFoundError):
         found.by_id(100)
     assert counted.asked == [1, 2, 0, 100, 0, 100]
+    assert [found.by_id(7).text, found.by_name("a", None).text] == ["7", "8"]
 
 
 def test_any_number_of_damaged_ids_is_remembered_in_a_bounded_space(

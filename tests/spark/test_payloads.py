@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.serializers import CloudPickleSerializer
 from tests.codecs.avro_schemas import EPOCH, written
 from tests.codecs.test_decoding import GOOD
@@ -86,14 +87,19 @@ class Table:
         job.check()
         job.look_ahead()
         query = job.start(self._spark)
+        if "evolve" in how:
+            with pytest.raises(StreamingQueryException):
+                query.awaitTermination(120)
+            assert job.has_grown(query)
+            query = job.start(self._spark)
         query.awaitTermination(120)
         assert job.direct is not job.through_spark
         done = Progress()
         done.update(query)
         return done
 
-    def rows(self, to: str) -> list[dict[str, Any]]:
-        return rows_of(self._folder / to, Format.DELTA)
+    def rows(self, to: str, format_: Format = Format.DELTA) -> list[dict[str, Any]]:
+        return rows_of(self._folder / to, format_)
 
     def read(self, payloads: dict[str, str]) -> list[dict[str, Any]]:
         reader = self._spark.read.format("jetstream").options(**self._options, **payloads)
@@ -181,6 +187,39 @@ def test_each_writer_s_version_comes_from_a_registry_and_the_table_has_the_lates
     rows = [(row["b"], row["a"]) for row in lake.rows("orders")]
     assert rows == [("none", 1), ("x", 2), ("none", 1)]
     assert [row["reason"] for row in lake.rows("others")] == ["a is string, not long."]
+
+
+@pytest.mark.parametrize("through_spark", [False, True])
+def test_a_new_version_of_the_schema_adds_its_fields_to_the_table(
+    table: Callable[[list[bytes]], Table], through_spark: bool
+) -> None:
+    old, new = written(OLD, {"a": 1}), written(NEW, {"a": 2, "b": "x"})
+    lake = table([confluent(7, old), confluent(8, new)])
+    http = Scripted()
+    http.answers = {
+        f"/schemas/ids/{number}": (200, {"schema": json.dumps(schema)})
+        for number, schema in ((7, OLD), (8, NEW))
+    }
+    versions = [
+        (200, {"version": number, "id": 6 + number, "schema": json.dumps(schema)})
+        for number, schema in ((1, OLD), (2, NEW))
+    ]
+    http.answers["/subjects/orders-value/versions/latest"] = versions
+    for number, one in enumerate(versions, 1):
+        http.answers[f"/subjects/orders-value/versions/{number}"] = one
+    decode = {"decode": "avro", "framing": "confluent", "registry": http.url}
+    lake.ingest(
+        "growing",
+        decode | {"schemaName": "orders-value"},
+        evolve=True,
+        through_spark=through_spark,
+        format="iceberg",  # which also makes a long of the int
+    )
+    http.close()
+    assert [(row["a"], row["b"]) for row in lake.rows("growing", Format.ICEBERG)] == [
+        (1, "none"),
+        (2, "x"),
+    ]
 
 
 def test_protobuf_becomes_a_table_on_the_direct_way(table: Callable[[list[bytes]], Table]) -> None:

@@ -226,7 +226,13 @@ def test_new_fields_become_columns_where_a_sink_or_a_table_of_a_list_says_so(
     [
         (MADE + "evolve = 1", 8, "evolve is true or false"),
         (MADE + "evolveSchema = true", 8, "unknown key 'evolveSchema'; did you mean 'evolve'?"),
-        (MADE.replace("json", "#") + "evolve = true", 8, "evolve goes with json"),
+        (MADE.replace("json", "#") + "evolve = true", 8, "evolve goes with json or decode"),
+        (
+            MADE.replace('json = "n LONG"', "decode = 'avro'\nschema = '\"long\"'")
+            + "evolve = true",
+            9,
+            "evolve follows the versions that a schema has in a registry",
+        ),
         (
             MADE.replace("json =", 'watermark = ["timestamp", "1 s"]\njson =') + "evolve = true",
             9,

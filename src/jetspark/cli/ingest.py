@@ -124,7 +124,8 @@ def ingest(
         format: delta or iceberg. An existing table keeps its format, a new one is in delta.
         merge_schema: Add columns that the table lacks, instead of refusing the rows.
         evolve: Add a column for each new field of the payloads, and in Iceberg widen int to long,
-            float to double, as rows need it, so that no field is lost.
+            float to double, as rows need it, so that no field is lost. With --decode: for the
+            fields of each new version of the schema in the registry.
         column: Further column, as site=subject[1], site=header[Site], hour=hour(timestamp); may be
             given again.
         rest_column: Name of a column with the fields that the schema of --json lacks, as JSON text.

@@ -16,7 +16,7 @@ from jetspark.codecs.decoder import PayloadFields, SchemaKey, Undecodable, Write
 from jetspark.codecs.framing import Framing
 from jetspark.codecs.json_schema import columns_of
 from jetspark.codecs.schema import PayloadSchema, SchemaLookup, UnusableSchema, from_file
-from jetspark.errors import ConfigError
+from jetspark.errors import ConfigError, SchemaGrown
 from jetspark.files import read_small
 
 Format = Literal["avro", "protobuf", "cloudevents", "debezium"]
@@ -65,6 +65,8 @@ class Decoding:
     """Of the reader's in the registry that it came from."""
     keep_payload: bool = False
     """Whether payloads stay that were decoded."""
+    growing: str = ""
+    """The reader's name in the registry, if a newer version ends the query; else empty."""
 
     @classmethod
     def make(
@@ -81,6 +83,7 @@ class Decoding:
         framing: str = "none",
         compression: str = "header",
         keep_payload: bool = False,
+        on_new_version: str = "ignore",
     ) -> Decoding:
         """From what users give; `lookup`: their registry. Raises ConfigError, and as `lookup`."""
         if decode not in FORMATS:
@@ -91,6 +94,9 @@ class Decoding:
             raise ConfigError(f"A message is named for Protobuf, not for {decode}.")
         if lookup is None and (schema_name, schema_version) != (None, None):
             raise ConfigError("A schema's name and version go with a registry that has it.")
+        growing = schema_name or "" if on_new_version == "stop" else ""
+        if on_new_version == "stop" and not growing:
+            raise ConfigError("A schema has new versions where a registry has its name: give that.")
         version = 0
         if lookup is not None and schema_name is not None and schema is schema_file is None:
             found = replace(lookup.by_name(schema_name, schema_version), name="")
@@ -107,7 +113,7 @@ class Decoding:
         with from_file(schema_file):
             if decode == "protobuf":  # compiled here, not in each task
                 found = protobuf.message_of(found)
-            made = cls(found, packed, tuple(fields), lookup, version, keep_payload)
+            made = cls(found, packed, tuple(fields), lookup, version, keep_payload, growing)
             made.decoder()
         return made
 
@@ -124,12 +130,22 @@ class Decoding:
         return found + (["seq"] if self.schema.format == "debezium" else [])
 
     def schema_of(self, key: SchemaKey) -> PayloadSchema:
-        """The schema of a payload's writer. Raises SchemaNotFoundError."""
+        """The schema of a payload's writer. Raises SchemaNotFoundError, and SchemaGrown where a
+        newer version of the reader's is to be noticed."""
         if self.lookup is None or key == SchemaKey(message=key.message):
             return self.schema
-        if key.number is not None:
-            return self.lookup.by_id(key.number)
-        return self.lookup.by_name(key.name, key.version)
+        if key.number is None:
+            found = self.lookup.by_name(key.name, key.version)
+            newest = found.version if key.name == self.growing else 0
+        else:
+            found = self.lookup.by_id(key.number)
+            newest = self.lookup.by_name(self.growing, None).version if self.growing else 0
+        if newest > self.version:
+            raise SchemaGrown(
+                f"The schema {self.growing} has version {newest} now. The batch was not written: "
+                "start the query again."
+            )
+        return found
 
     def check_fields(self, names: list[str]) -> list[str]:
         """The wanted ones of these fields. Raises ConfigError for one that is not there."""

@@ -100,7 +100,11 @@ class Remembering:
 
     def by_id(self, number: int) -> PayloadSchema:
         """See SchemaLookup."""
-        return self._known((number,), partial(self.registry.by_id, number), lasts=True)
+        is_new = (self.registry, (number,)) not in _found
+        found = self._known((number,), partial(self.registry.by_id, number), lasts=True)
+        if is_new:  # it may be a newer version's
+            forget_latest()
+        return found
 
     def by_name(self, name: str, version: int | None) -> PayloadSchema:
         """See SchemaLookup."""
@@ -125,4 +129,12 @@ class Remembering:
         return found
 
 
-_found: dict[Hashable, tuple[float, PayloadSchema | SchemaNotFoundError]] = {}
+def forget_latest() -> None:
+    """Ask for the latest version of each name anew."""
+    for key in [key for key in _found if key[1][-1] is None]:
+        del _found[key]
+
+
+_found: dict[
+    tuple[SchemaLookup, tuple[Hashable, ...]], tuple[float, PayloadSchema | SchemaNotFoundError]
+] = {}

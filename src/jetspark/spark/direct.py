@@ -145,12 +145,15 @@ def flow_into(
     if source.bucket is None:
         how = how.into(table)
     (name, ddl), made = how.json, how.made
-    if how.decoding is not None and ddl is not None:
+    decoding = source.decoding  # with the latest version in the registry
+    if decoding is not None and ddl is not None:
         raise ConfigError(f"Give either {name} or 'decode': both say what the payloads are.")
-    if how.decoding is not None and how.decoding.version:
+    if decoding is not None and table.evolve:
+        options = {**options, "onNewVersion": "stop"}
+    if decoding is not None and decoding.version:
         # Not another one that the registry gets before the query reads these options again.
-        options = {**options, "schemaVersion": str(how.decoding.version)}
-    if how.decoding is not None and table.quarantine is not None:
+        options = {**options, "schemaVersion": str(decoding.version)}
+    if decoding is not None and table.quarantine is not None:
         options = {**options, "keepPayload": "true"}  # a row may turn out to lack its key, or table
     parsed = {} if ddl is None else parsing(spark, options, ddl, name)
     of_list = [value for one in how.tables for value in one.made.values()]

@@ -34,7 +34,7 @@ from jetspark.spark.checkpoints import local_path
 from jetspark.spark.direct import RowsOf, flow_into, register_formats
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import CORRUPT, decoded_columns, json_columns, times_of
-from jetspark.spark.lakehouse.growth import check_one_schema, has_grown
+from jetspark.spark.lakehouse.growth import check_one_schema, check_versions, has_grown
 from jetspark.spark.lakehouse.letters import with_connection
 from jetspark.spark.lakehouse.listed import DAY, OF_DAY
 from jetspark.spark.lakehouse.options import (
@@ -158,10 +158,11 @@ class Ingest:
                     f"{flag} is for streams with --json or --decode: without a schema every "
                     "payload is a row."
                 )
-        if self.evolve and (self.json_schema is None or is_bucket):
-            raise ConfigError("--evolve is for streams with --json, to which it adds fields.")
+        if self.evolve and (not self._has_fields or is_bucket):
+            raise ConfigError("--evolve is for streams with --json or --decode, whose fields grow.")
         if self.evolve:
             check_one_schema("--evolve", self._table)
+            check_versions("--evolve", self._source)
         if self.history and not self.keys:
             raise ConfigError("--history goes with --key, the columns that tell whose history.")
         if self.keys and (is_bucket or "keys" in map(str.casefold, self.table_options)):

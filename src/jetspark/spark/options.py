@@ -179,6 +179,7 @@ _PAYLOADS: values.Table = {
     "framing": ("framing", values.name),
     "compression": ("compression", values.name),
     "keepPayload": ("keep_payload", values.truth),
+    "onNewVersion": ("on_new_version", values.word("ignore", "stop")),
 }
 """How payloads are decoded: the arguments of `Decoding.make`, with `lookup` in parts."""
 _REGISTRY = "registry"

@@ -26,7 +26,7 @@ from jetspark.lakehouse.routes import ValueOf
 from jetspark.lakehouse.table import TableName
 from jetspark.spark import option_values
 from jetspark.spark.json_payloads import decoded_columns, json_columns, taken_ddl, times_of
-from jetspark.spark.lakehouse.growth import check_one_schema
+from jetspark.spark.lakehouse.growth import check_one_schema, check_versions
 from jetspark.spark.lakehouse.letters import with_connection
 from jetspark.spark.lakehouse.listed import DAY, OF_DAY
 from jetspark.spark.lakehouse.options import (
@@ -402,7 +402,7 @@ class _Reader:
             self._fail((*where, TABLES), "tables is for jetspark-delta and jetspark-iceberg.")
         said = {key: table.pop(key) for key in _MADE if lake is not None and key in table}
         source = sources.get(rows)
-        parses = source is None or (source.is_plain and source.json is not None)
+        parses = source is None or (source.is_plain and source.has_fields)
         evolving = self._evolving(where, table, parses or listed is not None) if lake else {}
         self._check_own_keys(where, kind, table, _OF_SINKS + (_OF_TABLES if lake else ()))
         options = self._lake_texts(where, table) if lake else self._texts(where, table)
@@ -439,7 +439,10 @@ class _Reader:
                     "is a row.",
                 )
             if parsed.evolve:
-                self._checked((*where, "evolve"), partial(check_one_schema, "evolve", parsed))
+                at = (*where, "evolve")
+                self._checked(at, partial(check_one_schema, "evolve", parsed))
+                if source is not None and source.parsed is not None:
+                    self._checked(at, partial(check_versions, "evolve", source.parsed))
         made = self._made_of(where, said, source, listed is not None) if said else {}
         return SinkTable(
             rows, kind, options, parsed, mode, tuple(columns), bool(through_spark), made
@@ -494,7 +497,9 @@ class _Reader:
             self._fail(at, "evolve is true or false.")
         if evolve and not parses:
             self._fail(
-                at, "evolve goes with json, not of a source that is static or has a watermark."
+                at,
+                "evolve goes with json or decode, not of a source that is static or has a "
+                "watermark.",
             )
         return {} if evolve is None else {"evolveSchema": str(evolve).lower()}
 

@@ -41,6 +41,7 @@ from jetspark.lakehouse.table import Table
 from jetspark.spark.failures import is_of
 from jetspark.spark.json_payloads import CORRUPT, KEPT
 from jetspark.spark.lakehouse.options import LakehouseOptions
+from jetspark.spark.options import SourceOptions
 
 NEW: Final = "_jetspark_new"
 """The column with the new fields of each row, as JSON, or null."""
@@ -163,8 +164,13 @@ def _grown(options: LakehouseOptions, growth: Growth) -> str:
 
 
 def has_grown(query: StreamingQuery) -> bool:
-    """Whether the query has ended since its tables have got columns."""
-    return (error := query.exception()) is not None and is_of(error, SchemaGrown)
+    """Whether the query has ended since its tables have got columns, or its schema a version."""
+    if (error := query.exception()) is None or not is_of(error, SchemaGrown):
+        return False
+    from jetspark.registry.lookup import forget_latest  # its imports are not for every worker
+
+    forget_latest()
+    return True
 
 
 def check_one_schema(said: str, options: LakehouseOptions) -> None:
@@ -173,6 +179,18 @@ def check_one_schema(said: str, options: LakehouseOptions) -> None:
         raise ConfigError(
             f"{said}: the tables of {options.name} have one schema, which new fields of one of "
             "them would change in all: name one table, or leave it out."
+        )
+
+
+def check_versions(said: str, source: SourceOptions) -> None:
+    """Raises ConfigError for payloads, not in JSON, whose schema gets no new versions."""
+    if source.decoding is None:
+        return
+    if "schemaName" not in source.given or "schemaVersion" in source.given:
+        raise ConfigError(
+            f"{said} follows the versions that a schema has in a registry: name the schema "
+            "(schemaName), and no version. Columns of a schema that you give are added with "
+            "mergeSchema (--merge-schema)."
         )
 
 
