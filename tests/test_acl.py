@@ -19,7 +19,7 @@ import pytest
 from tests.jetstream.eventually import eventually
 from tests.support.driven_query import DrivenQuery
 
-from jetspark.acl import Permissions, Responses, Roles
+from jetspark.acl import USER_INFO, Permissions, Responses, Roles
 from jetspark.bulk.exactly_once import (
     ExactlyOnceWriter,
     Ledger,
@@ -761,6 +761,16 @@ async def test_role_tracer_has_all_permissions_it_needs_and_no_more(
         assert (await sub.next(20)).subject == "orders.eu"
         # The server publishes to the inbox on its behalf.
         await guarded.check(refused=["orders.a.b", "other"], unseen="_INBOX")
+
+
+async def test_role_doctor_has_all_permissions_it_needs_and_no_more(
+    guard: Callable[..., Guarded], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10")
+    guarded = guard(Roles().doctor())
+    async with guarded.user() as nc:
+        assert b'"account":"$G"' in (await nc.request(USER_INFO)).data
+    await guarded.check(refused=["$SYS.REQ.SERVER.PING", "$JS.API.INFO", "other"])
 
 
 @pytest.mark.parametrize("name", [None, "totals"])

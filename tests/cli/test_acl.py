@@ -67,6 +67,7 @@ ALL = {
     "tracer": ["--subject", "s.>"],
     "auth-callout": ["--queue-group", "q", "--responses"],
     "system-monitor": ["--account", "APP"],
+    "doctor": [],
 }
 
 

@@ -14,6 +14,7 @@ from jetspark.subjects import (
     check_subscribe_subject,
     nearest_name,
     subject_matches,
+    subject_within,
     subjects_overlap,
 )
 
@@ -95,3 +96,20 @@ def test_patterns_overlap_when_a_subject_falls_under_both(one: str, other: str) 
     ]
     both = any(subject_matches(one, s) and subject_matches(other, s) for s in subjects)
     assert subjects_overlap(one, other) == both == subjects_overlap(other, one)
+
+
+wild = st.lists(st.sampled_from("ab*"), min_size=1, max_size=3).flatmap(
+    lambda tokens: st.sampled_from([".".join(tokens), ".".join([*tokens, ">"])])
+)
+
+
+@given(wild, wild)
+def test_a_subject_is_within_a_pattern_that_all_of_its_subjects_match(
+    subject: str, pattern: str
+) -> None:
+    # A token that no pattern names stands for every token.
+    any_token = subject.replace("*", "new")
+    subjects = [any_token.replace(">", end) for end in ("new", "new.new", "new.new.new.new")]
+    expected = all(subject_matches(pattern, one) for one in subjects)
+    assert subject_within(subject, pattern) == expected
+    assert subject_within(subject, ">")

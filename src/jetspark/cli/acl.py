@@ -73,8 +73,8 @@ def acl(
         roles: publisher, pull-reader, push-reader, ordered-reader, range-reader, stored-reader,
             spark-source, spark-sink, kv-reader, kv-writer, administrator, monitor, backup, restore,
             events, dead-letters, service, service-client, service-monitor, schema-registry,
-            schema-reader, schema-writer, tracer, auth-callout, system-monitor. Without one: print
-            what each role is for.
+            schema-reader, schema-writer, tracer, auth-callout, system-monitor, doctor. Without one:
+            print what each role is for.
         stream: The stream; may be given again.
         subject: publisher, spark-sink: subject to publish to; dead-letters: subject to replay
             to; service, service-client: subject of an endpoint; tracer: subject of messages; may
@@ -110,19 +110,22 @@ def acl(
         json: Print JSON.
     """
     given = dict(locals())  # each option by its parameter
-    maker = Roles(inbox_prefix=inbox_prefix, domain=domain, api_prefix=api_prefix)
-    options = {
-        name.replace("_", "-"): value
-        for name, value in given.items()
-        if name not in _COMMON and value not in (None, False)
-    }
-    if responses:
-        options["responses"] = Responses()
-    if not roles:
-        if options:
-            raise ConfigError("Name a role; `jetspark acl` alone prints what each is for.")
+    if roles:
+        found = permissions_of(given)
+        console.say(found.to_json() if json else found.to_config())
+    elif _options(given):
+        raise ConfigError("Name a role; `jetspark acl` alone prints what each is for.")
+    else:
         console.say(*(f"{role:16}{_purpose(name)}" for role, name in _ROLES.items()))
-        return
+
+
+def permissions_of(given: Mapping[str, Any]) -> Permissions:
+    """The permissions of a command line. `given`: the arguments of `acl`. Raises ConfigError."""
+    maker = Roles(**{name: given[name] for name in ("inbox_prefix", "domain", "api_prefix")})
+    options = _options(given)
+    if given["responses"]:
+        options["responses"] = Responses()
+    roles: tuple[str, ...] = given["roles"]
     found, left = Permissions(), set(options)
     for text in roles:
         role, equals, about = text.partition("=")
@@ -138,7 +141,16 @@ def acl(
         left -= of_flags
     if left:
         raise ConfigError(f"{' and '.join(roles)} takes no --{min(left)}.")
-    console.say(found.to_json() if json else found.to_config())
+    return found
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, by their names."""
+    return {
+        name.replace("_", "-"): value
+        for name, value in given.items()
+        if name not in _COMMON and value not in (None, False)
+    }
 
 
 def _purpose(method: str) -> str:

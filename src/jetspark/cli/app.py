@@ -34,7 +34,7 @@ DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 # The extra that installs a missing library.
 _EXTRAS = {
     **dict.fromkeys(("pyspark", "py4j", "pyarrow", "pandas", "numpy"), "spark"),
-    **dict.fromkeys(("cyclopts", "rich"), "cli"),
+    **dict.fromkeys(("cyclopts", "packaging", "rich"), "cli"),
     **dict.fromkeys(("avro", "google", "grpc_tools", "jsonschema", "referencing"), "registry"),
 }
 
@@ -125,14 +125,20 @@ def _version() -> str:
     from jetspark.version import __version__
     from jetspark.wire.kernel import IMPLEMENTATION
 
-    if IMPLEMENTATION == "c":
-        return f"jetspark {__version__} (C kernel)"
-    version = f"jetspark {__version__} (plain-Python kernel)"
+    kernel = {"c": "C", "python": "plain-Python"}[IMPLEMENTATION]
+    return "\n".join(filter(None, (f"jetspark {__version__} ({kernel} kernel)", kernel_advice())))
+
+
+def kernel_advice() -> str:
+    """What to do for the C kernel; empty if it is in use, or not wanted."""
+    from jetspark.wire.kernel import IMPLEMENTATION
+
     # Free-threaded Python has no C kernel yet.
-    if os.environ.get("JETSPARK_KERNEL") == "python" or sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return version
+    chosen = os.environ.get("JETSPARK_KERNEL") or sysconfig.get_config_var("Py_GIL_DISABLED")
+    if IMPLEMENTATION == "c" or chosen:
+        return ""
     return (
-        f"{version}\nThe faster C kernel was not built, or cannot be loaded: install a C compiler "
+        "The faster C kernel was not built, or cannot be loaded: install a C compiler "
         "and jetspark again, with `pip install -v`, which shows why it fails."
     )
 
@@ -205,6 +211,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "Show JetStream's advisories, metrics and API audits.",
         "jetspark events",
         "jetspark events --stream ORDERS --kind max_deliver --json",
+    ),
+    "doctor": (
+        "Look at this machine, its Spark and the servers, and say what to do.",
+        "jetspark doctor --server nats://host:4222",
+        "jetspark doctor --role spark-source=ORDERS --folder lake",
+        "jetspark doctor --spark --master spark://host:7077",
     ),
     "acl": (
         "Print the permissions that a role needs.",

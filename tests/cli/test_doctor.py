@@ -1,0 +1,275 @@
+"""`jetspark doctor`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections import namedtuple
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.server_lines import LINES
+
+from jetspark.acl import Permissions, Roles
+from jetspark.cli import app
+from jetspark.cli.doctor import TESTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.cli.conftest import Run
+    from tests.conftest import MakeServer
+
+    Found = dict[str, list[tuple[str, str]]]
+    Doctor = Callable[..., tuple[int, Found]]
+
+CHECKS = (
+    *("Python", "kernel", "libraries", "PySpark", "Java", "disk", "workers"),
+    *("server", "JetStream", "user", "clock"),
+)
+
+
+@pytest.fixture
+def doctor(run: Run) -> Doctor:
+    """Exit code, and (state, sentences) of each check. `server`: its URL."""
+
+    def found(*arguments: str, server: str | None = None) -> tuple[int, Found]:
+        code, out, err = run("doctor", "--json", *arguments, server=server)
+        assert err == ""
+        checks: Found = {}
+        for one in json.loads(out):
+            said = " ".join([one["found"], one["advice"]])
+            checks.setdefault(one["check"], []).append((one["state"], said))
+        return code, checks
+
+    return found
+
+
+def states(found: Found) -> dict[str, str]:
+    return {check: state for check, [(state, _), *_] in found.items()}
+
+
+@pytest.fixture
+def guarded(make_server: MakeServer) -> Callable[[Permissions], str]:
+    """The URL of a server for a user with these permissions."""
+
+    def make(permissions: Permissions) -> str:
+        user = f"{{ user: u, password: u, {permissions.to_config()} }}"
+        return make_server(f"authorization: {{ users: [ {user} ] }}").url.replace("//", "//u:u@")
+
+    return make
+
+
+# -- what is well ----------------------------------------------------------------------------------
+
+
+def test_where_all_is_well_each_line_is_ok_and_so_is_the_exit_code(
+    run: Run, doctor: Doctor, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10")
+    code, found = doctor("--role", "spark-source=ORDERS,RETURNS", "--folder", "no/such/lake")
+    assert code == app.DONE
+    assert list(found) == [*CHECKS, "role"]
+    assert set(states(found).values()) == {"ok"}
+    assert len(found["disk"]) == 2
+    code, out, _ = run("doctor")
+    assert code == app.DONE
+    assert [line.split()[:2] for line in out.splitlines()] == [["ok", one] for one in CHECKS]
+    assert run("doctor", "--quiet")[:2] == (app.DONE, "\n")
+
+
+def test_versions_that_are_called_tested_are_those_of_the_tests() -> None:
+    assert TESTED["nats-server"] == tuple(
+        tuple(map(int, line.split("."))) for line in (LINES[0], LINES[-1])
+    )
+    matrix = Path(__file__).parent.parent.parent / "scripts" / "matrix.py"
+    [listed] = re.findall(r"^_SPARKS = (.*)$", matrix.read_text("utf-8"), re.MULTILINE)
+    sparks = re.findall(r"(\d+)\.(\d+)", listed)
+    assert TESTED["PySpark"] == tuple(tuple(map(int, one)) for one in (sparks[0], sparks[-1]))
+
+
+# -- this machine ----------------------------------------------------------------------------------
+
+
+def test_a_version_that_is_too_new_is_a_warning_and_one_too_old_a_problem(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TESTED, "nats-server", ((1, 0), (2, 8)))
+    monkeypatch.setitem(TESTED, "PySpark", ((5, 0), (5, 2)))
+    code, found = doctor()
+    assert code == app.FAILED
+    [(state, said)] = found["server"]
+    assert (state, said.partition(" It ")[2]) == ("warning", "is tested with 1.0 to 2.8.")
+    [(state, said)] = found["PySpark"]
+    assert (state, said.partition(" It ")[2]) == ("problem", "is tested with 5.0 to 5.2.")
+
+
+def test_libraries_of_versions_that_do_not_fit_are_named_with_what_to_install(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = [
+        *("msgspec>=99", 'deltalake<1; extra == "delta"', 'pytest>=99; extra == "dev"'),
+        *("rich>=1", 'no-such-library>=1; extra == "cli"', 'jetspark[spark]; extra == "demo"'),
+    ]
+    monkeypatch.setattr(metadata, "requires", lambda _: wanted)
+    code, found = doctor()
+    assert code == app.FAILED
+    first, second, rest = found["libraries"]
+    assert first[0] == second[0] == "problem"
+    assert first[1].endswith("jetspark needs >=99. pip install 'jetspark'.")
+    assert second[1].endswith("jetspark[delta] needs <1. pip install 'jetspark[delta]'.")
+    assert rest[0] == "ok"
+
+
+def test_without_spark_its_java_and_workers_are_not_asked_for(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(package: str) -> str:
+        if package == "pyspark":
+            raise metadata.PackageNotFoundError
+        return "1"
+
+    monkeypatch.setattr(metadata, "version", version)
+    _, found = doctor()
+    assert states(found)["PySpark"] == "warning"
+    assert not {"Java", "workers"} & set(found)
+
+
+@pytest.mark.parametrize("says", ["echo '{}'", "echo no such module >&2; exit 1", None])
+def test_a_worker_with_other_versions_or_none_is_a_problem(
+    says: str | None, doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    if says is not None:
+        python.write_text(f"#!/bin/sh\n{says}\n")
+        python.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    code, found = doctor()
+    assert code == app.FAILED
+    [(state, said)] = found["workers"]
+    assert state == "problem"
+    assert str(python) in said
+    expected = {"echo '{}'": "here {", None: "No such file"}
+    assert expected.get(says, "no such module") in said
+    assert states(found)["Java"] == "problem"
+
+
+def test_a_disk_that_is_nearly_full_or_read_only_is_told(
+    doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    free = {tmp_path: 1 << 30, tmp_path.parent: 1 << 20}
+    monkeypatch.setattr(shutil, "disk_usage", lambda at: usage(0, 0, free.get(Path(at), 1 << 40)))
+    allowed = os.access
+    monkeypatch.setattr(
+        os, "access", lambda at, mode: Path(at) != Path("/proc") and allowed(at, mode)
+    )
+    places = [str(tmp_path / "lake"), str(tmp_path.parent), "/proc"]
+    code, found = doctor(*(word for place in places for word in ("--folder", place)))
+    assert code == app.FAILED
+    assert [state for state, _ in found["disk"]] == ["ok", "warning", "problem", "problem"]
+
+
+def test_master_and_conf_are_for_spark(run: Run) -> None:
+    code, _, err = run("doctor", "--master", "local[1]")
+    assert (code, err) == (app.FAILED, "--master and --conf are for --spark: give that, too.\n")
+
+
+@pytest.mark.spark
+def test_on_request_the_workers_of_a_session_are_asked(run_in_spark: Run) -> None:
+    code, out, _ = run_in_spark("doctor", "--spark", "--json")
+    assert code == app.DONE
+    [workers] = [one for one in json.loads(out) if one["check"] == "workers"]
+    assert workers["state"] == "ok"
+    assert workers["found"] == "local[*]: the same versions as here"
+
+
+# -- the servers -----------------------------------------------------------------------------------
+
+
+def test_a_server_that_is_not_there_is_a_problem_and_the_rest_is_looked_at(doctor: Doctor) -> None:
+    code, found = doctor(server="nats://127.0.0.1:1")
+    assert code == app.FAILED
+    assert list(found) == [*CHECKS[:7], "server"]
+    assert states(found)["server"] == "problem"
+
+
+def test_a_server_without_jetstream_is_told_how_to_have_it(
+    doctor: Doctor, make_server: MakeServer
+) -> None:
+    code, found = doctor(server=make_server(jetstream=False).url)
+    assert code == app.FAILED
+    [(state, said)] = found["JetStream"]
+    assert state == "problem"
+    assert "`jetstream {}`" in said
+
+
+def test_a_role_that_the_user_lacks_is_told_with_what_it_lacks(
+    doctor: Doctor, guarded: Callable[[Permissions], str], needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.10")
+    allowed = Roles().pull_reader("S", "c") | Roles().doctor()
+    code, found = doctor(
+        *("--role", "pull-reader=S --consumer c", "--role", "pull-reader=S --consumer d"),
+        *("--role", 'service=sums --subject "sums.>"'),
+        server=guarded(allowed),
+    )
+    assert code == app.FAILED
+    assert found["JetStream"][0][0] == found["user"][0][0] == "ok"
+    right, other, service = found["role"]
+    assert right[0] == "ok"
+    assert other[0] == service[0] == "problem"
+    assert "may not publish to $JS.API.CONSUMER.INFO.S.d, publish to" in other[1]
+    assert "and 1 more. `jetspark acl pull-reader=S --consumer d` prints" in other[1]
+    assert "subscribe to $SRV.PING" in service[1]
+
+
+def test_what_is_denied_lacks_even_where_it_is_allowed(
+    doctor: Doctor, make_server: MakeServer, needs_server: Callable[[str], None]
+) -> None:
+    needs_server("2.14")  # older ones do not tell the group
+    user = """{ user: u, password: u, permissions: {
+        publish: { deny: "s.secret" }, subscribe: { allow: ["_INBOX.>", "calc.> q"] } } }"""
+    url = make_server(f"authorization: {{ users: [ {user} ] }}").url.replace("//", "//u:u@")
+    texts = ["publisher --subject s.*", "publisher --subject t.*"]
+    texts += [f"push-reader=S --consumer c --deliver-subject calc.x{more}" for more in
+              (" --deliver-group q", "")]  # fmt: skip
+    _, found = doctor(*(word for text in texts for word in ("--role", text)), server=url)
+    assert [state for state, _ in found["role"]] == ["problem", "ok", "ok", "problem"]
+    assert "may not publish to s.*." in found["role"][0][1]
+    assert "may not subscribe to calc.x." in found["role"][3][1]
+
+
+def test_where_the_server_does_not_tell_of_the_user_a_warning_says_how_it_would(
+    doctor: Doctor, guarded: Callable[[Permissions], str]
+) -> None:
+    code, found = doctor("--role", "publisher --subject s", server=guarded(Roles().publisher("s")))
+    assert code == app.DONE
+    [(state, said)] = found["user"]
+    assert state == "warning"
+    assert "`jetspark acl doctor` prints what allows it." in said
+    assert "role" not in found
+
+
+@pytest.mark.parametrize(("ahead", "state"), [(90, "warning"), (-90, "warning"), (0, "ok")])
+def test_clocks_that_differ_are_told(
+    ahead: int,
+    state: str,
+    doctor: Doctor,
+    monkeypatch: pytest.MonkeyPatch,
+    needs_server: Callable[[str], None],
+) -> None:
+    needs_server("2.10")
+    now = time.time_ns
+    monkeypatch.setattr("jetspark.cli.doctor.time.time_ns", lambda: now() + ahead * 10**9)
+    _, found = doctor()
+    [(told, said)] = found["clock"]
+    assert told == state
+    assert ("ahead of" in said) >= (ahead > 0)
+    assert ("behind" in said) >= (ahead < 0)
