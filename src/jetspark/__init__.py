@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from jetspark import server as server
     from jetspark import services as services
     from jetspark import system as system
+    from jetspark import traces as traces
     from jetspark import tracing as tracing
     from jetspark.public_names import *  # noqa: F403
 else:

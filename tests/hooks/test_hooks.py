@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -455,6 +455,11 @@ class Broken(Hooks):
     def deliver(self, message: MessageView, *, handled: bool) -> Any:
         return self._wrong()
 
+    def given(self, messages: Sequence[MessageView]) -> Iterator[MessageView]:
+        if self.when == "at once":
+            raise RuntimeError("hook")
+        yield from messages
+
     def ack(self, ack: Acknowledgement) -> Any:
         return self._wrong()
 
@@ -495,7 +500,7 @@ async def test_a_hook_that_fails_changes_nothing_and_is_reported(
     if when != "suppresses":
         hooks = {str(error).partition(" raised")[0] for error in reported}
         names = {"publish", "request", "deliver", "ack"} | (
-            {"event"} if when == "at once" else set()
+            {"event", "given"} if when == "at once" else set()
         )
         assert {f"The hook {hook}" for hook in names} == hooks
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -76,6 +76,13 @@ class Hooks:
         an iterator, `next` or `fetch` gets it, and the hook ends at once.
         """
         return None
+
+    def given(self, messages: Sequence[MessageView]) -> Iterable[MessageView]:
+        """An iterator or `next` gets one message, or `fetch` all of its messages.
+
+        `deliver` is called for those that it returns, by default for all.
+        """
+        return messages
 
     def ack(self, ack: Acknowledgement) -> Around:
         """Around an acknowledgement; around `ack_sync` until the server has confirmed it."""
@@ -252,9 +259,16 @@ class HookRunner:
             return deque()
         return _HookedQueue(self, client)
 
-    def handed_out(self, messages: Iterable[MessageView]) -> None:
+    def handed_out(self, messages: Sequence[MessageView]) -> None:
         """The user gets these messages, other than in a callback."""
-        for message in () if self._quiet else messages:
+        if self._quiet or not messages:
+            return
+        told: list[MessageView] = []
+        try:
+            told.extend(self.hooks.given(messages))
+        except Exception as error:
+            self._raised("given", error)
+        for message in told:
             with self._around("deliver", partial(self.hooks.deliver, message, handled=False)):
                 pass
 
