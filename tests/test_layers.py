@@ -23,6 +23,7 @@ VALUES = {
     *(
         "errors",
         "err_codes",
+        "nats_py_names",
         "retries",
         "validation",
         "payloads",
@@ -60,7 +61,8 @@ SANS_IO = {
 LAYERS: dict[str, set[str]] = {
     **dict.fromkeys(VALUES, VALUES),
     "err_codes": set(),
-    "errors": {"err_codes"},
+    "errors": {"err_codes", "nats_py_names"},
+    "nats_py_names": set(),
     "documents": VALUES | {"wire"},
     "acl": VALUES | {"wire", "documents", "registry.documents"},
     "version": set(),
@@ -94,7 +96,7 @@ LAYERS: dict[str, set[str]] = {
     "server": VALUES | {"wire.documents"},
     "public_names": CORE | FEATURES | {"full_client", "rows"},
     # jetspark/__init__.py, which names the packages for type checkers.
-    "": FEATURES | {"errors", "public_names", "blocking", "server", "traces"},
+    "": FEATURES | {"errors", "nats_py_names", "public_names", "blocking", "server", "traces"},
 }
 LAYERS["cli"] = set(LAYERS)
 LAYERS["__main__"] = {"cli"}

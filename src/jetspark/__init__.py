@@ -51,7 +51,9 @@ else:
             except ModuleNotFoundError as error:
                 if error.name != f"jetspark.{name}":
                     raise
-                raise AttributeError(f"module 'jetspark' has no attribute {name!r}") from None
+                told = import_module("jetspark.nats_py_names").told("jetspark", name)
+                sentence = told or f"module 'jetspark' has no attribute {name!r}"
+                raise AttributeError(sentence) from None
         globals()[name] = found
         return found
 

@@ -103,9 +103,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jetspark.err_codes as err_codes
+from jetspark.nats_py_names import told
 
 _SECRETS = re.compile(r"(?<=://)[^/@\s'\"]+(?=@)|\bS[UAONCX][A-Z2-7]{20,}")
 """The user and password of a URL, or a seed, even one that was cut off."""
@@ -774,3 +775,10 @@ def user_error(what: str, error: BaseException) -> JetsparkError:
     report = JetsparkError(f"{what} raised {shown(error, 500)}.")
     report.__cause__ = error
     return report
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        sentence = told("errors", name) or f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(sentence)

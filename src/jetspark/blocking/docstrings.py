@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, Final, TypeVar
 
+from jetspark.nats_py_names import tell
+
 TwinT = TypeVar("TwinT", bound=type)
 
 _ASYNC_WORDS: Final = (
@@ -30,7 +32,7 @@ def without_async(text: str) -> str:
 
 
 def twin_of(cls: type) -> Callable[[TwinT], TwinT]:
-    """Give the blocking twin of `cls` the docstrings of the asyncio class.
+    """Give the blocking twin of `cls` the docstrings of the asyncio class, and nats-py's names.
 
     They replace missing docstrings, and first paragraphs of theirs, which generated classes have
     for editors. Docstrings written by hand stay.
@@ -42,7 +44,7 @@ def twin_of(cls: type) -> Callable[[TwinT], TwinT]:
             own = None if name.startswith("_") else inspect.getattr_static(twin, name, None)
             if isinstance(own, FunctionType | property):
                 _complete(own, getattr(cls, name))
-        return twin
+        return tell(twin)
 
     return decorate
 

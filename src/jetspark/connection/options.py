@@ -18,6 +18,7 @@ from jetspark.connection.proxy import Proxy, parse_proxy
 from jetspark.connection.urls import DEFAULT_URL, ServerURL, parse_urls
 from jetspark.errors import ConfigError
 from jetspark.files import read_small
+from jetspark.nats_py_names import told
 from jetspark.subjects import check_publish_subject, nearest_name
 from jetspark.timestamps import LONGEST, Seconds, in_seconds
 from jetspark.validation import check_whole, check_word
@@ -205,6 +206,8 @@ class ConnectOptions:
             object.__setattr__(self, option, in_seconds(getattr(self, option)))
         for option, least in _NUMBERS.items():
             check_whole(option, getattr(self, option), least)
+        if isinstance(self.tls, ssl.SSLContext):  # true, but not what is meant
+            raise ConfigError("tls is True or False: give a context as ssl_context.")
         check_word("first_connect", self.first_connect, get_args(FirstConnect))
         self.urls()
         for option in ("connect_timeout", "ping_interval", "request_timeout"):
@@ -408,6 +411,8 @@ def make_options(
     """
     for name in options:
         if name not in _NAMES:
+            if sentence := told("connect", name):
+                raise ConfigError(sentence)
             near = nearest_name(name, (*_NAMES, "context"))
             hint = f"; did you mean {near!r}?" if near else f"; known: {', '.join(_NAMES)}."
             raise ConfigError(f"Unknown connection option {name!r}{hint}")

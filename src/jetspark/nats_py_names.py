@@ -1,0 +1,200 @@
+"""Names that nats-py has and jetspark does not: the error says what takes their place.
+
+Contract: in a class such a name is an attribute that raises AttributeError, so lookups of the
+other names cost nothing (a `__getattr__` slows all of them before Python 3.12). To `hasattr`,
+`copy`, `pickle`, the `dir` of an object and type checkers it does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+ClassT = TypeVar("ClassT", bound=type)
+
+# Of a class, a module of jetspark, or the arguments of a call: {names in nats-py: here}.
+_TABLE: dict[str, dict[str, str]] = {
+    "jetspark": {
+        "NATS": "connect(), which returns a Client",
+        "Msg": "Message",
+        "aio": "jetspark itself, with connect(), Client and Message",
+        "js": "jetspark.jetstream, with the configurations in jetspark.documents",
+        "micro": "Client.add_service()",
+        "nuid": "Client.new_inbox()",
+        "protocol": "jetspark.wire, which is not for users",
+    },
+    "errors": {
+        "Error": "JetsparkError",
+        "TimeoutError FlushTimeoutError DrainTimeoutError": "RequestTimeoutError",
+        "FetchTimeoutError": "an empty result of fetch()",
+        "ConnectionDrainingError ConnectionReconnectingError": "ConnectionClosedError",
+        "InvalidCallbackTypeError": "nothing: callbacks may be plain functions",
+        "InvalidUserCredentialsError JsonParseError LinkIsABucketError": "ConfigError",
+        "MsgAlreadyAckdError": "MessageAlreadyAckedError",
+        "NotJSMessageError": "NotJetStreamMessageError",
+        "OutboundBufferLimitError TooManyStalledMsgsError": "OutboundBufferError",
+        "SecureConnRequiredError SecureConnFailedError": "TLSError",
+        "SecureConnWantedError": "SecureConnectionWantedError",
+        "ServerNotInPoolError": "nothing: after choose_server fails, the first server is tried",
+        "UnexpectedEOF": "BrokenSocketError",
+        "NotFoundError": "StreamNotFoundError, ConsumerNotFoundError or MessageNotFoundError",
+        "BadRequestError ServiceUnavailableError ConsumerInvalidResetError": "APIError, with code",
+        "BadBucketError KeyValueError": "APIError",
+        "ConsumerSequenceMismatchError": "SequenceMismatchError",
+        "InvalidBucketNameError InvalidKeyError InvalidObjectNameError": "BadNameError",
+        "KeyDeletedError": "KeyNotFoundError, with operation and revision",
+        "KeyHistoryTooLargeError": "ConfigError",
+        "KeyValueLimitMarkerTTLNotSupportedError": "UnsupportedByServerError",
+        "KeyWrongLastSequenceError": "WrongLastSequenceError; KeyExistsError after create()",
+        "NoKeysError": "an empty list of keys() or history()",
+        "BadObjectMetaError": "DocumentError",
+        "ObjectAlreadyExists": "ObjectExistsError",
+        "ObjectDeletedError": "ObjectNotFoundError",
+    },
+    "connect": {
+        "error_cb": "error_callback",
+        "disconnected_cb reconnected_cb closed_cb discovered_server_cb lame_duck_mode_cb": (
+            "event_callback, called with Disconnected, Reconnected, Closed and the like"
+        ),
+        "allow_reconnect": "reconnect",
+        "reconnect_time_wait": "reconnect_wait",
+        "dont_randomize": "randomize=False",
+        "no_echo": "echo=False",
+        "tls_handshake_first": "tls_first",
+        "drain_timeout": "the timeout of drain()",
+        "flush_timeout": "the timeout of flush()",
+        "flusher_queue_size": "pending_size, in bytes",
+        "signature_cb": "sign, which returns the 64 bytes of the signature",
+        "user_jwt_cb": "jwt, which may be a function",
+        "user_credentials": "creds_file, or creds for the text",
+        "nkeys_seed": "nkey_seed_file",
+        "nkeys_seed_str": "nkey_seed",
+        "ws_connection_headers": "ws_headers",
+        "reconnect_to_server_handler": "choose_server, with reconnect_delay for the pause",
+        "skip_subject_validation": "check_subjects=False",
+    },
+    "Client.subscribe": {"cb": "callback", "future": "the result's next()"},
+    "Client": {
+        "is_closed is_connecting is_reconnecting is_draining is_draining_pubs": "status",
+        "CLOSED CONNECTED CONNECTING DISCONNECTED DRAINING_PUBS DRAINING_SUBS RECONNECTING": (
+            "jetspark.ConnectionStatus"
+        ),
+        "connected_url": "current_server",
+        "connected_server_version": "server_info.version",
+        "client_id": "server_info.client_id",
+        "client_ip": "server_info.client_ip",
+        "discovered_servers server_pool": "servers",
+        "set_server_pool": "set_servers()",
+        "ssl_context": "tls",
+        "jsm": "jetstream(), which has those calls, too",
+        "pending_data_size": "flush(), which waits until it is sent",
+        "msg_class": "jetspark.Message",
+    },
+    "MessageView": {"header": "headers", "sid": "subject", "Ack": "ack()", "Metadata": "metadata"},
+    "Metadata": {
+        "num_delivered": "deliveries",
+        "num_pending": "pending",
+        "sequence SequencePair": "stream_seq and consumer_seq",
+    },
+    "Subscription": {"messages": "the subscription, iterated", "next_msg": "next()"},
+    "JetStream": {
+        "add_stream": "create_stream()",
+        "add_consumer": "create_consumer(), or create_push_consumer()",
+        "subscribe subscribe_bind PushSubscription": (
+            "ordered() to read, create_consumer(…).consume() to work,"
+            " or create_push_consumer(…).subscribe()"
+        ),
+        "pull_subscribe PullSubscription": "create_consumer(), whose result has fetch()",
+        "pull_subscribe_bind": "consumer(), whose result has fetch()",
+        "key_value": "bucket()",
+        "create_key_value": "create_bucket()",
+        "delete_key_value": "delete_bucket()",
+        "consumers_info": "consumers()",
+        "streams_info streams_info_iterator": "streams()",
+        "find_stream_name_by_subject": "stream_names(subject)",
+        "get_last_msg": "get_msg(stream, last_by_subject=…)",
+        "publish_async publish_async_completed publish_async_pending": (
+            "publisher(), whose send() and submit() do not wait for each ack"
+        ),
+        "is_status_msg": "Message.status",
+    },
+    "ConsumerMessages PushMessages": {
+        "messages": "the result of consume() or subscribe(), iterated",
+        "next_msg": "next()",
+        "unsubscribe": "stop(), or drain()",
+        "consumer_info delivered": "the consumer's info()",
+        "pending_bytes": "pending_msgs",
+        "queue subject": "the consumer's cached_info.config",
+    },
+    "PullConsumer": {
+        "consumer_info delivered pending_msgs pending_bytes": "info()",
+        "unsubscribe": "delete(), which removes the consumer; there is nothing else to end",
+    },
+    "Bucket": {"watchall": "watch()", "BucketStatus Entry KeyWatcher": "a class in jetspark.kv"},
+    "BucketStatus": {"marker_ttl": "limit_marker_ttl"},
+    "ObjectStore": {
+        "get_info": "info()",
+        "list": "objects()",
+        "ObjectResult ObjectStoreStatus ObjectWatcher": "a class in jetspark.objects",
+    },
+    "ObjectStoreStatus": {"storage_type": "config.storage"},
+    "ObjectReader": {"data": "all(), or ObjectStore.get_bytes()"},
+    "ObjectInfo": {"is_link": "link, None if it is none", "meta": "the info itself"},
+    "Watcher ObjectWatcher": {"updates": "next()", "STOP_ITER": "stop()"},
+    "StoredMsg": {"header": "headers", "sequence": "seq", "stream": "what get_msg() was given"},
+    "Service": {"start": "Client.add_service(), which starts it", "stopped": "active"},
+}
+_HERE = {
+    owner: {name: here for names, here in table.items() for name in names.split()}
+    for owners, table in _TABLE.items()
+    for owner in owners.split()
+}
+
+
+def told(owner: str, name: str) -> str:
+    """What is said of a name that nats-py has: "" for any other. `owner`: as in the table."""
+    here = _HERE[owner].get(name)
+    return "" if here is None else f"{name!r} is nats-py's name: in jetspark it is {here}."
+
+
+class _Told:
+    """An attribute that there is not."""
+
+    def __init__(self, owner: str, name: str) -> None:
+        self.__doc__ = told(owner, name)
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        raise AttributeError(f"{owner.__name__}: {self.__doc__}")
+
+
+def tell(cls: ClassT) -> ClassT:
+    """Give a class of the table, or the blocking one of the same name, nats-py's names."""
+    table = _HERE.get(cls.__name__, {})
+    for name in table:
+        setattr(cls, name, _Told(cls.__name__, name))
+    if table:
+
+        def names(self: object) -> list[str]:
+            return sorted(set(object.__dir__(self)) - table.keys())
+
+        cls.__dir__ = names  # type: ignore[method-assign, assignment]
+    if (owner := f"{cls.__name__}.subscribe") in _HERE:
+        cls.subscribe = _telling(owner, cls.subscribe)  # type: ignore[attr-defined]
+    return cls
+
+
+def _telling(owner: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """A call, no coroutine function, with TypeErrors that name its arguments here."""
+
+    @wraps(call)
+    def telling(*args: Any, **options: Any) -> Any:
+        try:
+            return call(*args, **options)
+        except TypeError:
+            for name in options:
+                if sentence := told(owner, name):
+                    raise TypeError(f"{owner}: {sentence}") from None
+            raise
+
+    return telling
