@@ -27,7 +27,7 @@ def test_a_whole_number_is_a_plain_int() -> None:
     assert type(check_whole("keep", np.int64(5))) is int  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("wrong", [True, False, 1.0, float("nan"), "5", None, [1], np.True_])
+@pytest.mark.parametrize("wrong", [True, False, 1.0, float("nan"), "5", None, [1]])
 def test_what_is_no_whole_number_is_refused(wrong: Any) -> None:
     with pytest.raises(ConfigError, match=r"^keep is a whole number, not "):
         check_whole("keep", wrong)

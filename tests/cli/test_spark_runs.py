@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from tests.support.java import accumulator_server
 
 from jetspark.cli import spark_runs
 from jetspark.cli.console import Outcome
@@ -178,9 +179,7 @@ def test_a_connection_that_ends_early_prints_no_traceback(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a task that was stopped, to PySpark's server of accumulators."""
-    from pyspark.accumulators import _start_update_server
-
-    server: Any = _start_update_server("token", False)
+    server = accumulator_server()
     log_failures(server)
     done = threading.Event()
     shut_down = server.shutdown_request

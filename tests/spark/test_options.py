@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from jetspark.bulk.arrow import BUCKET_SCHEMA as ARROW_BUCKET_SCHEMA
@@ -19,6 +18,7 @@ from jetspark.errors import ConfigError
 from jetspark.spark.json_payloads import taken_ddl
 from jetspark.spark.options import Positions, parse_options
 from jetspark.spark.source import BUCKET_SCHEMA, SCHEMA, check_schema, schema_of
+from jetspark.spark.versions import in_arrow
 
 BASE = {"stream": "ORDERS"}
 
@@ -164,7 +164,7 @@ def test_no_secret_in_a_repr_and_all_of_it_in_a_pickle() -> None:
 
 def test_spark_and_arrow_agree_on_the_schema() -> None:
     for ours, arrow in ((SCHEMA, ARROW_SCHEMA), (BUCKET_SCHEMA, ARROW_BUCKET_SCHEMA)):
-        assert to_arrow_schema(ours, timezone="UTC").equals(arrow)
+        assert in_arrow(ours).equals(arrow)
 
 
 def test_a_schema_of_ones_own_is_refused() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.java import accumulator_server
 
 from jetspark.spark.session import end_without_waiting, short_job, warm_up
 
@@ -159,9 +160,7 @@ def test_the_end_does_not_wait_for_pysparks_server_of_accumulators(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Which handles the JVM's connection, and looks once a second whether to go on."""
-    from pyspark.accumulators import _start_update_server
-
-    server: Any = _start_update_server("token", False)
+    server = accumulator_server()
     link = socket.create_connection(server.server_address)
     link.sendall(b"token" + bytes(4))  # no updates
     assert link.recv(1) == b"\x01"

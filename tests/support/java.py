@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from inspect import signature
+from typing import Any
 
 from jetspark.errors import SparkUnavailableError
 
@@ -34,3 +36,12 @@ def jvm_options() -> str:
     except SparkUnavailableError:  # no Java: what starts Spark says so
         return _OPTIONS
     return " ".join([_OPTIONS, *archive.jvm_options()])
+
+
+def accumulator_server() -> Any:
+    """PySpark's, for the JVM's token "token"."""
+    from pyspark.accumulators import _start_update_server
+
+    by_socket = {"is_unix_domain_sock": False}  # from 4.1 on
+    known = signature(_start_update_server).parameters
+    return _start_update_server("token", **by_socket if by_socket.keys() <= known.keys() else {})
