@@ -42,6 +42,6 @@ def accumulator_server() -> Any:
     """PySpark's, for the JVM's token "token"."""
     from pyspark.accumulators import _start_update_server
 
-    by_socket = {"is_unix_domain_sock": False}  # from 4.1 on
-    known = signature(_start_update_server).parameters
-    return _start_update_server("token", **by_socket if by_socket.keys() <= known.keys() else {})
+    start: Any = _start_update_server
+    more = len(signature(start).parameters) > 1  # from 4.1 on: whether by a socket in a folder
+    return start("token", False) if more else start("token")
