@@ -32,7 +32,6 @@ from jetspark.blocking import consumers as blocking_consumers
 from jetspark.blocking import kv as blocking_kv
 from jetspark.blocking import objects as blocking_objects
 from jetspark.blocking import services as blocking_services
-from jetspark.blocking.by_hand import kv as blocking_watcher
 from jetspark.client.messages import MessageView
 from jetspark.documents import StoredMsg
 from jetspark.jetstream import (
@@ -62,7 +61,7 @@ PAIRS: list[tuple[type, tuple[type, ...]]] = [
     (KeyValue, (Bucket, blocking_kv.Bucket)),
     (KeyValue.Entry, (Entry,)),
     (KeyValue.BucketStatus, (BucketStatus,)),
-    (KeyValue.KeyWatcher, (Watcher, blocking_watcher.Watcher)),
+    (KeyValue.KeyWatcher, (Watcher, blocking_kv.Watcher)),
     (TheirStore, (ObjectStore, blocking_objects.ObjectStore)),
     (TheirStore.ObjectStoreStatus, (ObjectStoreStatus,)),
     (TheirStore.ObjectResult, (ObjectReader,)),

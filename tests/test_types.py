@@ -66,6 +66,12 @@ def blocking() -> None:
         js.create_consumer("S", durable="c")  # call-arg
         js.create_bucket("B", max_age=60)  # call-arg
         js.create_object_store("O", history=3)  # call-arg
+        names: list[str] = js.stream_names().all()
+        held: jetspark.blocking.kv.Bucket = js.bucket(names[0])
+        held.get(1)  # arg-type
+        js.bucket(names[0]).gett("a")  # attr-defined
+        js.timeout = 3.0  # assignment
+        js.publish_msg(js.timeout)  # arg-type
 """
 
 

@@ -262,7 +262,7 @@ def test_exit_with_an_open_connection_sends_what_waits(
     subject = unique("exit")
     code = """
 from jetspark.blocking import loop_thread
-from jetspark.blocking.by_hand import client
+from jetspark.blocking import client
 client.EXIT_FLUSH_TIMEOUT = loop_thread.EXIT_TIMEOUT = 20.0  # this machine may be slow
 nc = connect(url, event_callback=lambda event: None)
 nc.subscribe(subject, callback=lambda m: None)

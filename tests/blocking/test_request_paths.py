@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from jetspark import errors
-from jetspark.blocking import Client
-from jetspark.blocking.by_hand import jetstream
+from jetspark.blocking import Client, jetstream
 from jetspark.blocking.loop_thread import LoopThread, current
 
 Unique = Callable[[str], str]

@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Unpack
 
-from jetspark.blocking.by_hand.client import (
+from jetspark.blocking.client import (
     ErrorCallback,
     EventCallback,
     EventStream,
     Message,
     Replies,
+    Subscription,
 )
-from jetspark.blocking.client import Subscription
 from jetspark.blocking.full_client import Client
 from jetspark.blocking.jetstream import JetStream
 from jetspark.client.hooks import Hooks

@@ -1,113 +1,395 @@
-# Written by `python scripts/delegations.py`: change by_hand/, or the asyncio class.
-"""Core NATS without async.
+"""Core NATS without async: publish, subscribe, request, from any thread.
 
-Of docstrings it has the first paragraphs; `help()` shows all.
+Contract
+- Names, arguments, results and errors are those of the asyncio client, without `await`. All clients
+  of a process share one event-loop thread (`loop_thread`). Clients are thread-safe.
+- A publish is checked in the calling thread and put into a buffer, which goes to the loop as a
+  whole; a full buffer blocks it. Calls that need a reply block until it arrives.
+- Callbacks run in threads of their own and may use the client.
+- A forked child must connect again: all calls but `close` raise ConnectionClosedError there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Self, TypeAlias
 
-from jetspark.blocking.by_hand.client import (
-    BaseClient,
-    BaseSubscription,
-    Message,
-    MessageCallback,
-    Replies,
-    judging,
-)
+from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.docstrings import twin_of
-from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.client.client import Client as AsyncClient
+from jetspark.blocking.iterators import MessageIterator, SingleIterator
+from jetspark.blocking.loop_thread import current
+from jetspark.blocking.publish_buffer import PublishBuffer
+from jetspark.blocking.twin import Block, Read, Twin, awaits, calls
+from jetspark.blocking.worker import Worker, check_callback, in_callback_of
+from jetspark.client.callbacks import EventStream as AsyncEventStream
+from jetspark.client.client import (
+    DRAIN_TIMEOUT,
+    PENDING_BYTES_LIMIT,
+    PENDING_MSGS_LIMIT,
+    Statistics,
+    in_its_own_callback,
+)
+from jetspark.client.client import Client as CoreClient
+from jetspark.client.hooks import HookRunner, Hooks
+from jetspark.client.messages import Message as AsyncMessage
+from jetspark.client.messages import MessageView, Sendable, parts_of
+from jetspark.client.requests import Replies as AsyncReplies
 from jetspark.client.subscription import Subscription as AsyncSubscription
-from jetspark.connection.transports import TLSState
-from jetspark.errors import JetsparkError
+from jetspark.connection.events import Closed, ConnectionEvent, ConnectionStatus
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.transports import Dial, TLSState
+from jetspark.errors import JetsparkError, RequestTimeoutError
+from jetspark.full_client import Client as AsyncClient
 from jetspark.payloads import Payload
-from jetspark.timestamps import Seconds
+from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import HeadersLike
+from jetspark.wire.kernel import frame_of
 
 __all__ = ["Client", "Subscription"]
 
+EXIT_FLUSH_TIMEOUT = 1.0
+"""Seconds at interpreter exit for the server to confirm the publishes."""
+
+
+# -------------------------------------------------------------------------------------------------
+# Messages
+
+
+@twin_of(AsyncMessage)
+class Message(MessageView):
+    """One message."""
+
+    __slots__ = ()
+
+    _client: CallerSide
+
+    def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
+        drive(AsyncMessage(self._client, frame_of(self)).respond(payload, headers))
+
+
+MessageCallback: TypeAlias = Callable[[Message], None]
+
 
 @twin_of(AsyncSubscription)
-class Subscription(BaseSubscription):
+class Subscription(MessageIterator[Message], Block):
     """The result of `Client.subscribe`: iterate it, or give it a callback."""
 
     _inner: AsyncSubscription
+    _message = Message
+    active = Read[bool]()
+    subject = Read[str]()
+    queue = Read[str | None]()
+    dropped = Read[int]()
 
     @property
-    def active(self) -> bool:
-        """Whether more messages may arrive."""
-        return self._inner.active
+    def pending_bytes(self) -> int:
+        return self._inner.pending_bytes + sum(len(frame.payload) for frame in self._taken.copy())
 
     @property
-    def subject(self) -> str:
-        """The subject of the subscription."""
-        return self._inner.subject
+    def delivered(self) -> int:
+        return self._inner.delivered - len(self._taken)
 
-    @property
-    def queue(self) -> str | None:
-        """The queue group."""
-        return self._inner.queue
+    def __iter__(self) -> Self:
+        self._inner.__aiter__()  # raises for a subscription with a callback
+        return self
 
-    @property
-    def dropped(self) -> int:
-        """Messages dropped at a pending limit."""
-        return self._inner.dropped
+    def __next__(self) -> Message:
+        try:
+            return Message(self._caller, self._taken.popleft())
+        except IndexError:
+            pass  # not in the handler, where an interrupt would show this IndexError too
+        return super().__next__()
+
+    def unsubscribe(self, max_msgs: int = 0) -> None:
+        self._thread.call(self._inner.unsubscribe, max_msgs)
+        if not max_msgs:
+            self._taken.clear()
+
+    def _finish(self) -> None:
+        if not self._thread.is_over:
+            self._thread.call(self._unsubscribe)
+
+    def _unsubscribe(self) -> None:
+        if self._inner.active:
+            self._inner.unsubscribe()
+            self._taken.clear()
 
 
-@twin_of(AsyncClient)
-class Client(BaseClient):
+@twin_of(AsyncReplies)
+class Replies(Twin, Block):
+    """The result of `Client.request_many`: iterate it, once; `list(...)` waits for all.
+
+    The end of a `with` block, and `close`, end the request.
+    """
+
+    _inner: AsyncReplies
+
+    def __iter__(self) -> Iterator[Message]:
+        replies = self._inner.__aiter__()
+        try:
+            while True:
+                try:
+                    reply = self._thread.run(replies.__anext__)
+                except StopAsyncIteration:
+                    return
+                yield Message(self._caller, frame_of(reply))
+        finally:
+            self._finish()
+
+    def close(self) -> None:
+        """Accept no more replies."""
+        self._thread.run(self._inner.aclose)
+
+    def _finish(self) -> None:
+        # Without waiting: the garbage collector may call this, and after an interrupt the iteration
+        # may still be running.
+        if not self._thread.is_over:
+            self._thread.spawn(self._inner.aclose)
+
+
+def judging(
+    caller: CallerSide, sentinel: bool | Callable[[Message], bool]
+) -> bool | Callable[[AsyncMessage], bool]:
+    """The sentinel for the asyncio call: it passes blocking messages to the user's function."""
+    if not callable(sentinel):
+        return sentinel
+    return lambda reply: sentinel(Message(caller, frame_of(reply)))
+
+
+# -------------------------------------------------------------------------------------------------
+# Events of the connection
+
+ErrorCallback: TypeAlias = Callable[[JetsparkError], None]
+EventCallback: TypeAlias = Callable[[ConnectionEvent], None]
+
+
+@twin_of(AsyncEventStream)
+class EventStream(SingleIterator[ConnectionEvent]):
+    """Iterator over connection events, for one thread; ends after Closed."""
+
+    def close(self) -> None:
+        self._thread.call(self._inner.close)
+
+
+# -------------------------------------------------------------------------------------------------
+# The client
+
+
+@twin_of(CoreClient)
+class Client(Block):
     """One connection to a NATS deployment: created in a running event loop, then connected."""
 
-    _inner: AsyncClient
+    _inner: CoreClient
+    last_error = Read[JetsparkError | None]()
+    server_info = Read[ServerInfo | None]()
+    current_server = Read[str | None]()
+    tls = Read[TLSState | None]()
+    servers = Read[list[str]]()
+    max_payload = Read[int]()
+    report = calls(CoreClient.report)
+    set_servers = calls(CoreClient.set_servers)
+    force_reconnect = awaits(CoreClient.force_reconnect)
+    rtt = awaits(CoreClient.rtt)
+
+    def __init__(
+        self,
+        options: ConnectOptions | None = None,
+        *,
+        hooks: Hooks | None = None,
+        event_callback: EventCallback | None = None,
+        error_callback: ErrorCallback | None = None,
+        dial: Dial | None = None,
+    ) -> None:
+        for callback in (event_callback, error_callback):
+            check_callback(callback)
+        self.options = options or ConnectOptions()
+        self._thread = current()
+        self._notices = Worker("jetspark-notices")
+        self._event_callback = event_callback
+        self._error_callback = error_callback
+        self._thread.call(self._make_in_loop, dial)
+        if hooks is not None:
+            self._hook(hooks)
+
+    def _hook(self, hooks: Hooks) -> None:
+        """Call the hooks where messages are sent, and in the threads that receive messages."""
+
+        def runner(*, quiet: bool) -> HookRunner:
+            return HookRunner(hooks, self._caller.report, self.options.api_prefix, quiet=quiet)
+
+        self._inner.hooks, self._caller.hooks = in_loop, here = (
+            runner(quiet=True),
+            runner(quiet=False),
+        )
+        self._inner.publishing.hook(in_loop)
+        self._caller.publishing.hook(here)
+        self._event_callback = here.event_callback(self._event_callback)
+
+    def _make_in_loop(self, dial: Dial | None) -> None:
+        self._inner = AsyncClient(
+            self.options, event_callback=self._on_event, error_callback=self._on_error, dial=dial
+        )
+        link, limit = self._inner.publishing.link, self.options.pending_size
+        self._buffer = PublishBuffer(self._thread, link, limit)
+        self._caller = CallerSide(self._thread, self._inner, self._buffer)
+        self._publishing = self._caller.publishing
+
+    def _on_event(self, event: ConnectionEvent) -> None:
+        self._buffer.link_changed()
+        if self._event_callback is not None:
+            self._notices.post(partial(self._event_callback, event))
+        if isinstance(event, Closed):
+            self._thread.open.discard(self._end)
+            self._notices.stop()
+
+    def _on_error(self, error: JetsparkError) -> None:
+        if self._error_callback is not None:
+            self._notices.post(partial(self._error_callback, error))
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
-    def last_error(self) -> JetsparkError | None:
-        """The last asynchronous error; a successful (re)connect clears it."""
-        return self._inner.last_error
+    def status(self) -> ConnectionStatus:
+        if self._thread.forked:
+            return ConnectionStatus.CLOSED
+        return self._inner.status
 
     @property
-    def server_info(self) -> ServerInfo | None:
-        """INFO of the current server, or of the last one while there is no link."""
-        return self._inner.server_info
+    def is_connected(self) -> bool:
+        return not self._thread.forked and self._inner.is_connected
 
     @property
-    def current_server(self) -> str | None:
-        """URL of the current server, without credentials; None without a link."""
-        return self._inner.current_server
+    def stats(self) -> Statistics:
+        stats = self._inner.stats
+        return replace(stats, out_msgs=stats.out_msgs + self._buffer.published)
 
-    @property
-    def tls(self) -> TLSState | None:
-        """Version, cipher and the server's certificate of the link; None without TLS or a link."""
-        return self._inner.tls
+    def events(self) -> EventStream:
+        return EventStream(self._caller, self._thread.call(self._inner.events))
 
-    @property
-    def servers(self) -> list[str]:
-        """URLs of all servers in the pool, including those that the cluster advertised."""
-        return self._inner.servers
+    def new_inbox(self) -> str:
+        return self._inner.new_inbox()
 
-    @property
-    def max_payload(self) -> int:
-        """Largest message that the server accepts: bytes of headers and payload."""
-        return self._inner.max_payload
+    def publish(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        reply: str | None = None,
+        headers: HeadersLike | None = None,
+    ) -> None:
+        if self._buffer.crowded:
+            self._buffer.block()
+        self._publishing.send(subject, payload, reply, headers)
 
-    def report(self, error: JetsparkError) -> None:
-        """To last_error, the log and the error callback: for errors that no call can raise."""
-        self._thread.call(self._inner.report, error)
+    def publish_nowait(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        reply: str | None = None,
+        headers: HeadersLike | None = None,
+    ) -> None:
+        """`publish` without waiting while the buffer is full."""
+        self._publishing.send(subject, payload, reply, headers)
 
-    def set_servers(self, servers: str | Iterable[str]) -> None:
-        """Replace the servers to connect to, discovered ones too, from the next attempt on."""
-        self._thread.call(self._inner.set_servers, servers)
+    def publish_msg(self, message: Sendable) -> None:
+        subject, data, reply, headers = parts_of(message)
+        self.publish(subject, data, reply=reply, headers=headers)
 
-    def force_reconnect(self) -> None:
-        """Leave this server for the next one; returns when the new link is up."""
-        self._thread.run(self._inner.force_reconnect)
+    def request(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        return Message(self._caller, self._caller.ask(subject, payload, timeout, headers))
 
-    def rtt(self, timeout: Seconds | None = None) -> float:
-        """Seconds of one round trip to the server."""
-        return self._thread.run(self._inner.rtt, timeout)
+    def request_msg(self, message: Sendable, *, timeout: Seconds | None = None) -> Message:
+        subject, data, _, headers = parts_of(message)
+        return self.request(subject, data, timeout=timeout, headers=headers)
+
+    def connect(self) -> None:
+        self._thread.run(self._connect)
+
+    async def _connect(self) -> None:
+        await self._inner.connect()
+        self._thread.open.add(self._end)
+
+    def flush(self, timeout: Seconds | None = None) -> None:
+        self._thread.run(self._flush, timeout)
+
+    async def _flush(self, timeout: Seconds | None) -> None:
+        limit = self.options.request_timeout if timeout is None else in_seconds(timeout)
+        try:
+            async with asyncio.timeout(limit):
+                await self._buffer.emptied()
+        except TimeoutError:
+            raise RequestTimeoutError(
+                f"The publish buffer could not be sent within {limit:g} s."
+            ) from None
+        await self._inner.flush(timeout)
+
+    def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
+        if in_callback_of(self._inner):
+            self._thread.spawn(lambda: self._drain_alone(timeout))
+        else:
+            self._thread.run(self._drain, timeout)
+
+    async def _drain(self, timeout: Seconds) -> None:
+        self._buffer.give()
+        await self._inner.drain(timeout)
+
+    async def _drain_alone(self, timeout: Seconds) -> None:
+        try:
+            await self._drain(timeout)
+        except JetsparkError as error:
+            self._inner.report(error)
+
+    def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
+        if in_callback_of(self._inner):
+            raise in_its_own_callback()
+        self._thread.run(self._inner.barrier, timeout)
+
+    def close(self) -> None:
+        """Send what is buffered and end the connection. May be called again.
+
+        Pending requests and iterators end at once; a running callback finishes, and gets no more
+        messages. It does not wait for a link: the buffer is then lost, which is reported.
+        """
+        if not self._thread.is_over:  # otherwise it is closed, or another process's
+            self._thread.run(self._close)
+
+    async def _close(self) -> None:
+        self._buffer.give()
+        try:
+            await self._inner.close()
+        finally:
+            self._thread.open.discard(self._end)
+
+    async def _end(self) -> None:
+        """Close at interpreter exit."""
+        try:
+            # Closing a socket with unread input resets the connection, and the server would lose
+            # what it has not read.
+            await self._flush(EXIT_FLUSH_TIMEOUT)
+        except JetsparkError:
+            pass
+        finally:
+            await self._close()
+
+    def __enter__(self) -> Self:
+        self.connect()
+        return self
+
+    def _finish(self) -> None:
+        self.close()
 
     def request_many(
         self,
@@ -120,7 +402,6 @@ class Client(BaseClient):
         stall: Seconds | None = None,
         sentinel: bool | Callable[[Message], bool] = False,
     ) -> Replies:
-        """Publish and gather replies: `for` over the result, or make it a list."""
         return Replies(
             self._caller,
             self._inner.request_many(
@@ -144,9 +425,6 @@ class Client(BaseClient):
         pending_msgs_limit: int = PENDING_MSGS_LIMIT,
         pending_bytes_limit: int = PENDING_BYTES_LIMIT,
     ) -> Subscription:
-        """Subscribe; iterate the result, or give a callback (a plain function, called in a thread
-        of its own).
-        """
         return Subscription(
             self._caller,
             lambda forward: self._inner.subscribe(

@@ -1,27 +1,26 @@
-# Written by `python scripts/delegations.py`: change by_hand/, or the asyncio class.
-"""Consumers and their messages without async.
+"""Consumers without async: their messages, and iterating over them.
 
-Of docstrings it has the first paragraphs; `help()` shows all.
+Contract
+- Acknowledgements are sent like publishes, without a thread switch; only `ack_sync` waits. Use a
+  message in one thread at a time: if two threads acknowledge it at once, both may succeed.
+- A fetch's messages come to the caller's thread together. Each thread switch of an iterator brings
+  at most the messages of one pull request, which are buffered here: that exceeds the buffer's limit
+  by at most half. A push consumer's flow control request is answered when the messages before it
+  have reached this side.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Unpack
+from collections.abc import Callable
+from typing import TypeAlias, Unpack
 
-from jetspark.blocking.by_hand.consumers import (
-    BaseConsumerMessages,
-    BasePushMessages,
-    FetchResult,
-    JsMsg,
-    JsMsgCallback,
-    fetched,
-    received,
-)
+from jetspark.blocking.caller_side import CallerSide, drive
+from jetspark.blocking.client import Message
 from jetspark.blocking.docstrings import twin_of
-from jetspark.blocking.twin import Twin
+from jetspark.blocking.iterators import LoopIterator, MessageIterator
+from jetspark.blocking.twin import Read, Twin, awaits
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.documents.consumers import ConsumerInfo, PauseState
+from jetspark.documents.consumers import ConsumerInfo
 from jetspark.errors import JetsparkError
 from jetspark.jetstream.consume import EXPIRES
 from jetspark.jetstream.consume import ConsumerMessages as AsyncConsumerMessages
@@ -30,8 +29,12 @@ from jetspark.jetstream.consumers import PriorityOptions
 from jetspark.jetstream.consumers import PullConsumer as AsyncPullConsumer
 from jetspark.jetstream.consumers import PushConsumer as AsyncPushConsumer
 from jetspark.jetstream.consumers import PushMessages as AsyncPushMessages
+from jetspark.jetstream.fetch import Fetched
+from jetspark.jetstream.fetch import FetchResult as AsyncFetchResult
+from jetspark.jetstream.message import JsMsg as AsyncJsMsg
 from jetspark.jetstream.ordered import OrderedMessages as AsyncOrderedMessages
 from jetspark.timestamps import Seconds
+from jetspark.wire.kernel import deliver, frame_of
 
 __all__ = [
     "Consumer",
@@ -43,106 +46,111 @@ __all__ = [
 ]
 
 
+@twin_of(AsyncJsMsg)
+class JsMsg(Message):
+    """One delivered message; `metadata` has its stream, consumer and sequences."""
+
+    __slots__ = ("_answering",)
+    # Created by the first ack: creating a message must stay cheap.
+    _answering: AsyncJsMsg
+
+    def _answerer(self) -> AsyncJsMsg:
+        try:
+            return self._answering
+        except AttributeError:
+            self._answering = AsyncJsMsg(self._client, frame_of(self))
+            return self._answering
+
+    @property
+    def is_acked(self) -> bool:
+        return self._answerer().is_acked
+
+    def ack(self) -> None:
+        drive(self._answerer().ack())
+
+    def ack_sync(self, *, timeout: Seconds | None = None) -> None:
+        drive(self._answerer().ack_sync(timeout=timeout))
+
+    def nak(self, delay: Seconds | None = None) -> None:
+        drive(self._answerer().nak(delay))
+
+    def in_progress(self) -> None:
+        drive(self._answerer().in_progress())
+
+    def term(self, reason: str = "") -> None:
+        drive(self._answerer().term(reason))
+
+
+JsMsgCallback: TypeAlias = Callable[[JsMsg], None]
+
+
+class FetchResult(Fetched[JsMsg]):
+    """The messages of a fetch. `error`: the error that ended it after these messages, or None."""
+
+    __slots__ = ()
+
+
+def received(caller: CallerSide, message: AsyncJsMsg) -> JsMsg:
+    """A received message, for the blocking client."""
+    own = JsMsg(caller, frame_of(message))
+    caller.hooks.handed_out((own,))
+    return own
+
+
+def fetched(caller: CallerSide, result: AsyncFetchResult) -> FetchResult:
+    """A fetch, with blocking messages."""
+    messages = deliver(JsMsg, caller, list(map(frame_of, result)))
+    caller.hooks.handed_out(messages)
+    return FetchResult(messages, result.error)
+
+
 @twin_of(AsyncConsumerMessages)
-class ConsumerMessages(BaseConsumerMessages):
+class ConsumerMessages(MessageIterator[JsMsg], LoopIterator[JsMsg]):
     """The result of `PullConsumer.consume`: iterate it, or give it a callback."""
 
-    _inner: AsyncConsumerMessages
+    _message = JsMsg
+    active = Read[bool]()
+    error = Read[JetsparkError | None]()
 
-    @property
-    def active(self) -> bool:
-        """Whether more messages may arrive."""
-        return self._inner.active
+    def __next__(self) -> JsMsg:
+        try:
+            return JsMsg(self._caller, self._taken.popleft())
+        except IndexError:
+            pass  # not in the handler, where an interrupt would show this IndexError too
+        return super().__next__()
 
-    @property
-    def error(self) -> JetsparkError | None:
-        """The error that ended it; None before, and after `stop` or `drain`."""
-        return self._inner.error
+
+@twin_of(AsyncPushMessages)
+class PushMessages(MessageIterator[JsMsg], LoopIterator[JsMsg]):
+    """The result of `PushConsumer.subscribe`: iterate it, or give it a callback."""
+
+    _message = JsMsg
+    active = Read[bool]()
+    dropped = Read[int]()
 
 
 @twin_of(AsyncOrderedMessages)
 class OrderedMessages(ConsumerMessages):
     """The result of `JetStream.ordered`: iterate it, or give it a callback."""
 
-    _inner: AsyncOrderedMessages
-
-    @property
-    def stream(self) -> str:
-        """The stream's name."""
-        return self._inner.stream
-
-    @property
-    def name(self) -> str:
-        """The name of the present consumer; empty without one."""
-        return self._inner.name
-
-    @property
-    def last_error(self) -> JetsparkError | None:
-        """Why the consumer was last recreated, or could not be."""
-        return self._inner.last_error
-
-    def info(self) -> ConsumerInfo:
-        """Configuration and state of the present consumer."""
-        return self._thread.run(self._inner.info)
-
-
-@twin_of(AsyncPushMessages)
-class PushMessages(BasePushMessages):
-    """The result of `PushConsumer.subscribe`: iterate it, or give it a callback."""
-
-    _inner: AsyncPushMessages
-
-    @property
-    def active(self) -> bool:
-        """Whether more messages may arrive."""
-        return self._inner.active
-
-    @property
-    def dropped(self) -> int:
-        """Messages dropped at a pending limit."""
-        return self._inner.dropped
+    stream = Read[str]()
+    name = Read[str]()
+    last_error = Read[JetsparkError | None]()
+    info = awaits(AsyncOrderedMessages.info)
 
 
 @twin_of(AsyncConsumer)
 class Consumer(Twin):
     """A consumer of a stream, by name. Its only state is `cached_info`."""
 
-    _inner: AsyncConsumer
-
-    @property
-    def cached_info(self) -> ConsumerInfo:
-        """The result of the last `info`, or of the call that created this object."""
-        return self._inner.cached_info
-
-    @property
-    def stream(self) -> str:
-        """The stream's name."""
-        return self._inner.stream
-
-    @property
-    def name(self) -> str:
-        """The consumer's name."""
-        return self._inner.name
-
-    def info(self) -> ConsumerInfo:
-        """The consumer as it is now. Raises ConsumerNotFoundError, StreamNotFoundError."""
-        return self._thread.run(self._inner.info)
-
-    def delete(self) -> None:
-        """Delete the consumer. Raises the errors of `info`."""
-        self._thread.run(self._inner.delete)
-
-    def pause(self, until: datetime) -> PauseState:
-        """Deliver nothing until an aware datetime (server 2.11)."""
-        return self._thread.run(self._inner.pause, until)
-
-    def resume(self) -> PauseState:
-        """Deliver again (server 2.11). Raises the errors of `JetStream.pause_consumer`."""
-        return self._thread.run(self._inner.resume)
-
-    def reset(self, seq: int | None = None) -> ConsumerInfo:
-        """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14)."""
-        return self._thread.run(self._inner.reset, seq)
+    cached_info = Read[ConsumerInfo]()
+    stream = Read[str]()
+    name = Read[str]()
+    info = awaits(AsyncConsumer.info)
+    delete = awaits(AsyncConsumer.delete)
+    pause = awaits(AsyncConsumer.pause)
+    resume = awaits(AsyncConsumer.resume)
+    reset = awaits(AsyncConsumer.reset)
 
 
 @twin_of(AsyncPullConsumer)
@@ -150,32 +158,9 @@ class PullConsumer(Consumer):
     """A consumer that delivers on request."""
 
     _inner: AsyncPullConsumer
-
-    def fetch(
-        self,
-        batch: int,
-        *,
-        timeout: Seconds | None = None,
-        max_bytes: int | None = None,
-        heartbeat: Seconds | None = None,
-        **priority: Unpack[PriorityOptions],
-    ) -> FetchResult:
-        """Up to `batch` messages, as a list that also says how the fetch ended."""
-        return fetched(
-            self._caller,
-            self._thread.run(
-                self._inner.fetch,
-                batch,
-                timeout=timeout,
-                max_bytes=max_bytes,
-                heartbeat=heartbeat,
-                **priority,
-            ),
-        )
-
-    def next(self, timeout: Seconds | None = None, **priority: Unpack[PriorityOptions]) -> JsMsg:
-        """One message, within `timeout` seconds (default: the context's)."""
-        return received(self._caller, self._thread.run(self._inner.next, timeout, **priority))
+    fetch = awaits(AsyncPullConsumer.fetch, fetched)
+    next = awaits(AsyncPullConsumer.next, received)
+    unpin = awaits(AsyncPullConsumer.unpin)
 
     def consume(
         self,
@@ -189,9 +174,6 @@ class PullConsumer(Consumer):
         threshold_bytes: int | None = None,
         **priority: Unpack[PriorityOptions],
     ) -> ConsumerMessages:
-        """Continuous messages: iterate the result, or give a callback (a plain function, called in
-        a thread of its own).
-        """
         return ConsumerMessages(
             self._caller,
             lambda forward: self._inner.consume(
@@ -207,21 +189,13 @@ class PullConsumer(Consumer):
             callback,
         )
 
-    def unpin(self, group: str) -> None:
-        """Let the server pin another client of a priority group (ADR-42; server 2.11)."""
-        self._thread.run(self._inner.unpin, group)
-
 
 @twin_of(AsyncPushConsumer)
 class PushConsumer(Consumer):
     """A consumer that delivers to a subject."""
 
     _inner: AsyncPushConsumer
-
-    @property
-    def deliver_subject(self) -> str:
-        """The subject that it delivers to."""
-        return self._inner.deliver_subject
+    deliver_subject = Read[str]()
 
     def subscribe(
         self,
@@ -230,9 +204,6 @@ class PushConsumer(Consumer):
         pending_msgs_limit: int = PENDING_MSGS_LIMIT,
         pending_bytes_limit: int = PENDING_BYTES_LIMIT,
     ) -> PushMessages:
-        """Its messages: iterate the result, or give a callback (a plain function, called in a
-        thread of its own).
-        """
         return PushMessages(
             self._caller,
             lambda forward: self._inner.subscribe(

@@ -34,8 +34,7 @@ def without_async(text: str) -> str:
 def twin_of(cls: type) -> Callable[[TwinT], TwinT]:
     """Give the blocking twin of `cls` the docstrings of the asyncio class, and nats-py's names.
 
-    They replace missing docstrings, and first paragraphs of theirs, which generated classes have
-    for editors. Docstrings written by hand stay.
+    They replace missing docstrings, and those with which theirs begin. Others stay.
     """
 
     def decorate(twin: TwinT) -> TwinT:
@@ -44,6 +43,8 @@ def twin_of(cls: type) -> Callable[[TwinT], TwinT]:
             own = None if name.startswith("_") else inspect.getattr_static(twin, name, None)
             if isinstance(own, FunctionType | property):
                 _complete(own, getattr(cls, name))
+            if isinstance(own, FunctionType) and name in vars(twin):
+                own.__module__ = twin.__module__
         return tell(twin)
 
     return decorate

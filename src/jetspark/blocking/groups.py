@@ -1,17 +1,20 @@
-# Written by `python scripts/delegations.py`: change by_hand/, or the asyncio class.
-"""Consumer groups without async.
+"""Members of partitioned consumer groups, without async.
 
-Of docstrings it has the first paragraphs; `help()` shows all.
+See `jetspark.groups.member`. A callback runs in its own thread and may use the blocking client;
+`stop` does not wait in the callback itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Unpack
+from collections.abc import Callable
+from typing import TypeAlias, Unpack
 
-from jetspark.blocking.by_hand.groups import BaseGroupMember, GroupCallback, GroupMsg
+from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.consumers import JsMsg
 from jetspark.blocking.docstrings import twin_of
-from jetspark.blocking.twin import Twin
+from jetspark.blocking.iterators import Begin, CallbackTwin, SingleIterator
+from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, calls
+from jetspark.blocking.worker import check_callback
 from jetspark.documents.consumers import ConsumerSettings
 from jetspark.errors import JetsparkError
 from jetspark.groups.documents import GroupConfig
@@ -20,40 +23,66 @@ from jetspark.groups.group import ConsumerGroup as AsyncConsumerGroup
 from jetspark.groups.group import ElasticGroup as AsyncElasticGroup
 from jetspark.groups.group import StaticGroup as AsyncStaticGroup
 from jetspark.groups.member import GroupMember as AsyncGroupMember
+from jetspark.groups.member import GroupMsg as AsyncGroupMsg
+from jetspark.groups.member import PartitionView
 from jetspark.timestamps import Seconds
+from jetspark.wire.kernel import frame_of
 
 __all__ = ["ConsumerGroup", "ElasticGroup", "GroupMember", "GroupMsg", "StaticGroup"]
 
 
+@twin_of(AsyncGroupMsg)
+class GroupMsg(PartitionView, JsMsg):
+    """One message of a consumer group; acknowledge it like any other."""
+
+    __slots__ = ()
+
+
+GroupCallback: TypeAlias = Callable[[GroupMsg], None]
+
+
 @twin_of(AsyncGroupMember)
-class GroupMember(BaseGroupMember):
+class GroupMember(CallbackTwin[GroupMsg], SingleIterator[GroupMsg], AsyncBlock):
     """The result of a group's `consume`: enter it, then iterate it, or give it a callback."""
 
     _inner: AsyncGroupMember
+    name = Read[str]()
+    config = Read[GroupConfig]()
+    joined = Read[bool]()
+    error = Read[JetsparkError | None]()
+    wait_ended = awaits(AsyncGroupMember.wait_ended)
 
-    @property
-    def name(self) -> str:
-        """The member's name."""
-        return self._inner.name
+    def __init__(self, caller: CallerSide, begin: Begin, callback: GroupCallback | None) -> None:
+        check_callback(callback)
+        callback = None if callback is None else caller.hooks.callback(callback)
+        super().__init__(caller, begin, callback)
 
-    @property
-    def config(self) -> GroupConfig:
-        """The group's configuration for this member."""
-        return self._inner.config
+    async def _forward(self, message: AsyncGroupMsg) -> None:  # type: ignore[override]
+        await super()._forward(GroupMsg(self._caller, frame_of(message)))
 
-    @property
-    def joined(self) -> bool:
-        """Whether it has its consumer, and so may get messages."""
-        return self._inner.joined
+    def __next__(self) -> GroupMsg:
+        return self._handed_out(super().__next__())
 
-    @property
-    def error(self) -> JetsparkError | None:
-        """The error that ended it; None before, and after `stop`."""
-        return self._inner.error
+    def next(self, timeout: Seconds | None = None) -> GroupMsg:
+        return self._handed_out(self._thread.run(self._inner.next, timeout))
 
-    def wait_ended(self) -> None:
-        """Wait until it ends. Raises `error`."""
-        self._thread.run(self._inner.wait_ended)
+    def _handed_out(self, message: AsyncGroupMsg | GroupMsg) -> GroupMsg:
+        ours = GroupMsg(self._caller, frame_of(message))
+        self._caller.hooks.handed_out((ours,))
+        return ours
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        thread = self._thread
+        if thread.is_over:
+            return
+        if self._worker.is_current:
+            thread.spawn(self._inner.stop)
+        else:
+            thread.run(self._inner.stop)
+        thread.post(self._worker.stop)
 
 
 @twin_of(AsyncConsumerGroup)
@@ -61,37 +90,13 @@ class ConsumerGroup(Twin):
     """The base of static and elastic groups."""
 
     _inner: AsyncConsumerGroup
-
-    @property
-    def stream(self) -> str:
-        """The stream whose messages the members share."""
-        return self._inner.stream
-
-    @property
-    def name(self) -> str:
-        """The group's name."""
-        return self._inner.name
-
-    @property
-    def config(self) -> GroupConfig:
-        """The configuration that this object last read or wrote."""
-        return self._inner.config
-
-    def partitions(self, member: str) -> list[int]:
-        """The partitions of a member in `config`. Raises ConfigError unless it is a member."""
-        return self._thread.call(self._inner.partitions, member)
-
-    def refresh(self) -> GroupConfig:
-        """Read the configuration again. Raises CodecError for an invalid one."""
-        return self._thread.run(self._inner.refresh)
-
-    def active_members(self) -> list[str]:
-        """The members with a consumer and a waiting instance."""
-        return self._thread.run(self._inner.active_members)
-
-    def step_down(self, member: str) -> None:
-        """Let another instance of a member take over."""
-        self._thread.run(self._inner.step_down, member)
+    stream = Read[str]()
+    name = Read[str]()
+    config = Read[GroupConfig]()
+    partitions = calls(AsyncConsumerGroup.partitions)
+    refresh = awaits(AsyncConsumerGroup.refresh)
+    active_members = awaits(AsyncConsumerGroup.active_members)
+    step_down = awaits(AsyncConsumerGroup.step_down)
 
     def consume(
         self,
@@ -102,7 +107,6 @@ class ConsumerGroup(Twin):
         max_ack_pending: int = 1,
         **options: Unpack[ConsumerSettings],
     ) -> GroupMember:
-        """Consume as an instance of `member`, within its `with` block."""
         return GroupMember(
             self._caller,
             lambda forward: self._inner.consume(
@@ -120,35 +124,15 @@ class ConsumerGroup(Twin):
 class StaticGroup(ConsumerGroup):
     """A group with fixed members, of a stream whose subjects begin with the partition."""
 
-    _inner: AsyncStaticGroup
-
-    def delete(self) -> None:
-        """Delete the group and the consumers of its members, which end."""
-        self._thread.run(self._inner.delete)
+    delete = awaits(AsyncStaticGroup.delete)
 
 
 @twin_of(AsyncElasticGroup)
 class ElasticGroup(ConsumerGroup):
     """A group whose members may change, of any stream."""
 
-    _inner: AsyncElasticGroup
-
-    def add_members(self, members: str | Iterable[str]) -> list[str]:
-        """Add members; returns all."""
-        return self._thread.run(self._inner.add_members, members)
-
-    def drop_members(self, members: str | Iterable[str]) -> list[str]:
-        """Remove members; returns the others."""
-        return self._thread.run(self._inner.drop_members, members)
-
-    def set_mappings(self, mappings: Mapping[str, Iterable[int]]) -> None:
-        """Assign each partition to one member, instead of sharing them."""
-        self._thread.run(self._inner.set_mappings, mappings)
-
-    def delete_mappings(self) -> None:
-        """Remove the mappings; without members, nobody has a partition."""
-        self._thread.run(self._inner.delete_mappings)
-
-    def delete(self) -> None:
-        """Delete the group, and its stream with the waiting messages; its members end."""
-        self._thread.run(self._inner.delete)
+    add_members = awaits(AsyncElasticGroup.add_members)
+    drop_members = awaits(AsyncElasticGroup.drop_members)
+    set_mappings = awaits(AsyncElasticGroup.set_mappings)
+    delete_mappings = awaits(AsyncElasticGroup.delete_mappings)
+    delete = awaits(AsyncElasticGroup.delete)

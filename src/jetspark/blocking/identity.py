@@ -1,30 +1,59 @@
-# Written by `python scripts/delegations.py`: change by_hand/, or the asyncio class.
-"""Authorization callouts without async.
-
-Of docstrings it has the first paragraphs; `help()` shows all.
-"""
+"""An authorization callout service (ADR-26) without async: its handler runs in threads."""
 
 from __future__ import annotations
 
-from jetspark.blocking.by_hand.identity import BaseAuthCallout
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.docstrings import twin_of
+from jetspark.blocking.twin import Block, Read, Twin, awaits
+from jetspark.blocking.worker import WorkerPool, check_callback
+from jetspark.identity.callout import STOP_TIMEOUT, CalloutStats, Grant
 from jetspark.identity.callout import AuthCallout as AsyncAuthCallout
-from jetspark.identity.callout import CalloutStats
+from jetspark.identity.claims import AuthRequest
+from jetspark.timestamps import Seconds
 
 __all__ = ["AuthCallout"]
 
+CalloutHandler: TypeAlias = Callable[[AuthRequest], Grant]
+
 
 @twin_of(AsyncAuthCallout)
-class AuthCallout(BaseAuthCallout):
+class AuthCallout(Twin, Block):
     """The result of `Client.auth_callout`; leaving its block stops it."""
 
     _inner: AsyncAuthCallout
+    stats = Read[CalloutStats]()
+    wait_stopped = awaits(AsyncAuthCallout.wait_stopped)
 
-    @property
-    def stats(self) -> CalloutStats:
-        """What it did so far."""
-        return self._inner.stats
+    def __init__(
+        self,
+        caller: CallerSide,
+        begin: Callable[[Any], Coroutine[Any, Any, AsyncAuthCallout]],
+        handler: CalloutHandler,
+    ) -> None:
+        check_callback(handler)
+        self._handler = handler
+        self._thread = caller.thread
+        self._workers = WorkerPool("jetspark-callout", caller.inner)
+        super().__init__(caller, caller.thread.run(begin, self._in_a_thread))
 
-    def wait_stopped(self) -> None:
-        """Wait until `stop` has ended it. Raises any other error that ends it."""
-        self._thread.run(self._inner.wait_stopped)
+    async def _in_a_thread(self, request: AuthRequest) -> Grant:
+        """The asyncio handler, with as many threads as the service has handlers at once."""
+        answer: list[Grant] = []
+        await self._workers.run(self._thread, lambda: answer.append(self._handler(request)))
+        return answer[0]
+
+    def stop(self, timeout: Seconds = STOP_TIMEOUT) -> None:
+        """Answer no more requests, and end.
+
+        Handlers still running after `timeout` seconds finish, but their users are refused. See
+        `jetspark.identity.AuthCallout.stop`.
+        """
+        if not self._thread.is_over:
+            self._thread.run(self._inner.stop, timeout)
+            self._thread.post(self._workers.stop)
+
+    def _finish(self) -> None:
+        self.stop()

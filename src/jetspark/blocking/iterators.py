@@ -16,10 +16,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar
 
 from jetspark.blocking.caller_side import CallerSide
-from jetspark.blocking.twin import Block, Twin
+from jetspark.blocking.twin import Block, Twin, makes
 from jetspark.blocking.worker import Worker, check_callback
 from jetspark.client.callbacks import check_no_callback
 from jetspark.client.listing import Listing as AsyncListing
@@ -35,6 +35,7 @@ LOT = 1000
 ItemT = TypeVar("ItemT")
 MessageT = TypeVar("MessageT")
 EntryT = TypeVar("EntryT")
+P = ParamSpec("P")
 
 Begin: TypeAlias = Callable[[Callable[[Any], Awaitable[None]] | None], Any]
 """Creates the asyncio object, with this callback if the user gave one."""
@@ -348,6 +349,13 @@ class Listing(Twin, Generic[ItemT]):
     def all(self) -> list[ItemT]:
         """All items as a list."""
         return self._thread.run(self._inner.all)
+
+
+def lists(
+    method: Callable[Concatenate[Any, P], AsyncListing[ItemT]],
+) -> Callable[Concatenate[Any, P], Listing[ItemT]]:
+    """`makes` for a listing."""
+    return makes(method, Listing)
 
 
 async def take_lot(items: AsyncIterator[ItemT], limit: int) -> list[ItemT]:

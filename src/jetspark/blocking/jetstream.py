@@ -1,31 +1,27 @@
-# Written by `python scripts/delegations.py`: change by_hand/, or the asyncio class.
-"""JetStream without async.
+"""JetStream without async: publishing in the caller's thread, events, lists, backups.
 
-Of docstrings it has the first paragraphs; `help()` shows all.
+See `jetspark.jetstream`. A callback runs in its own thread and may use the blocking client.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, Unpack
 
+from jetspark.backup import BackupProgress
 from jetspark.backup.folder import StreamBackup
-from jetspark.blocking.by_hand.consumers import FetchResult, JsMsg, JsMsgCallback
-from jetspark.blocking.by_hand.jetstream import (
-    BaseEvents,
-    BaseJetStream,
-    EventCallback,
-    Paged,
-    ProgressCallback,
-    StoredMsgs,
-    transfer,
-)
-from jetspark.blocking.by_hand.publish import AtomicBatch, FastIngest, Publisher
+from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.client import Client
 from jetspark.blocking.consumers import (
     Consumer,
     ConsumerMessages,
+    FetchResult,
+    JsMsg,
+    JsMsgCallback,
     OrderedMessages,
     PullConsumer,
     PushConsumer,
@@ -34,39 +30,44 @@ from jetspark.blocking.consumers import (
 from jetspark.blocking.dead_letters import DeadLetters
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.groups import ElasticGroup, StaticGroup
-from jetspark.blocking.iterators import Listing
+from jetspark.blocking.iterators import ItemT, Listing, MessageSource, SingleIterator, lists
 from jetspark.blocking.kv import Bucket
 from jetspark.blocking.objects import ObjectStore
+from jetspark.blocking.publish import AtomicBatch, FastIngest, Publisher
+from jetspark.blocking.twin import Block, Read, Twin, awaits, makes
+from jetspark.blocking.worker import check_callback
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.documents.configuration import Configuration
-from jetspark.documents.consumers import ConsumerInfo, ConsumerOptions, PauseState, ReplayPolicy
+from jetspark.client.messages import Sendable, parts_of
+from jetspark.documents.consumers import ReplayPolicy
 from jetspark.documents.events import DEFAULT_EVENT_PREFIX, Event
 from jetspark.documents.streams import (
-    AccountInfo,
     PubAck,
-    Source,
     StoredMsg,
     StreamInfo,
-    StreamOptions,
-    StreamSettings,
     UnnamedStreamOptions,
 )
+from jetspark.errors import NoRespondersError
 from jetspark.full_client import JetStream as AsyncJetStream
-from jetspark.groups.documents import PartitioningFilter
+from jetspark.jetstream.api import ContextOptions
+from jetspark.jetstream.api import Paged as AsyncPaged
+from jetspark.jetstream.atomic_batch import AtomicSender
 from jetspark.jetstream.consume import EXPIRES
-from jetspark.jetstream.consumers import ConsumerConfigLike
 from jetspark.jetstream.events import Events as AsyncEvents
+from jetspark.jetstream.fast_ingest import GapPolicy, IngestSender
 from jetspark.jetstream.ordered import HEARTBEAT, INACTIVE_THRESHOLD
-from jetspark.jetstream.publish import Counter
-from jetspark.jetstream.publish_request import TimeToLive
-from jetspark.jetstream.stored import BATCH, BATCH_BYTES, LastMsgs
-from jetspark.jetstream.streams import StreamConfigLike, StreamTemplateInfo
-from jetspark.kv.config import BucketConfig, BucketOptions, BucketSettings, BucketStatus, Origin
-from jetspark.objects.info import ObjectStoreConfig, ObjectStoreOptions, ObjectStoreStatus
-from jetspark.payloads import Payload
-from jetspark.timestamps import Seconds
+from jetspark.jetstream.publish_request import (
+    PublishMsgOptions,
+    PublishOptions,
+    PublishTries,
+    headers_of,
+    parse_pub_ack,
+    publish_headers,
+)
+from jetspark.jetstream.publisher import DisconnectPolicy, PublisherSender
+from jetspark.jetstream.streams import StreamConfigLike
+from jetspark.payloads import Payload, payload_bytes
+from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo
-from jetspark.wire.headers import HeadersLike
 
 __all__ = [
     "AtomicBatch",
@@ -86,43 +87,292 @@ __all__ = [
     "StoredMsgs",
 ]
 
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+# -------------------------------------------------------------------------------------------------
+# Events and lists
+
+EventCallback: TypeAlias = Callable[[Event], None]
+
 
 @twin_of(AsyncEvents)
-class Events(BaseEvents):
+class Events(MessageSource[Event], SingleIterator[Event], Block):
     """The result of `JetStream.events`: iterate it, or give it a callback."""
 
     _inner: AsyncEvents
+    active = Read[bool]()
+    subjects = Read[list[str]]()
+    pending = Read[int]()
+    dropped = Read[int]()
+    next = awaits(AsyncEvents.next)
+
+    def close(self) -> None:
+        if not self._thread.is_over:
+            self._thread.call(self._inner.close)
+
+    def _finish(self) -> None:
+        self.close()
+
+
+@twin_of(AsyncPaged)
+class Paged(Listing[ItemT]):
+    """Iterate it, or `paged.all()` for a list."""
+
+    _inner: AsyncPaged[ItemT]
+    _lot = 256  # at most the server's smallest page, so that no page is requested early
 
     @property
-    def active(self) -> bool:
-        """Whether more messages may arrive."""
-        return self._inner.active
+    def missing(self) -> list[str]:
+        """Streams or consumers that did not answer in the last iteration."""
+        return self._inner.missing
 
     @property
-    def subjects(self) -> list[str]:
-        """The subjects subscribed to."""
-        return self._inner.subjects
+    def offline(self) -> dict[str, str]:
+        """Streams or consumers that the server cannot run, with its reason (2.12)."""
+        return self._inner.offline
 
-    @property
-    def pending(self) -> int:
-        """Messages received and not taken yet."""
-        return self._inner.pending
 
-    @property
-    def dropped(self) -> int:
-        """Messages dropped at a pending limit."""
-        return self._inner.dropped
+def pages(
+    method: Callable[Concatenate[Any, P], AsyncPaged[ItemT]],
+) -> Callable[Concatenate[Any, P], Paged[ItemT]]:
+    """`makes` for a list in pages."""
+    return makes(method, Paged)
 
-    def next(self, timeout: Seconds | None = None) -> Event:
-        """The next event; waits `timeout` seconds, None: for ever."""
-        return self._thread.run(self._inner.next, timeout)
+
+class StoredMsgs(Listing[StoredMsg]):
+    """Stored messages in order of their sequences: iterate it, or `msgs.all()` for a list.
+
+    The first request is sent when iteration begins; each iteration starts anew.
+    """
+
+
+# -------------------------------------------------------------------------------------------------
+# Backing up and restoring: `progress` is called in the caller's thread, and the transfer waits for
+# it. When it raises, or Ctrl-C interrupts the call, the transfer first ends and cleans up.
+
+ProgressCallback: TypeAlias = Callable[[BackupProgress], None]
+_OnStep: TypeAlias = Callable[[BackupProgress], Coroutine[Any, Any, None]]
+
+
+def transfer(
+    caller: CallerSide,
+    call: Callable[[_OnStep | None], Coroutine[Any, Any, T]],
+    progress: ProgressCallback | None,
+) -> T:
+    """Run `call`, with `progress` called in the caller's thread."""
+    thread = caller.thread
+    check_callback(progress)
+    if progress is None:
+        return thread.run(call, None)
+    transfer = thread.call(_Transfer, call)
+    try:
+        while (step := thread.run(transfer.next)) is not None:
+            progress(step)
+    except BaseException as error:
+        thread.leave(error, transfer.cancel)
+        raise
+    return thread.run(transfer.result)
+
+
+class _Transfer(Generic[T]):
+    """A transfer in the event loop that pauses after each step until the caller calls `next`.
+
+    Otherwise it could be complete when the caller's `progress` raises.
+    """
+
+    def __init__(self, call: Callable[[_OnStep], Coroutine[Any, Any, T]]) -> None:
+        self._step: BackupProgress | None = None
+        self._news = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(call(self._on_step))
+        self._task.add_done_callback(lambda _: self._news.set())
+
+    async def _on_step(self, step: BackupProgress) -> None:
+        self._step = step
+        self._taken.clear()
+        self._news.set()
+        await self._taken.wait()
+
+    async def next(self) -> BackupProgress | None:
+        """The next progress; None at the end of the transfer."""
+        self._taken.set()
+        await self._news.wait()
+        if self._task.done():
+            return None
+        self._news.clear()
+        return self._step
+
+    async def result(self) -> T:
+        try:
+            return await self._task
+        finally:
+            del self._task  # in this thread: see `blocking.loop_thread`
+
+    async def cancel(self) -> None:
+        self._task.cancel()
+        await asyncio.wait({self._task})
+        del self._task
 
 
 @twin_of(AsyncJetStream)
-class JetStream(BaseJetStream):
+class JetStream(Twin):
     """JetStream of a client, as returned by `Client.jetstream`."""
 
     _inner: AsyncJetStream
+    _caller: CallerSide
+    create_consumer = awaits(AsyncJetStream.create_consumer, PullConsumer)
+    create_push_consumer = awaits(AsyncJetStream.create_push_consumer, PushConsumer)
+    update_consumer = awaits(AsyncJetStream.update_consumer)
+    create_or_update_consumer = awaits(AsyncJetStream.create_or_update_consumer)
+    consumer = awaits(AsyncJetStream.consumer, PullConsumer)
+    push_consumer = awaits(AsyncJetStream.push_consumer, PushConsumer)
+    consumer_info = awaits(AsyncJetStream.consumer_info)
+    delete_consumer = awaits(AsyncJetStream.delete_consumer)
+    consumer_names = pages(AsyncJetStream.consumer_names)
+    consumers = pages(AsyncJetStream.consumers)
+    pause_consumer = awaits(AsyncJetStream.pause_consumer)
+    resume_consumer = awaits(AsyncJetStream.resume_consumer)
+    reset_consumer = awaits(AsyncJetStream.reset_consumer)
+    consumer_leader_stepdown = awaits(AsyncJetStream.consumer_leader_stepdown)
+    get_msg = awaits(AsyncJetStream.get_msg)
+    get_msgs = makes(AsyncJetStream.get_msgs, StoredMsgs)
+    get_last_msgs = makes(AsyncJetStream.get_last_msgs, StoredMsgs)
+    get_last_msgs_together = awaits(AsyncJetStream.get_last_msgs_together)
+    delete_msg = awaits(AsyncJetStream.delete_msg)
+    increment = awaits(AsyncJetStream.increment)
+    get_counter = awaits(AsyncJetStream.get_counter)
+    get_counters = awaits(AsyncJetStream.get_counters)
+    schedule = awaits(AsyncJetStream.schedule)
+    cancel_schedule = awaits(AsyncJetStream.cancel_schedule)
+    end_schedule = awaits(AsyncJetStream.end_schedule)
+    create_stream = awaits(AsyncJetStream.create_stream)
+    update_stream = awaits(AsyncJetStream.update_stream)
+    create_or_update_stream = awaits(AsyncJetStream.create_or_update_stream)
+    delete_stream = awaits(AsyncJetStream.delete_stream)
+    purge_stream = awaits(AsyncJetStream.purge_stream)
+    stream_info = awaits(AsyncJetStream.stream_info)
+    stream_names = pages(AsyncJetStream.stream_names)
+    streams = pages(AsyncJetStream.streams)
+    stream_leader_stepdown = awaits(AsyncJetStream.stream_leader_stepdown)
+    create_template = awaits(AsyncJetStream.create_template)
+    template_info = awaits(AsyncJetStream.template_info)
+    delete_template = awaits(AsyncJetStream.delete_template)
+    template_names = pages(AsyncJetStream.template_names)
+    timeout = Read[float]()
+    api_prefix = Read[str]()
+    server_info = Read[ServerInfo | None]()
+    account_info = awaits(AsyncJetStream.account_info)
+    api_request = awaits(AsyncJetStream.api_request)
+    create_dead_letters = awaits(AsyncJetStream.create_dead_letters, DeadLetters)
+    dead_letters = awaits(AsyncJetStream.dead_letters, DeadLetters)
+    delete_dead_letters = awaits(AsyncJetStream.delete_dead_letters)
+    create_object_store = awaits(AsyncJetStream.create_object_store, ObjectStore)
+    update_object_store = awaits(AsyncJetStream.update_object_store, ObjectStore)
+    object_store = awaits(AsyncJetStream.object_store, ObjectStore)
+    delete_object_store = awaits(AsyncJetStream.delete_object_store)
+    object_store_names = lists(AsyncJetStream.object_store_names)
+    object_stores = lists(AsyncJetStream.object_stores)
+    create_bucket = awaits(AsyncJetStream.create_bucket, Bucket)
+    update_bucket = awaits(AsyncJetStream.update_bucket, Bucket)
+    create_or_update_bucket = awaits(AsyncJetStream.create_or_update_bucket, Bucket)
+    create_bucket_aggregate = awaits(AsyncJetStream.create_bucket_aggregate, Bucket)
+    create_bucket_mirror = awaits(AsyncJetStream.create_bucket_mirror)
+    bucket = awaits(AsyncJetStream.bucket, Bucket)
+    delete_bucket = awaits(AsyncJetStream.delete_bucket)
+    empty_bucket = awaits(AsyncJetStream.empty_bucket)
+    bucket_names = lists(AsyncJetStream.bucket_names)
+    buckets = lists(AsyncJetStream.buckets)
+    create_elastic_group = awaits(AsyncJetStream.create_elastic_group, ElasticGroup)
+    create_static_group = awaits(AsyncJetStream.create_static_group, StaticGroup)
+    elastic_group = awaits(AsyncJetStream.elastic_group, ElasticGroup)
+    static_group = awaits(AsyncJetStream.static_group, StaticGroup)
+    elastic_group_names = lists(AsyncJetStream.elastic_group_names)
+    static_group_names = lists(AsyncJetStream.static_group_names)
+
+    def __init__(self, client: Client, **options: Unpack[ContextOptions]) -> None:
+        super().__init__(client._caller, AsyncJetStream(client._caller.inner, **options))
+        self._client = client
+
+    @property
+    def client(self) -> Client:
+        return self._client
+
+    def publish(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        **options: Unpack[PublishOptions],
+    ) -> PubAck:
+        whole = publish_headers(self._inner.api.server, **options) if options else None
+        tries = PublishTries(
+            subject, self._inner.timeout if timeout is None else in_seconds(timeout)
+        )
+        payload = payload_bytes(payload)  # encoded once, since every attempt sends the same bytes
+        while True:
+            try:
+                with tries:
+                    return parse_pub_ack(
+                        self._caller.ask(subject, payload, tries.left, whole).payload
+                    )
+            except NoRespondersError:
+                pause = tries.pause()
+            time.sleep(pause)
+
+    def publish_msg(
+        self,
+        message: Sendable,
+        *,
+        timeout: Seconds | None = None,
+        **options: Unpack[PublishMsgOptions],
+    ) -> PubAck:
+        subject, data, _, _ = parts_of(message)
+        return self.publish(
+            subject,
+            data,
+            headers=headers_of(message),
+            timeout=timeout,
+            **options,
+        )
+
+    def publisher(
+        self,
+        window: int = 4000,
+        *,
+        timeout: Seconds | None = None,
+        on_disconnect: DisconnectPolicy = "auto",
+        retry_for: Seconds = 30.0,
+        raise_failures: bool = True,
+    ) -> Publisher:
+        sender = PublisherSender(
+            self._inner.api,
+            self._caller.publishing,
+            window,
+            timeout,
+            on_disconnect,
+            retry_for,
+            raise_failures,
+        )
+        return Publisher(self._caller, sender)
+
+    def atomic_batch(self, *, timeout: Seconds | None = None) -> AtomicBatch:
+        sender = AtomicSender(self._inner.api, self._caller.publishing, timeout)
+        return AtomicBatch(self._caller, sender)
+
+    def fast_ingest(
+        self,
+        *,
+        gaps: GapPolicy = "fail",
+        ack_every: int = 500,
+        outstanding: int = 2,
+        timeout: Seconds | None = None,
+    ) -> FastIngest:
+        api, publishing = self._inner.api, self._caller.publishing
+        sender = IngestSender(api, publishing, gaps, ack_every, outstanding, timeout)
+        return FastIngest(self._caller, sender)
 
     def events(
         self,
@@ -135,9 +385,6 @@ class JetStream(BaseJetStream):
         pending_msgs_limit: int = PENDING_MSGS_LIMIT,
         pending_bytes_limit: int = PENDING_BYTES_LIMIT,
     ) -> Events:
-        """Advisories, metrics and API audits from now on: iterate the result, or give a
-        callback.
-        """
         return Events(
             self._caller,
             lambda forward: self._inner.events(
@@ -170,7 +417,6 @@ class JetStream(BaseJetStream):
         heartbeat: Seconds = HEARTBEAT,
         inactive_threshold: Seconds = INACTIVE_THRESHOLD,
     ) -> OrderedMessages:
-        """A stream in order, without a gap and without acks: iterate it, or give a callback."""
         return OrderedMessages(
             self._caller,
             lambda forward: self._inner.ordered(
@@ -192,365 +438,6 @@ class JetStream(BaseJetStream):
             callback,
         )
 
-    def create_consumer(
-        self,
-        stream: str,
-        config: ConsumerConfigLike | None = None,
-        /,
-        **options: Unpack[ConsumerOptions],
-    ) -> PullConsumer:
-        """Create a pull consumer, or bind to it when it exists with the same configuration."""
-        return PullConsumer(
-            self._caller, self._thread.run(self._inner.create_consumer, stream, config, **options)
-        )
-
-    def create_push_consumer(
-        self,
-        stream: str,
-        config: ConsumerConfigLike | None = None,
-        /,
-        **options: Unpack[ConsumerOptions],
-    ) -> PushConsumer:
-        """Create a push consumer with a `deliver_subject`. Raises as `create_consumer`."""
-        return PushConsumer(
-            self._caller,
-            self._thread.run(self._inner.create_push_consumer, stream, config, **options),
-        )
-
-    def update_consumer(
-        self,
-        stream: str,
-        config: ConsumerConfigLike | None = None,
-        /,
-        **options: Unpack[ConsumerOptions],
-    ) -> ConsumerInfo:
-        """Change a consumer. Other options keep their values; a name is required."""
-        return self._thread.run(self._inner.update_consumer, stream, config, **options)
-
-    def create_or_update_consumer(
-        self,
-        stream: str,
-        config: ConsumerConfigLike | None = None,
-        /,
-        **options: Unpack[ConsumerOptions],
-    ) -> ConsumerInfo:
-        """Update a consumer, or create it, pull or push, when none has that name."""
-        return self._thread.run(self._inner.create_or_update_consumer, stream, config, **options)
-
-    def consumer(self, stream: str, name: str) -> PullConsumer:
-        """Bind to an existing pull consumer."""
-        return PullConsumer(self._caller, self._thread.run(self._inner.consumer, stream, name))
-
-    def push_consumer(self, stream: str, name: str) -> PushConsumer:
-        """Bind to an existing push consumer."""
-        return PushConsumer(self._caller, self._thread.run(self._inner.push_consumer, stream, name))
-
-    def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
-        """Configuration and state of a consumer."""
-        return self._thread.run(self._inner.consumer_info, stream, name)
-
-    def delete_consumer(self, stream: str, name: str) -> None:
-        """Delete a consumer. Raises ConsumerNotFoundError, StreamNotFoundError."""
-        self._thread.run(self._inner.delete_consumer, stream, name)
-
-    def consumer_names(self, stream: str) -> Paged[str]:
-        """The names of a stream's consumers."""
-        return Paged(self._caller, self._inner.consumer_names(stream))
-
-    def consumers(self, stream: str) -> Paged[ConsumerInfo]:
-        """A stream's consumers. Raises the errors of `consumer_names`."""
-        return Paged(self._caller, self._inner.consumers(stream))
-
-    def pause_consumer(self, stream: str, name: str, until: datetime) -> PauseState:
-        """Deliver nothing until `until` (server 2.11)."""
-        return self._thread.run(self._inner.pause_consumer, stream, name, until)
-
-    def resume_consumer(self, stream: str, name: str) -> PauseState:
-        """Deliver again (server 2.11). Raises the errors of `pause_consumer`."""
-        return self._thread.run(self._inner.resume_consumer, stream, name)
-
-    def reset_consumer(self, stream: str, name: str, seq: int | None = None) -> ConsumerInfo:
-        """Deliver unacknowledged messages again, or everything from `seq` on (server 2.14)."""
-        return self._thread.run(self._inner.reset_consumer, stream, name, seq)
-
-    def consumer_leader_stepdown(
-        self, stream: str, name: str, *, preferred: str | None = None
-    ) -> None:
-        """Make the consumer's leader step down; `preferred` names the next one (server 2.11)."""
-        self._thread.run(self._inner.consumer_leader_stepdown, stream, name, preferred=preferred)
-
-    def get_msg(
-        self,
-        stream: str,
-        seq: int | None = None,
-        *,
-        last_by_subject: str | None = None,
-        next_by_subject: str | None = None,
-        direct: bool | None = None,
-    ) -> StoredMsg:
-        """One stored message."""
-        return self._thread.run(
-            self._inner.get_msg,
-            stream,
-            seq,
-            last_by_subject=last_by_subject,
-            next_by_subject=next_by_subject,
-            direct=direct,
-        )
-
-    def get_msgs(
-        self,
-        stream: str,
-        seq: int | None = None,
-        *,
-        start_time: datetime | None = None,
-        subject: str | None = None,
-        up_to_seq: int | None = None,
-        max_msgs: int | None = None,
-        batch: int = BATCH,
-        max_bytes: int = BATCH_BYTES,
-        confirm: bool = True,
-    ) -> StoredMsgs:
-        """Stored messages in order, without a consumer."""
-        return StoredMsgs(
-            self._caller,
-            self._inner.get_msgs(
-                stream,
-                seq,
-                start_time=start_time,
-                subject=subject,
-                up_to_seq=up_to_seq,
-                max_msgs=max_msgs,
-                batch=batch,
-                max_bytes=max_bytes,
-                confirm=confirm,
-            ),
-        )
-
-    def get_last_msgs(
-        self,
-        stream: str,
-        subjects: str | Sequence[str],
-        *,
-        up_to_seq: int | None = None,
-        up_to_time: datetime | None = None,
-        batch: int = BATCH,
-        max_bytes: int = BATCH_BYTES,
-    ) -> StoredMsgs:
-        """The last message of each subject that matches one of `subjects`, in stream order."""
-        return StoredMsgs(
-            self._caller,
-            self._inner.get_last_msgs(
-                stream,
-                subjects,
-                up_to_seq=up_to_seq,
-                up_to_time=up_to_time,
-                batch=batch,
-                max_bytes=max_bytes,
-            ),
-        )
-
-    def get_last_msgs_together(self, stream: str, subjects: str | Sequence[str]) -> LastMsgs:
-        """The last message of each subject that matches, proven to be as of one sequence."""
-        return self._thread.run(self._inner.get_last_msgs_together, stream, subjects)
-
-    def delete_msg(self, stream: str, seq: int, *, erase: bool = False) -> None:
-        """Delete one message; `erase` overwrites it with random bytes first (slower)."""
-        self._thread.run(self._inner.delete_msg, stream, seq, erase=erase)
-
-    def increment(
-        self,
-        subject: str,
-        by: int = 1,
-        *,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        timeout: Seconds | None = None,
-    ) -> int:
-        """Add to a counter, even a negative number; returns its new value."""
-        return self._thread.run(
-            self._inner.increment, subject, by, headers=headers, msg_id=msg_id, timeout=timeout
-        )
-
-    def get_counter(self, stream: str, subject: str) -> Counter:
-        """A counter's value, from the stream's leader."""
-        return self._thread.run(self._inner.get_counter, stream, subject)
-
-    def get_counters(self, stream: str, subjects: str | Sequence[str]) -> list[Counter]:
-        """The counters of all matching subjects, as of one moment."""
-        return self._thread.run(self._inner.get_counters, stream, subjects)
-
-    def schedule(
-        self,
-        subject: str,
-        payload: Payload = b"",
-        *,
-        target: str,
-        at: datetime | None = None,
-        every: Seconds | None = None,
-        cron: str | None = None,
-        time_zone: str | None = None,
-        source: str | None = None,
-        target_ttl: TimeToLive | None = None,
-        rollup: bool = False,
-        ttl: TimeToLive | None = None,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        timeout: Seconds | None = None,
-    ) -> PubAck:
-        """Have the stream publish to `target`: once, or again and again."""
-        return self._thread.run(
-            self._inner.schedule,
-            subject,
-            payload,
-            target=target,
-            at=at,
-            every=every,
-            cron=cron,
-            time_zone=time_zone,
-            source=source,
-            target_ttl=target_ttl,
-            rollup=rollup,
-            ttl=ttl,
-            headers=headers,
-            msg_id=msg_id,
-            timeout=timeout,
-        )
-
-    def cancel_schedule(self, stream: str, subject: str) -> bool:
-        """Delete a schedule; False when there is none."""
-        return self._thread.run(self._inner.cancel_schedule, stream, subject)
-
-    def end_schedule(
-        self,
-        schedule: str,
-        subject: str,
-        payload: Payload = b"",
-        *,
-        schedule_seq: int | None = None,
-        headers: HeadersLike | None = None,
-        msg_id: str | None = None,
-        ttl: TimeToLive | None = None,
-        timeout: Seconds | None = None,
-    ) -> PubAck:
-        """Publish a message and end a schedule, both or neither (2.14)."""
-        return self._thread.run(
-            self._inner.end_schedule,
-            schedule,
-            subject,
-            payload,
-            schedule_seq=schedule_seq,
-            headers=headers,
-            msg_id=msg_id,
-            ttl=ttl,
-            timeout=timeout,
-        )
-
-    def create_stream(
-        self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
-    ) -> StreamInfo:
-        """Create a stream. Options are the fields of StreamConfig; `name` is required."""
-        return self._thread.run(self._inner.create_stream, config, **options)
-
-    def update_stream(
-        self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
-    ) -> StreamInfo:
-        """Change the stream `name`. Other options keep their values."""
-        return self._thread.run(self._inner.update_stream, config, **options)
-
-    def create_or_update_stream(
-        self, config: StreamConfigLike | None = None, /, **options: Unpack[StreamOptions]
-    ) -> StreamInfo:
-        """Update a stream, or create it. Raises as `update_stream` and `create_stream`."""
-        return self._thread.run(self._inner.create_or_update_stream, config, **options)
-
-    def delete_stream(self, name: str) -> None:
-        """Delete a stream and its messages. Raises StreamNotFoundError."""
-        self._thread.run(self._inner.delete_stream, name)
-
-    def purge_stream(
-        self,
-        name: str,
-        *,
-        filter: str | None = None,
-        keep: int | None = None,
-        seq: int | None = None,
-    ) -> int:
-        """Delete all messages or some; returns how many."""
-        return self._thread.run(self._inner.purge_stream, name, filter=filter, keep=keep, seq=seq)
-
-    def stream_info(
-        self, name: str, *, deleted_details: bool = False, subjects_filter: str | None = None
-    ) -> StreamInfo:
-        """Configuration and state of a stream."""
-        return self._thread.run(
-            self._inner.stream_info,
-            name,
-            deleted_details=deleted_details,
-            subjects_filter=subjects_filter,
-        )
-
-    def stream_names(self, subject: str | None = None) -> Paged[str]:
-        """The names of all streams, or of those that have `subject`."""
-        return Paged(self._caller, self._inner.stream_names(subject))
-
-    def streams(self, subject: str | None = None) -> Paged[StreamInfo]:
-        """All streams, or those that have `subject`. Raises the errors of `stream_names`."""
-        return Paged(self._caller, self._inner.streams(subject))
-
-    def stream_leader_stepdown(self, stream: str, *, preferred: str | None = None) -> None:
-        """Make the stream's leader step down; `preferred` names the next one (server 2.11)."""
-        self._thread.run(self._inner.stream_leader_stepdown, stream, preferred=preferred)
-
-    def create_template(
-        self,
-        name: str,
-        config: StreamConfigLike | None = None,
-        /,
-        *,
-        max_streams: int,
-        **options: Unpack[UnnamedStreamOptions],
-    ) -> StreamTemplateInfo:
-        """Create a template: each new subject gets a stream of its own, named after it."""
-        return self._thread.run(
-            self._inner.create_template, name, config, max_streams=max_streams, **options
-        )
-
-    def template_info(self, name: str) -> StreamTemplateInfo:
-        """A template and the names of its streams."""
-        return self._thread.run(self._inner.template_info, name)
-
-    def delete_template(self, name: str) -> None:
-        """Delete a template and all its streams. Raises as `template_info`."""
-        self._thread.run(self._inner.delete_template, name)
-
-    def template_names(self) -> Paged[str]:
-        """The names of all templates. Raises UnsupportedByServerError."""
-        return Paged(self._caller, self._inner.template_names())
-
-    @property
-    def timeout(self) -> float:
-        """Seconds for each API call and ack."""
-        return self._inner.timeout
-
-    @property
-    def api_prefix(self) -> str:
-        """The start of every API subject."""
-        return self._inner.api_prefix
-
-    @property
-    def server_info(self) -> ServerInfo | None:
-        """The server that answers API calls: the connected one."""
-        return self._inner.server_info
-
-    def account_info(self) -> AccountInfo:
-        """What the account uses and may use."""
-        return self._thread.run(self._inner.account_info)
-
-    def api_request(self, subject: str, document: Configuration | None = None) -> dict[str, Any]:
-        """Make any call of the JetStream API with a document of your own."""
-        return self._thread.run(self._inner.api_request, subject, document)
-
     def restore_stream(
         self,
         folder: str | os.PathLike[str],
@@ -561,7 +448,6 @@ class JetStream(BaseJetStream):
         timeout: Seconds | None = None,
         **options: Unpack[UnnamedStreamOptions],
     ) -> StreamInfo:
-        """Restore a stream from a backup, with its messages, sequences, times and consumers."""
         return transfer(
             self._caller,
             lambda forward: self._inner.restore_stream(
@@ -582,7 +468,6 @@ class JetStream(BaseJetStream):
         progress: ProgressCallback | None = None,
         timeout: Seconds | None = None,
     ) -> StreamBackup:
-        """Back up a stream with its messages into a folder, as `nats stream backup` does."""
         return transfer(
             self._caller,
             lambda forward: self._inner.backup_stream(
@@ -597,210 +482,3 @@ class JetStream(BaseJetStream):
             ),
             progress,
         )
-
-    def create_dead_letters(
-        self,
-        name: str,
-        streams: str | Iterable[str],
-        *,
-        consumers: str | Iterable[str] | None = None,
-        **options: Unpack[StreamSettings],
-    ) -> DeadLetters:
-        """Store the messages that consumers of `streams` give up, from now on."""
-        return DeadLetters(
-            self._caller,
-            self._thread.run(
-                self._inner.create_dead_letters, name, streams, consumers=consumers, **options
-            ),
-        )
-
-    def dead_letters(self, name: str) -> DeadLetters:
-        """Bind to the dead letters of this name."""
-        return DeadLetters(self._caller, self._thread.run(self._inner.dead_letters, name))
-
-    def delete_dead_letters(self, name: str) -> None:
-        """Delete the dead letters and what waits for a worker, and store no more."""
-        self._thread.run(self._inner.delete_dead_letters, name)
-
-    def create_object_store(
-        self,
-        name: str,
-        config: ObjectStoreConfig | None = None,
-        /,
-        **options: Unpack[ObjectStoreOptions],
-    ) -> ObjectStore:
-        """Create an object store, or bind to it when it exists with the same configuration."""
-        return ObjectStore(
-            self._caller, self._thread.run(self._inner.create_object_store, name, config, **options)
-        )
-
-    def update_object_store(
-        self,
-        name: str,
-        config: ObjectStoreConfig | None = None,
-        /,
-        **options: Unpack[ObjectStoreOptions],
-    ) -> ObjectStore:
-        """Change an object store; options not given keep their values."""
-        return ObjectStore(
-            self._caller, self._thread.run(self._inner.update_object_store, name, config, **options)
-        )
-
-    def object_store(self, name: str) -> ObjectStore:
-        """Bind to an existing object store."""
-        return ObjectStore(self._caller, self._thread.run(self._inner.object_store, name))
-
-    def delete_object_store(self, name: str) -> None:
-        """Delete an object store and its objects. Raises as `object_store`."""
-        self._thread.run(self._inner.delete_object_store, name)
-
-    def object_store_names(self) -> Listing[str]:
-        """The names of all object stores."""
-        return Listing(self._caller, self._inner.object_store_names())
-
-    def object_stores(self) -> Listing[ObjectStoreStatus]:
-        """The statuses of all stores."""
-        return Listing(self._caller, self._inner.object_stores())
-
-    def create_bucket(
-        self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
-    ) -> Bucket:
-        """Create a bucket, or bind to it when it exists with the same configuration."""
-        return Bucket(
-            self._caller, self._thread.run(self._inner.create_bucket, name, config, **options)
-        )
-
-    def update_bucket(
-        self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
-    ) -> Bucket:
-        """Change a bucket; options not given keep their values."""
-        return Bucket(
-            self._caller, self._thread.run(self._inner.update_bucket, name, config, **options)
-        )
-
-    def create_or_update_bucket(
-        self, name: str, config: BucketConfig | None = None, /, **options: Unpack[BucketOptions]
-    ) -> Bucket:
-        """Update a bucket, or create it. Raises as `update_bucket` and `create_bucket`."""
-        return Bucket(
-            self._caller,
-            self._thread.run(self._inner.create_or_update_bucket, name, config, **options),
-        )
-
-    def create_bucket_aggregate(
-        self,
-        name: str,
-        origins: Iterable[Origin | Source],
-        config: BucketConfig | None = None,
-        /,
-        *,
-        writable: bool = True,
-        **options: Unpack[BucketSettings],
-    ) -> Bucket:
-        """Create a bucket that also takes the entries of other buckets (server 2.10)."""
-        return Bucket(
-            self._caller,
-            self._thread.run(
-                self._inner.create_bucket_aggregate,
-                name,
-                origins,
-                config,
-                writable=writable,
-                **options,
-            ),
-        )
-
-    def create_bucket_mirror(
-        self,
-        name: str,
-        origin: Origin,
-        config: BucketConfig | None = None,
-        /,
-        **options: Unpack[BucketSettings],
-    ) -> StreamInfo:
-        """Create a mirror of a bucket, which answers direct gets nearer to some readers."""
-        return self._thread.run(self._inner.create_bucket_mirror, name, origin, config, **options)
-
-    def bucket(self, name: str) -> Bucket:
-        """Bind to an existing bucket."""
-        return Bucket(self._caller, self._thread.run(self._inner.bucket, name))
-
-    def delete_bucket(self, name: str) -> None:
-        """Delete a bucket and its entries. Raises as `bucket`."""
-        self._thread.run(self._inner.delete_bucket, name)
-
-    def empty_bucket(self, name: str) -> int:
-        """Delete all entries, but not the bucket; returns how many there were."""
-        return self._thread.run(self._inner.empty_bucket, name)
-
-    def bucket_names(self) -> Listing[str]:
-        """The names of all buckets."""
-        return Listing(self._caller, self._inner.bucket_names())
-
-    def buckets(self) -> Listing[BucketStatus]:
-        """The statuses of all buckets."""
-        return Listing(self._caller, self._inner.buckets())
-
-    def create_elastic_group(
-        self,
-        stream: str,
-        name: str,
-        *,
-        max_members: int,
-        filters: Iterable[PartitioningFilter] | None = None,
-        max_buffered_msgs: int = 0,
-        max_buffered_bytes: int = 0,
-    ) -> ElasticGroup:
-        """Create a group whose members may change (server 2.11), or bind to the same one."""
-        return ElasticGroup(
-            self._caller,
-            self._thread.run(
-                self._inner.create_elastic_group,
-                stream,
-                name,
-                max_members=max_members,
-                filters=filters,
-                max_buffered_msgs=max_buffered_msgs,
-                max_buffered_bytes=max_buffered_bytes,
-            ),
-        )
-
-    def create_static_group(
-        self,
-        stream: str,
-        name: str,
-        *,
-        max_members: int,
-        members: Iterable[str] | None = None,
-        mappings: Mapping[str, Iterable[int]] | None = None,
-        filters: Iterable[str] | None = None,
-    ) -> StaticGroup:
-        """Create a group with fixed members (server 2.11), or bind to the same one."""
-        return StaticGroup(
-            self._caller,
-            self._thread.run(
-                self._inner.create_static_group,
-                stream,
-                name,
-                max_members=max_members,
-                members=members,
-                mappings=mappings,
-                filters=filters,
-            ),
-        )
-
-    def elastic_group(self, stream: str, name: str) -> ElasticGroup:
-        """Bind to an elastic group."""
-        return ElasticGroup(self._caller, self._thread.run(self._inner.elastic_group, stream, name))
-
-    def static_group(self, stream: str, name: str) -> StaticGroup:
-        """Bind to a static group. Raises the errors of `elastic_group`."""
-        return StaticGroup(self._caller, self._thread.run(self._inner.static_group, stream, name))
-
-    def elastic_group_names(self, stream: str) -> Listing[str]:
-        """The names of a stream's elastic groups."""
-        return Listing(self._caller, self._inner.elastic_group_names(stream))
-
-    def static_group_names(self, stream: str) -> Listing[str]:
-        """The names of a stream's static groups."""
-        return Listing(self._caller, self._inner.static_group_names(stream))

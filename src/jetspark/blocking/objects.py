@@ -1,103 +1,159 @@
-# Written by `python scripts/delegations.py`: change by_hand/, or the asyncio class.
-"""Object stores without async.
+"""Object stores without async: sources are read, and files written, in the caller's thread.
 
-Of docstrings it has the first paragraphs; `help()` shows all.
+See `jetspark.objects`. Each thread switch of a reader brings the chunks that have arrived, up to
+about 1 MB.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from functools import partial
+from typing import TypeAlias, TypeVar, Unpack
 
-from jetspark.blocking.by_hand.objects import BaseObjectStore, ObjectReader, ObjectWatcher
 from jetspark.blocking.docstrings import twin_of
-from jetspark.blocking.iterators import Listing
-from jetspark.objects.info import ObjectInfo, ObjectStoreStatus
-from jetspark.objects.store import HeaderValues
+from jetspark.blocking.iterators import EntryIterator, lists
+from jetspark.blocking.twin import Read, Twin, awaits, makes
+from jetspark.errors import ObjectDamagedError
+from jetspark.objects.info import ObjectInfo
+from jetspark.objects.reader import (
+    Bytes,
+    NewFile,
+    ObjectTarget,
+    Readable,
+    Writable,
+    sync_blocks,
+    write_all,
+)
+from jetspark.objects.reader import ObjectReader as AsyncObjectReader
+from jetspark.objects.reader import ObjectWatcher as AsyncObjectWatcher
+from jetspark.objects.store import READ_TRIES, PutOptions
 from jetspark.objects.store import ObjectStore as AsyncObjectStore
-from jetspark.objects.writer import ORPHAN_AGE
-from jetspark.timestamps import Seconds
 
 __all__ = ["ObjectReader", "ObjectStore", "ObjectWatcher"]
 
+T = TypeVar("T")
+ObjectData: TypeAlias = Bytes | os.PathLike[str] | Readable | Iterable[Bytes]
+
+
+@twin_of(AsyncObjectReader)
+class ObjectReader(Twin):
+    """The result of `ObjectStore.get`: `for chunk in reader`, or `reader.all()`, once.
+
+    Reading raises ObjectDamagedError and DigestMismatchError in place of the last chunk,
+    ObjectStoreNotFoundError, and ConnectionClosedError.
+    """
+
+    _inner: AsyncObjectReader
+
+    @property
+    def info(self) -> ObjectInfo:
+        return self._inner.info
+
+    def all(self) -> bytes:
+        return self._thread.run(self._inner.all)
+
+    def next_lot(self) -> list[bytes]:
+        return self._thread.run(self._inner.next_lot)
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            while lot := self.next_lot():
+                yield from lot
+        finally:
+            # Without waiting: the garbage collector may call this.
+            if not self._thread.is_over:
+                self._thread.post(self._inner.stop)
+
+    def stop(self) -> None:
+        if not self._thread.is_over:
+            self._thread.call(self._inner.stop)
+
+
+@twin_of(AsyncObjectWatcher)
+class ObjectWatcher(EntryIterator[ObjectInfo]):
+    """The result of `ObjectStore.watch`: iterate it."""
+
 
 @twin_of(AsyncObjectStore)
-class ObjectStore(BaseObjectStore):
+class ObjectStore(Twin):
     """An object store, returned by `JetStream.object_store` and `JetStream.create_object_store`."""
 
     _inner: AsyncObjectStore
+    name = Read[str]()
+    stream = Read[str]()
+    status = awaits(AsyncObjectStore.status)
+    seal = awaits(AsyncObjectStore.seal)
+    update_meta = awaits(AsyncObjectStore.update_meta)
+    delete = awaits(AsyncObjectStore.delete)
+    purge_orphans = awaits(AsyncObjectStore.purge_orphans)
+    add_link = awaits(AsyncObjectStore.add_link)
+    add_store_link = awaits(AsyncObjectStore.add_store_link)
+    info = awaits(AsyncObjectStore.info)
+    get = awaits(AsyncObjectStore.get, ObjectReader)
+    get_bytes = awaits(AsyncObjectStore.get_bytes)
+    objects = lists(AsyncObjectStore.objects)
+    watch = makes(AsyncObjectStore.watch, ObjectWatcher)
 
-    @property
-    def name(self) -> str:
-        """The store's name."""
-        return self._inner.name
+    def put(self, name: str, data: ObjectData, **options: Unpack[PutOptions]) -> ObjectInfo:
+        """Store an object from bytes, a path, a readable file or an iterable of bytes.
 
-    @property
-    def stream(self) -> str:
-        """The name of its stream."""
-        return self._inner.stream
+        See `jetspark.objects.ObjectStore.put`; reads piece by piece in this thread.
+        """
+        run = self._thread.run
+        writer = self._thread.call(partial(self._inner.writer, name, **options))
+        try:
+            run(writer.begin)
+            with closing(sync_blocks(data)) as source:
+                for block in source:
+                    run(writer.write, block)
+            return run(writer.finish)
+        except BaseException as error:
+            self._thread.leave(error, writer.discard)
+            raise
 
-    def status(self) -> ObjectStoreStatus:
-        """Configuration and state."""
-        return self._thread.run(self._inner.status)
+    def get_into(self, name: str, target: ObjectTarget) -> ObjectInfo:
+        """Write the content of an object into a file, in this thread.
 
-    def seal(self) -> ObjectStoreStatus:
-        """Allow no more changes, for ever. The whole store can still be deleted."""
-        return self._thread.run(self._inner.seal)
+        See `jetspark.objects.ObjectStore.get_into`.
+        """
+        if isinstance(target, str | os.PathLike):
+            return self._whole(name, partial(_save, target))
+        reader = self._reader(name)
+        _write_to(target, reader)
+        return reader.info
 
-    def update_meta(
-        self,
-        name: str,
-        *,
-        new_name: str | None = None,
-        description: str | None = None,
-        headers: HeaderValues | None = None,
-        metadata: Mapping[str, str] | None = None,
-    ) -> ObjectInfo:
-        """Change the info of an object or link; None keeps a value. The content stays."""
-        return self._thread.run(
-            self._inner.update_meta,
-            name,
-            new_name=new_name,
-            description=description,
-            headers=headers,
-            metadata=metadata,
-        )
-
-    def delete(self, name: str) -> None:
-        """Delete an object or link. A deleted one stays deleted."""
-        self._thread.run(self._inner.delete, name)
-
-    def purge_orphans(self, *, older_than: Seconds = ORPHAN_AGE) -> int:
-        """Remove chunks that belong to no object; returns how many."""
-        return self._thread.run(self._inner.purge_orphans, older_than=older_than)
-
-    def add_link(self, name: str, target: ObjectInfo) -> ObjectInfo:
-        """Create a link to an object of this or another store; returns the link's info."""
-        return self._thread.run(self._inner.add_link, name, target)
-
-    def add_store_link(self, name: str, store: str) -> ObjectInfo:
-        """Create a link to a whole object store, like a folder; returns the link's info."""
-        return self._thread.run(self._inner.add_store_link, name, store)
-
-    def info(self, name: str, *, include_deleted: bool = False) -> ObjectInfo:
-        """The info of an object or link; `include_deleted`: also of a delete marker."""
-        return self._thread.run(self._inner.info, name, include_deleted=include_deleted)
-
-    def get(self, name: str) -> ObjectReader:
-        """Read an object, or a link's target, chunk by chunk."""
+    def _reader(self, name: str) -> ObjectReader:
         return ObjectReader(self._caller, self._thread.run(self._inner.get, name))
 
-    def get_bytes(self, name: str) -> bytes:
-        """The whole content of an object. Raises the errors of `get` and of reading."""
-        return self._thread.run(self._inner.get_bytes, name)
+    def _whole(self, name: str, use: Callable[[ObjectReader], T]) -> T:
+        """Read the object; retry if it was replaced meanwhile, since nothing was returned yet."""
+        tries = 0
+        while True:
+            reader = self._reader(name)
+            try:
+                return use(reader)
+            except ObjectDamagedError:
+                tries += 1
+                if tries == READ_TRIES or self._reader(name).info.nuid == reader.info.nuid:
+                    raise
 
-    def objects(self, *, include_deleted: bool = False) -> Listing[ObjectInfo]:
-        """The infos of all objects and links, by the time of their last write."""
-        return Listing(self._caller, self._inner.objects(include_deleted=include_deleted))
 
-    def watch(self, *, ignore_deletes: bool = False, updates_only: bool = False) -> ObjectWatcher:
-        """The infos of all objects, even deleted ones, then None once, then every change."""
-        return ObjectWatcher(
-            self._caller,
-            self._inner.watch(ignore_deletes=ignore_deletes, updates_only=updates_only),
-        )
+def _write_to(file: Writable, reader: ObjectReader) -> None:
+    try:
+        while lot := reader.next_lot():
+            write_all(file, lot)
+    finally:
+        reader.stop()
+
+
+def _save(path: str | os.PathLike[str], reader: ObjectReader) -> ObjectInfo:
+    file = NewFile(path)
+    try:
+        _write_to(file, reader)
+        file.keep()
+    except BaseException:
+        file.drop()
+        raise
+    return reader.info

@@ -1,136 +1,269 @@
-# Written by `python scripts/delegations.py`: change by_hand/, or the asyncio class.
-"""Services without async.
+"""Services (ADR-32) without async: their handlers run in threads.
 
-Of docstrings it has the first paragraphs; `help()` shows all.
+Contract: a handler may block and use the blocking client. There are as many threads as the endpoint
+handles requests at once, started on demand. A thread takes one request after the other until none
+is queued, so many requests cost one thread switch. A handler's exception becomes an answer, as in
+asyncio. A handler that still runs when the service gives up finishes, but its requester already has
+an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Unpack
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from time import perf_counter_ns
+from typing import Any, TypeAlias, TypeVar, Unpack
 
-from jetspark.blocking.by_hand.jetstream import EventCallback
-from jetspark.blocking.by_hand.services import BaseEndpointCalls, BaseService, BaseServices, Request
+from jetspark.blocking.caller_side import CallerSide, drive
+from jetspark.blocking.client import Message
 from jetspark.blocking.docstrings import twin_of
-from jetspark.blocking.iterators import Listing
-from jetspark.blocking.jetstream import Events
-from jetspark.services.discovery import ListingLimits
+from jetspark.blocking.iterators import Listing, lists
+from jetspark.blocking.jetstream import EventCallback, Events
+from jetspark.blocking.twin import Block, Read, Twin, awaits, calls
+from jetspark.blocking.worker import WorkerPool, check_callback
+from jetspark.errors import JetsparkError
+from jetspark.payloads import Payload
 from jetspark.services.discovery import Services as AsyncServices
-from jetspark.services.protocol import ServiceInfo, ServicePing, ServiceStats
+from jetspark.services.discovery import answered, json_answer, json_payload
+from jetspark.services.endpoint import (
+    Answering,
+    Endpoint,
+    EndpointOptions,
+    EndpointSettings,
+    Handling,
+    RequestView,
+    no_answer,
+)
+from jetspark.services.endpoint import Request as AsyncRequest
+from jetspark.services.protocol import SharedTally
+from jetspark.services.service import STOP_TIMEOUT
 from jetspark.services.service import EndpointCalls as AsyncEndpointCalls
 from jetspark.services.service import Group as AsyncGroup
 from jetspark.services.service import Service as AsyncService
+from jetspark.timestamps import Seconds
+from jetspark.wire.headers import HeadersLike
+from jetspark.wire.kernel import MessageFrame, frame_of
 
 __all__ = ["Group", "Listing", "Request", "Service", "Services"]
 
 
+@twin_of(AsyncRequest)
+class Request(RequestView):
+    """One request to an endpoint of a service.
+
+    Answering raises ConfigError without a reply subject, ConnectionClosedError, OutboundBufferError
+    during an outage, MaxPayloadError, BadPayloadError, BadHeaderError.
+    """
+
+    __slots__ = ()
+
+    _client: Answering
+
+    def _request(self) -> AsyncRequest:
+        return AsyncRequest(self._client, frame_of(self))
+
+    def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
+        if self._client.publishing.outbox.crowded:
+            drive(self._request().respond(payload, headers))
+        else:
+            self._client.send(self._frame.reply, payload, headers)
+
+    def respond_nowait(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
+        """`respond` without waiting while the link is blocked. Raises the errors of answering."""
+        self._client.send(self._frame.reply, payload, headers)
+
+    def respond_json(self, value: Any, headers: HeadersLike | None = None) -> None:
+        drive(self._request().respond_json(value, headers))
+
+    def respond_error(
+        self,
+        code: int,
+        description: str,
+        payload: Payload = b"",
+        headers: HeadersLike | None = None,
+    ) -> None:
+        drive(self._request().respond_error(code, description, payload, headers))
+
+
+# -------------------------------------------------------------------------------------------------
+# Handlers in threads
+
+Handler: TypeAlias = Callable[[Request], None]
+HandlerT = TypeVar("HandlerT", bound=Handler)
+_here = threading.local()
+
+
+class HandlingInThreads:
+    """Handles an endpoint's requests in threads of its own."""
+
+    def __init__(self, caller: CallerSide, handler: Handler, endpoint: Endpoint) -> None:
+        self.answering = Answering(caller.publishing, caller.report, SharedTally())
+        self._caller = caller
+        self._handler: Callable[[Request], Any] = caller.hooks.handler(handler, endpoint.failed)
+        self._endpoint = endpoint
+        self._workers = WorkerPool(f"jetspark-{endpoint.options.name}", caller.inner)
+
+    async def work_off(self) -> None:
+        """See `Handling.work_off`."""
+        endpoint = self._endpoint
+        if not endpoint.frames:
+            return
+        if len(endpoint.frames) > 1:
+            endpoint.workers.call()  # for the other threads
+        handled: list[MessageFrame] = []
+        try:
+            await self._workers.run(self._caller.thread, partial(self._work_off, handled))
+        except asyncio.CancelledError:
+            for frame in handled[:1] if endpoint.stopping else ():
+                endpoint.break_off(frame)
+            raise
+
+    def _work_off(self, handled: list[MessageFrame]) -> None:
+        """Runs in the worker's thread. `handled`: the current request."""
+        endpoint, answering, handler = self._endpoint, self.answering, self._handler
+        frames, tally = endpoint.frames, answering.tally
+        _here.endpoint = endpoint
+        while True:
+            try:
+                frame = frames.popleft()
+            except IndexError:
+                return
+            handled.append(frame)
+            tally.begun(len(frame.payload))
+            start = perf_counter_ns()
+            try:
+                if (result := handler(Request(answering, frame))) is not None:
+                    raise no_answer(result)
+            except BaseException as error:  # SystemExit would end the thread silently
+                endpoint.failed(frame, error)
+            finally:
+                handled.clear()
+                tally.handled(perf_counter_ns() - start)
+
+    def close(self) -> None:
+        """No more requests will come: end the threads."""
+        self._workers.stop()
+
+
+# -------------------------------------------------------------------------------------------------
+# Services
+
+
 @twin_of(AsyncEndpointCalls)
-class EndpointCalls(BaseEndpointCalls):
+class EndpointCalls(Twin):
     """What services and groups share: adding endpoints and groups."""
 
     _inner: AsyncEndpointCalls
+    prefix = Read[str]()
+    queue_group = Read[str]()
 
-    @property
-    def prefix(self) -> str:
-        """The start of its endpoints' subjects."""
-        return self._inner.prefix
+    def add_endpoint(
+        self, name: str, handler: Handler, **options: Unpack[EndpointSettings]
+    ) -> None:
+        """Answer requests with a handler in a thread; returns when the server knows it.
 
-    @property
-    def queue_group(self) -> str:
-        """The default of its endpoints; "": none."""
-        return self._inner.queue_group
+        `concurrency`: requests handled at once, each in a thread; by default one. See
+        `jetspark.services.Service.add_endpoint`.
+        """
+        checked = self._inner.endpoint_options(name, **options)
+        self._thread.run(self._inner.owner.add, checked, self._handling(handler))
+
+    def endpoint(
+        self, name: str | None = None, **options: Unpack[EndpointSettings]
+    ) -> Callable[[HandlerT], HandlerT]:
+        def add(checked: EndpointOptions, handler: Handler) -> None:
+            self._thread.call(self._inner.owner.add_nowait, checked, self._handling(handler))
+
+        return self._inner.decorator(add, name, **options)
+
+    def _handling(self, handler: Handler) -> Callable[[Endpoint], Handling]:
+        """Raise ConfigError for an async function."""
+        check_callback(handler)
+        return partial(HandlingInThreads, self._caller, handler)
 
     def add_group(self, name: str, *, queue_group: str | None = None) -> Group:
-        """A group of endpoints whose subjects begin with the tokens of `name` ("": no prefix)."""
         return Group(self._caller, self._inner.add_group(name, queue_group=queue_group))
+
+
+@twin_of(AsyncService)
+class Service(Block, EndpointCalls):
+    """One instance of a service, created by `Client.add_service`."""
+
+    _inner: AsyncService
+    name = Read[str]()
+    id = Read[str]()
+    version = Read[str]()
+    description = Read[str]()
+    metadata = Read[Mapping[str, str]]()
+    active = Read[bool]()
+    info = calls(AsyncService.info)
+    stats = calls(AsyncService.stats)
+    reset = calls(AsyncService.reset)
+    wait_stopped = awaits(AsyncService.wait_stopped)
+
+    def stop(self, timeout: Seconds = STOP_TIMEOUT) -> None:
+        """Accept no more requests, handle the others, and end.
+
+        After `timeout` seconds it answers unhandled requests with an error, and raises
+        RequestTimeoutError. In a handler, which would wait for itself, it returns at once and
+        continues in the background; its errors are reported. See `jetspark.services.Service.stop`.
+        """
+        if getattr(_here, "endpoint", None) in self._inner.running.endpoints:
+            self._thread.spawn(lambda: self._stop_alone(timeout))
+        elif not self._thread.is_over:
+            self._thread.run(self._inner.stop, timeout)
+
+    async def _stop_alone(self, timeout: Seconds) -> None:
+        try:
+            await self._inner.stop(timeout)
+        except JetsparkError as error:
+            self._caller.inner.report(error)
+
+    def _finish(self) -> None:
+        self.stop()
+
+
+@twin_of(AsyncServices)
+class Services(Twin):
+    """The services within reach of a connection, returned by `Client.services`."""
+
+    _inner: AsyncServices
+    ping = lists(AsyncServices.ping)
+    info = lists(AsyncServices.info)
+    stats = lists(AsyncServices.stats)
+
+    def request(
+        self,
+        subject: str,
+        payload: Payload = b"",
+        *,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Message:
+        reply = self._caller.ask(subject, payload, timeout, headers)
+        return answered(Message(self._caller, reply))
+
+    def request_json(
+        self,
+        subject: str,
+        value: Any = None,
+        *,
+        type: Any = Any,
+        timeout: Seconds | None = None,
+        headers: HeadersLike | None = None,
+    ) -> Any:
+        payload = json_payload(value)
+        reply = self.request(subject, payload, timeout=timeout, headers=headers)
+        return json_answer(subject, reply, type)
+
+    def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:
+        return Events(
+            self._caller, lambda forward: self._inner.latencies(subject, callback=forward), callback
+        )
 
 
 @twin_of(AsyncGroup)
 class Group(EndpointCalls):
     """A prefix that endpoints of a service share; created by `add_group`."""
-
-    _inner: AsyncGroup
-
-
-@twin_of(AsyncService)
-class Service(BaseService, EndpointCalls):
-    """One instance of a service, created by `Client.add_service`."""
-
-    _inner: AsyncService
-
-    @property
-    def name(self) -> str:
-        """The name, shared by all instances of the service."""
-        return self._inner.name
-
-    @property
-    def id(self) -> str:
-        """This instance's id."""
-        return self._inner.id
-
-    @property
-    def version(self) -> str:
-        """Its semantic version."""
-        return self._inner.version
-
-    @property
-    def description(self) -> str:
-        """Its description, for people."""
-        return self._inner.description
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """Its metadata; read-only."""
-        return self._inner.metadata
-
-    @property
-    def active(self) -> bool:
-        """Whether it has not ended."""
-        return self._inner.active
-
-    def info(self) -> ServiceInfo:
-        """Its answer to INFO."""
-        return self._thread.call(self._inner.info)
-
-    def stats(self) -> ServiceStats:
-        """Its answer to STATS. An exception of the `stats_handler` is reported."""
-        return self._thread.call(self._inner.stats)
-
-    def reset(self) -> None:
-        """Restart all statistics."""
-        self._thread.call(self._inner.reset)
-
-    def wait_stopped(self) -> None:
-        """Wait until it is stopped, or the connection is closed."""
-        self._thread.run(self._inner.wait_stopped)
-
-
-@twin_of(AsyncServices)
-class Services(BaseServices):
-    """The services within reach of a connection, returned by `Client.services`."""
-
-    _inner: AsyncServices
-
-    def ping(
-        self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
-    ) -> Listing[ServicePing]:
-        """The instances, each with its `rtt` (see `Services`)."""
-        return Listing(self._caller, self._inner.ping(name, id, **limits))
-
-    def info(
-        self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
-    ) -> Listing[ServiceInfo]:
-        """The instances with their endpoints (see `Services`)."""
-        return Listing(self._caller, self._inner.info(name, id, **limits))
-
-    def stats(
-        self, name: str | None = None, id: str | None = None, **limits: Unpack[ListingLimits]
-    ) -> Listing[ServiceStats]:
-        """The instances with their endpoints' statistics (see `Services`)."""
-        return Listing(self._caller, self._inner.stats(name, id, **limits))
-
-    def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:
-        """The measurements of an export with `latency` (ADR-3), each a ServiceLatency."""
-        return Events(
-            self._caller, lambda forward: self._inner.latencies(subject, callback=forward), callback
-        )

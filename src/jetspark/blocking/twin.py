@@ -1,16 +1,24 @@
-"""The bases of all blocking classes: each holds an asyncio object, its twin.
+"""The bases of all blocking classes, and their calls: each holds an asyncio object, its twin.
 
-The twin's calls run in the event loop's thread. Generated classes have the same calls; what is more
-than a call is written by hand, in the class that they inherit.
+A call that only calls the twin's is one line of a class, such as `rtt = awaits(AsyncClient.rtt)`:
+type checkers see the signature of the asyncio method, and so does `help()`. What is more than a
+call is a method.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
+from functools import update_wrapper
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, overload
 
 from jetspark.blocking.caller_side import CallerSide
+
+P = ParamSpec("P")
+T = TypeVar("T")
+InnerT = TypeVar("InnerT")
+CallT = TypeVar("CallT", bound=Callable[..., Any])
 
 
 class Twin:
@@ -56,3 +64,77 @@ class AsyncBlock(Twin):
         traceback: TracebackType | None,
     ) -> None:
         self._thread.leave(exc, self._inner.__aexit__, exc_type, exc, traceback)
+
+
+class Read(Generic[T]):
+    """A property with the value of the twin's attribute of this name."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        setattr(owner, name, property(lambda self: getattr(self._inner, name)))
+
+    # For type checkers only, since a property takes its place.
+    def __get__(self, twin: object, owner: type) -> T: ...  # type: ignore[empty-body]
+    def __set__(self, twin: object, value: Never) -> None: ...
+
+
+@overload
+def awaits(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]: ...
+
+
+@overload
+def awaits(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, InnerT]],
+    own: Callable[[CallerSide, InnerT], T],
+) -> Callable[Concatenate[Any, P], T]: ...
+
+
+def awaits(method: Any, own: Any = None) -> Any:
+    """A coroutine function of the twin, awaited in the event loop's thread.
+
+    `own`: makes the blocking result out of its result.
+    """
+    name = method.__name__
+
+    def run(twin: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return twin._thread.run(getattr(twin._inner, name), *args, **kwargs)
+
+    def run_and_make(twin: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return own(twin._caller, run(twin, *args, **kwargs))
+
+    return _like(method)(run if own is None else run_and_make)
+
+
+def calls(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A plain function of the twin, called in the event loop's thread."""
+    name = method.__name__
+
+    @_like(method)
+    def call(twin: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return twin._thread.call(getattr(twin._inner, name), *args, **kwargs)
+
+    return call
+
+
+def makes(
+    method: Callable[Concatenate[Any, P], InnerT], own: Callable[[CallerSide, InnerT], T]
+) -> Callable[Concatenate[Any, P], T]:
+    """A plain function of the twin that only makes the object that `own` takes."""
+    name = method.__name__
+
+    @_like(method)
+    def make(twin: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return own(twin._caller, getattr(twin._inner, name)(*args, **kwargs))
+
+    return make
+
+
+def _like(method: Any) -> Callable[[CallT], CallT]:
+    """Its name and signature; `docstrings.twin_of` adds the docstring."""
+
+    def decorate(call: CallT) -> CallT:
+        update_wrapper(call, method, assigned=("__name__", "__qualname__", "__annotations__"))
+        return call
+
+    return decorate

@@ -1,1 +1,0 @@
-"""What the blocking client has by hand: bases of its generated classes, and whole classes."""
