@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+import jetspark.errors as errors
 from jetspark.err_codes import (
     CLUSTER_NOT_AVAILABLE,
     ID_IN_PROCESS,
@@ -30,22 +31,6 @@ from jetspark.err_codes import (
     NOT_LEADER,
     TOO_MANY_REQUESTS,
     WRONG_LAST_SEQUENCE_CONSTANT,
-)
-from jetspark.errors import (
-    APIError,
-    AuthError,
-    ConnectionClosedError,
-    ConnectionFailure,
-    ConsumerDeletedError,
-    JetsparkError,
-    MissedHeartbeatError,
-    NoRespondersError,
-    NoStreamResponseError,
-    OutboundBufferError,
-    ProtocolError,
-    RequestTimeoutError,
-    SecureConnectionWantedError,
-    TLSError,
 )
 
 ELECTING: Final = frozenset({CLUSTER_NOT_AVAILABLE, NOT_LEADER})
@@ -63,7 +48,7 @@ TRANSIENT_CODES: Final = ELECTING | NO_JETSTREAM | BUSY | FULL | REPLICATING
 """The `err_code` of every transient refusal."""
 
 
-class TryAnotherLinkError(JetsparkError):
+class TryAnotherLinkError(errors.JetsparkError):
     """What came over a link is unusable or incomplete: another link, or consumer, may do.
 
     It does not leave `bulk`, which raises IncompleteRangeError for it in the end.
@@ -71,18 +56,18 @@ class TryAnotherLinkError(JetsparkError):
 
 
 _TRANSIENT: Final = (
-    ConnectionFailure,
-    ConsumerDeletedError,
-    MissedHeartbeatError,
-    NoRespondersError,
-    NoStreamResponseError,
-    OutboundBufferError,
-    ProtocolError,
-    RequestTimeoutError,
+    errors.ConnectionFailure,
+    errors.ConsumerDeletedError,
+    errors.MissedHeartbeatError,
+    errors.NoRespondersError,
+    errors.NoStreamResponseError,
+    errors.OutboundBufferError,
+    errors.ProtocolError,
+    errors.RequestTimeoutError,
     TryAnotherLinkError,
 )
 # Failures of the connection that need a person: credentials, certificates, options.
-_LASTING: Final = (AuthError, SecureConnectionWantedError, TLSError)
+_LASTING: Final = (errors.AuthError, errors.SecureConnectionWantedError, errors.TLSError)
 
 
 class Backoff(NamedTuple):
@@ -102,12 +87,12 @@ RECREATING: Final = Backoff(PAUSE, 5.0)
 REDELIVERY: Final = Backoff(0.5, 30.0)
 
 
-def is_transient(error: JetsparkError, *, but: Collection[int] = ()) -> bool:
+def is_transient(error: errors.JetsparkError, *, but: Collection[int] = ()) -> bool:
     """Whether the same call may succeed a little later, or over a new link.
 
     `but`: transient codes that are final for this caller.
     """
-    if isinstance(error, APIError):
+    if isinstance(error, errors.APIError):
         # A leader that has just stepped down answers 503 without an err_code.
         if (error.code, error.err_code) == (503, 0):
             return True
@@ -115,6 +100,6 @@ def is_transient(error: JetsparkError, *, but: Collection[int] = ()) -> bool:
     return isinstance(error, _TRANSIENT) and not isinstance(error, _LASTING)
 
 
-def is_transient_for_client(error: JetsparkError, *, but: Collection[int] = ()) -> bool:
+def is_transient_for_client(error: errors.JetsparkError, *, but: Collection[int] = ()) -> bool:
     """Whether a client may retry: it makes new links itself, but a closed one stays closed."""
-    return is_transient(error, but=but) and not isinstance(error, ConnectionClosedError)
+    return is_transient(error, but=but) and not isinstance(error, errors.ConnectionClosedError)

@@ -27,6 +27,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
+import jetspark.errors as errors
 from jetspark.backup.folder import BackupProgress, StreamBackup, lacking, verify_backup
 from jetspark.backup.save import (
     ANSWER_WITHIN,
@@ -42,17 +43,6 @@ from jetspark.documents.configuration import config_to_wire
 from jetspark.documents.document import from_wire
 from jetspark.documents.requirements import Requirement, check_feature, check_stream, stream_needs
 from jetspark.documents.streams import StreamConfig, StreamInfo, UnnamedStreamOptions
-from jetspark.errors import (
-    APIError,
-    BackupError,
-    ConfigError,
-    ConnectionClosedError,
-    JetsparkError,
-    NameInUseError,
-    NoRespondersError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-)
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.streams import StreamConfigLike, naming_the_other, stream_info
@@ -127,22 +117,22 @@ class RestoreCalls(JetStreamContext):
             answer = await long_call(
                 self.api, within, "the restore", js_api.STREAM_RESTORE, request, name, needs
             )
-        except NameInUseError as error:
+        except errors.NameInUseError as error:
             raise await left_over.explained(error) from None
         transfer = _Outgoing(self.api, backup, answer["deliver_subject"], left_over)
         try:
             done = await transfer.send(progress)
             try:
                 info = from_wire(StreamInfo, js_api.parse_answer(_RESTORED, done, {"stream": name}))
-            except APIError as error:
+            except errors.APIError as error:
                 raise await naming_the_other(self.api, error, wire) from None
             if info.state.last_seq < backup.state.last_seq:
                 # An old server takes an archive that ends between two files for complete.
-                raise BackupError(
+                raise errors.BackupError(
                     f"{backup.folder}: the archive ends at sequence {info.state.last_seq}, not "
                     f'at {backup.state.last_seq}; stream "{name}" was not restored.'
                 )
-        except NameInUseError:
+        except errors.NameInUseError:
             raise  # not created by this restore
         except BaseException as error:
             await transfer.give_up(error)
@@ -156,7 +146,7 @@ class RestoreCalls(JetStreamContext):
     ) -> tuple[dict[str, Any], list[Requirement]]:
         wire = {**backup.document["config"], **config_to_wire(StreamConfig, config, options)}
         if wire.get("name") != backup.stream:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f'This is a backup of stream "{backup.stream}": the name cannot be changed.'
             )
         metadata = wire.pop("metadata", None) or {}
@@ -184,7 +174,7 @@ class LeftOver:
 
         Raises the errors of every API call.
         """
-        with suppress(StreamNotFoundError):
+        with suppress(errors.StreamNotFoundError):
             if not self._is_ours(await stream_info(self._api, self._name)):
                 return (
                     f'There is a stream "{self._name}" that is not, or not only, this restore\'s.'
@@ -192,11 +182,11 @@ class LeftOver:
             await self._api.call(js_api.STREAM_DELETE, stream=self._name)
         return None
 
-    async def explained(self, error: NameInUseError) -> NameInUseError:
+    async def explained(self, error: errors.NameInUseError) -> errors.NameInUseError:
         """The error of a refused restore; says when an earlier restore may be the reason."""
         try:
             info = await stream_info(self._api, self._name)
-        except JetsparkError:
+        except errors.JetsparkError:
             return error
         there, whole, total = info.state, self._backup.state, self._backup.messages
         later = max(0, there.last_seq - whole.last_seq)  # at most those published since
@@ -218,7 +208,7 @@ class LeftOver:
             what = f"all {total:,} messages of the backup: {then}."
             restored = not missing
         sentence = f'Stream "{self._name}" exists already, and has {what}'
-        found = NameInUseError(error.code, error.err_code, error.description, sentence)
+        found = errors.NameInUseError(error.code, error.err_code, error.description, sentence)
         found.restored = restored
         return found
 
@@ -294,7 +284,7 @@ class _Outgoing(Transfer):
     async def give_up(self, error: BaseException) -> None:
         """After an error, delete a partial stream; after the last step, say what may exist."""
         all_sent = self._last and self._answer is None
-        if all_sent and isinstance(error, JetsparkError):
+        if all_sent and isinstance(error, errors.JetsparkError):
             return  # whose message says so already
         if all_sent:
             error.add_note(
@@ -314,7 +304,7 @@ class _Outgoing(Transfer):
         except asyncio.CancelledError as cancelled:
             error = cancelled  # again: the caller sees this one
             raise
-        except (JetsparkError, TimeoutError):
+        except (errors.JetsparkError, TimeoutError):
             pass
         finally:
             if note is not None:
@@ -324,16 +314,16 @@ class _Outgoing(Transfer):
         """Send invalid bytes and the end. False: the link is silent."""
         while not self._client.is_connected:
             if self._client.status is ConnectionStatus.CLOSED:
-                raise ConnectionClosedError
+                raise errors.ConnectionClosedError
             await self._heard(None)
         if self._answer is not None:
             return True
         for piece in (_NO_ARCHIVE, b""):
             try:
                 reply = await self._client.request(self._subject, piece, timeout=STALLED)
-            except NoRespondersError:
+            except errors.NoRespondersError:
                 return True
-            except RequestTimeoutError:
+            except errors.RequestTimeoutError:
                 return False
             if reply.data:
                 return True
@@ -357,16 +347,16 @@ class _Outgoing(Transfer):
             if await self._heard(SILENCE):
                 continue
             there = None
-            with suppress(JetsparkError):
+            with suppress(errors.JetsparkError):
                 there = await self._left_over.whole()
             silence += SILENCE
             if self._answer is None and (there is not None or silence >= LAST_STEP_WITHIN):
                 raise self._silent(silence, there)
         await self._wait(lambda: True)  # raises the error
 
-    def _silent(self, seconds: float, there: str | None = None) -> BackupError:
+    def _silent(self, seconds: float, there: str | None = None) -> errors.BackupError:
         but = f", but the stream is there with {there}: look whether its consumers are there, too"
-        return BackupError(
+        return errors.BackupError(
             f'The server has sent nothing about the restore of stream "{self._stream}" '
             f"for {seconds:g} s{but if there else ''}."
         )
@@ -378,7 +368,9 @@ class _Outgoing(Transfer):
             self._answer = frame.payload
         elif frame.payload:  # -ERR of servers before 2.12
             text = frame.payload.decode("utf-8", "replace")
-            self._finish(APIError(500, 0, text, f'Stream "{self._stream}" not restored: {text}.'))
+            self._finish(
+                errors.APIError(500, 0, text, f'Stream "{self._stream}" not restored: {text}.')
+            )
         else:
             self._on_way -= 1
         self._news.set()

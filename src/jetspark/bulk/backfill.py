@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterator
 from functools import partial
 from typing import Any, Final
 
+import jetspark.errors as errors
 from jetspark.backup.archive import (
     LIST_MAGIC,
     Content,
@@ -28,15 +29,6 @@ from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import (
-    APIError,
-    BackupError,
-    MissedHeartbeatError,
-    NoRespondersError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-    UnsupportedByServerError,
-)
 from jetspark.retries import TryAnotherLinkError
 from jetspark.timestamps import parse_isotime
 from jetspark.wire import frames, js_api
@@ -156,14 +148,14 @@ class SnapshotTransfer:
         soon = _LOOK_SOON_SECONDS if self._unanswered else _LOOK_SECONDS
         try:
             frames_ = self._link.messages(time.monotonic() + soon)
-        except RequestTimeoutError:
+        except errors.RequestTimeoutError:
             frames_ = []
         now = time.monotonic()
         part, self._part = self._part, self._link.receiving
         if frames_ or self._unanswered or self._part != part:  # the server sends, or waits for us
             self._heard = now
         elif now > self._heard + self._silence:
-            raise MissedHeartbeatError(
+            raise errors.MissedHeartbeatError(
                 f"the server has sent nothing of the snapshot for {self._silence:g} s"
             )
         for frame in frames_:
@@ -176,7 +168,7 @@ class SnapshotTransfer:
     def _begun(self, frame: MessageFrame) -> None:
         status = status_of(frame.headers)
         if status is not None and status.code == NO_RESPONDERS:
-            raise NoRespondersError(f"STREAM.SNAPSHOT.{self._stream}")
+            raise errors.NoRespondersError(f"STREAM.SNAPSHOT.{self._stream}")
         answer = js_api.parse_answer(
             js_api.STREAM_SNAPSHOT, frame.payload, {"stream": self._stream}
         )
@@ -267,7 +259,7 @@ def snapshot_steps(
             had = len(rows)
         had = len(rows)
         yield last
-    except BackupError as error:
+    except errors.BackupError as error:
         rows.truncate(had)
         raise TryAnotherLinkError(f"the snapshot is incomplete: {error}") from error
     except BaseException:
@@ -280,7 +272,7 @@ def snapshot_steps(
 def require_list(link: BlockingLink) -> None:
     """Raise UnsupportedByServerError for a server that blocks deletes while it sends."""
     if not link.info.at_least(2, 15):
-        raise UnsupportedByServerError(
+        raise errors.UnsupportedByServerError(
             "A snapshot without blocking deletes", "2.15", link.info.version
         )
 
@@ -288,9 +280,9 @@ def require_list(link: BlockingLink) -> None:
 def _begun(transfer: SnapshotTransfer) -> dict[str, int]:
     try:
         return transfer.begin()
-    except StreamNotFoundError:
+    except errors.StreamNotFoundError:
         raise
-    except APIError as error:
+    except errors.APIError as error:
         raise TryAnotherLinkError(f"the server refuses a snapshot: {error}") from error
 
 

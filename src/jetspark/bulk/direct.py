@@ -10,15 +10,9 @@ from __future__ import annotations
 
 import time
 
+import jetspark.errors as errors
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.errors import (
-    APIError,
-    MissedHeartbeatError,
-    NoRespondersError,
-    RequestTimeoutError,
-    UnsupportedByServerError,
-)
 from jetspark.retries import TryAnotherLinkError
 from jetspark.subjects import subject_matches
 from jetspark.timestamps import parse_isotime
@@ -40,7 +34,7 @@ class DirectBatches:
 
     def __init__(self, link: BlockingLink, wanted: SequenceRange, limits: ReadLimits) -> None:
         if not link.info.at_least(2, 11):
-            raise UnsupportedByServerError(
+            raise errors.UnsupportedByServerError(
                 "Reading a range by direct gets", "2.11", link.info.version
             )
         self._link = link
@@ -98,8 +92,8 @@ class DirectBatches:
     def _frames(self) -> list[MessageFrame]:
         try:
             return self._link.messages(time.monotonic() + self._silence)
-        except RequestTimeoutError:
-            raise MissedHeartbeatError(
+        except errors.RequestTimeoutError:
+            raise errors.MissedHeartbeatError(
                 f"nothing from {self._link.server} for {self._silence:g} s"
             ) from None
 
@@ -112,10 +106,10 @@ class DirectBatches:
         status = status_of(frame.headers)
         code = 0 if status is None else status.code
         if code == NO_RESPONDERS:
-            raise NoRespondersError(self._subject)
+            raise errors.NoRespondersError(self._subject)
         if code not in (END_OF_BATCH, NOT_FOUND):
             text = "" if status is None else status.description
-            raise APIError(code, 0, f"direct get refused: {text}")
+            raise errors.APIError(code, 0, f"direct get refused: {text}")
         if code == END_OF_BATCH:
             end = parse_end_of_batch(frame.headers or b"")
             if end.last_seq != last:

@@ -23,6 +23,7 @@ from zlib import crc32
 
 import msgspec
 
+import jetspark.errors as errors
 from jetspark.bulk.leaders import Leaders, linearizable_read
 from jetspark.bulk.links import BlockingLink, connect
 from jetspark.bulk.publish import PACKING_BYTES, EncodedMessage, in_packs, pack, size_of, unpack
@@ -30,16 +31,6 @@ from jetspark.bulk.retry import PAUSE_SECONDS, Retry, answer_within, attempt
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.err_codes import BATCH_INCOMPLETE, TOO_MANY_BATCHES, WRONG_LAST_SEQUENCE
-from jetspark.errors import (
-    APIError,
-    BadHeaderError,
-    ConnectionFailure,
-    DocumentError,
-    LedgerError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-    WrongLastSequenceError,
-)
 from jetspark.retries import is_transient
 from jetspark.wire import frames, js_api
 from jetspark.wire.documents import convert_document, decode_json, decode_msgpack, encode_document
@@ -176,8 +167,10 @@ class Ledger:
             return None
         try:
             return stored.seq, decode_decision(stored.data)
-        except DocumentError as error:
-            raise LedgerError(f'The ledger "{self.stream}" is unreadable: {error.why}.') from None
+        except errors.DocumentError as error:
+            raise errors.LedgerError(
+                f'The ledger "{self.stream}" is unreadable: {error.why}.'
+            ) from None
 
     def decide(self, decision: Decision, after: int) -> int:
         """Store a decision after the one at sequence `after`; returns its sequence.
@@ -246,7 +239,7 @@ class Ledger:
             return unpack(one)
         stored = self.leaders.message(self.stream, seq=one)
         if stored is None:
-            raise LedgerError(
+            raise errors.LedgerError(
                 f"The staged rows at sequence {one} of stream {self.stream!r} are gone, so the "
                 "decided batch cannot be finished."
             )
@@ -279,7 +272,7 @@ class Ledger:
                 frame = api.link.request(subject, data, self._answer_within, block)
                 names = {"stream": self.stream}
                 return int(js_api.parse_document("Publishing", frame.payload, names)["seq"])
-            except WrongLastSequenceError:
+            except errors.WrongLastSequenceError:
                 stored = linearizable_read(
                     api, [self.stream], lambda api: api.message(self.stream, last_by_subj=subject)
                 )
@@ -403,7 +396,7 @@ class BatchCopier:
         self._inbox = ""
         self._chunks = 0
         self._retry = Retry(timeout)
-        self._refusal: APIError | None = None
+        self._refusal: errors.APIError | None = None
         self._answers: dict[str, MessageFrame] = {}
         self._head = b"NATS/1.0\r\n" + (b"Nats-TTL:never\r\n" if keep_markers else b"")
 
@@ -436,7 +429,7 @@ class BatchCopier:
                 or found[1].batch != decision.batch
                 or found[1].offset + found[1].rows != plan.rows
             ):
-                raise LedgerError(
+                raise errors.LedgerError(
                     f'Stream "{self._target}" no longer has the last marker of batch '
                     f"{decision.batch}, lane {number}, so it is not known which rows are stored: "
                     "the stream was purged or restored, a limit removed the marker, a consumer of "
@@ -518,7 +511,7 @@ class BatchCopier:
         """Send the next chunk of each lane that has none in flight, and wait for an answer."""
         if time.monotonic() > self._retry.deadline:
             said = f"; its answer: {self._refusal}." if self._refusal else "."
-            raise RequestTimeoutError(
+            raise errors.RequestTimeoutError(
                 f'Stream "{self._target}" accepted no rows for {self._timeout:g} s{said}'
             )
         try:
@@ -526,7 +519,7 @@ class BatchCopier:
                 if lane.under_way is None:
                     self._send(lane, decision)
             in_doubt = self._wait(lanes)
-        except (ConnectionFailure, RequestTimeoutError) as error:
+        except (errors.ConnectionFailure, errors.RequestTimeoutError) as error:
             if not is_transient(error):
                 raise
             self._drop_link()
@@ -544,7 +537,7 @@ class BatchCopier:
     def _send(self, lane: Lane, decision: Decision) -> None:
         rows = self._take(lane)
         if not rows:
-            raise LedgerError(
+            raise errors.LedgerError(
                 f"Only {lane.offset} of {lane.plan.rows} rows of {lane.subject!r} are in batch "
                 f"{decision.batch}: the staged rows are not those of the decision."
             )
@@ -599,7 +592,7 @@ class BatchCopier:
             return None
         try:
             return parse_batch_ack(frame.payload, self._target)
-        except APIError as error:
+        except errors.APIError as error:
             if not is_transient(error) and error.err_code not in _OPEN:
                 raise
             self._refusal = error
@@ -628,8 +621,10 @@ class BatchCopier:
             return None
         try:
             body = decode_json(stored.data, Marker, "marker")
-        except DocumentError as error:
-            raise LedgerError(f"The marker {subject!r} is unreadable: {error.why}.") from None
+        except errors.DocumentError as error:
+            raise errors.LedgerError(
+                f"The marker {subject!r} is unreadable: {error.why}."
+            ) from None
         return stored.seq, body, _batch_id(stored.headers)
 
     def _locate(self, lane: Lane, decision: Decision) -> None:
@@ -640,18 +635,18 @@ class BatchCopier:
             lane.offset, lane.marker = 0, lane.plan.previous
             return
         if found is None:
-            raise LedgerError(
+            raise errors.LedgerError(
                 f'The marker {lane.subject!r} is gone from stream "{self._target}": it was purged '
                 "or has expired, so it is not known which rows are stored."
             )
         seq, marker, batch_id = found
         if marker.batch > decision.batch:
-            raise LedgerError(
+            raise errors.LedgerError(
                 f"Batch {marker.batch} has already begun: another run of this query writes to "
                 f'stream "{self._target}". This one, at batch {decision.batch}, stops.'
             )
         if marker.batch < decision.batch or seq < lane.plan.previous:
-            raise LedgerError(
+            raise errors.LedgerError(
                 f'Stream "{self._target}" has lost acknowledged messages: the last marker of '
                 f"{lane.subject!r} is of batch {marker.batch}, but a newer one existed when batch "
                 f"{decision.batch} was decided. Was the stream restored from a backup?"
@@ -684,7 +679,7 @@ class BatchCopier:
 def _batch_id(block: bytes) -> str:
     try:
         return parse_headers(block)[0].last(BATCH_ID) or ""
-    except BadHeaderError:
+    except errors.BadHeaderError:
         return ""
 
 
@@ -746,7 +741,7 @@ class ExactlyOnceWriter:
         """
         try:
             last = self.ledger.last_decision()
-        except StreamNotFoundError:
+        except errors.StreamNotFoundError:
             return None
         if last is None or last[1].batch != batch or not self._copier.is_stored(last[1]):
             return None
@@ -757,7 +752,7 @@ class ExactlyOnceWriter:
 
         An early check that changes nothing; `commit` decides. Raises the errors of `Leaders.ask`.
         """
-        with suppress(StreamNotFoundError):
+        with suppress(errors.StreamNotFoundError):
             found = None if self._name is None else self.ledger.named(self._name)
             if found is None or found[1] == self._writer:
                 return
@@ -774,7 +769,7 @@ class ExactlyOnceWriter:
         if self._name is None:
             return
         # WrongLastSequenceError: another writer took it in the meantime.
-        with suppress(StreamNotFoundError, WrongLastSequenceError):
+        with suppress(errors.StreamNotFoundError, errors.WrongLastSequenceError):
             if self.ledger.named(self._name) is None and self.ledger.last_decision() is not None:
                 self.ledger.take_name(self._name, 0)
 
@@ -790,7 +785,7 @@ class ExactlyOnceWriter:
         """
         try:
             self._commit(batch, pieces, lanes, adopt)
-        except (LedgerError, WrongLastSequenceError) as error:
+        except (errors.LedgerError, errors.WrongLastSequenceError) as error:
             logger.info("Trying again, with leaders that are proven to lead: %s", error)
             with self.ledger.leaders.linearizable_reads():
                 self._commit(batch, pieces, lanes, adopt)
@@ -801,7 +796,7 @@ class ExactlyOnceWriter:
         if not adopt and (last is None or last[1].batch < batch):
             try:
                 markers = self._check_predecessor(batch, last)
-            except LedgerError:
+            except errors.LedgerError:
                 before, last = last, self.ledger.last_decision()
                 if last == before:
                     raise  # not explained by another run that has begun
@@ -813,7 +808,7 @@ class ExactlyOnceWriter:
         decision = self._plan(batch, pieces, lanes, markers)
         try:
             seq = self.ledger.decide(decision, 0 if last is None else last[0])
-        except WrongLastSequenceError:
+        except errors.WrongLastSequenceError:
             other = self.ledger.last_decision()
             if other is None:
                 raise
@@ -841,7 +836,7 @@ class ExactlyOnceWriter:
             last = self.ledger.last_decision(other)
         if last is None or (last[1].batch == 0 and last[1].rows == 0):
             return
-        raise LedgerError(
+        raise errors.LedgerError(
             f'Stream "{self._target}" holds the rows that {self._name} wrote with another '
             f"checkpoint, up to its batch {last[1].batch}; this run would write them again. "
             "Restore that checkpoint, or write to another stream; if the rows may be stored twice, "
@@ -854,7 +849,7 @@ class ExactlyOnceWriter:
         Raises LedgerError for another batch, and for pieces with other rows.
         """
         if decision.batch != batch:
-            raise LedgerError(
+            raise errors.LedgerError(
                 f'Batch {decision.batch} of this query was decided for stream "{self._target}" '
                 f"already, this run is at batch {batch}: another run has continued elsewhere, or "
                 "the checkpoint is an older copy."
@@ -863,7 +858,7 @@ class ExactlyOnceWriter:
         self.ledger.forget_staged(seq)
         rows, digest = sum(one.rows for one in pieces), sum(one.digest for one in pieces)
         if digest and (rows != decision.rows or decision.digest not in (0, digest)):
-            raise LedgerError(
+            raise errors.LedgerError(
                 f'Stream "{self._target}" has the {decision.rows:,} rows of an earlier write with '
                 f"transactionId {self._writer!r}; this write has other rows ({rows:,}), and none "
                 "of them was stored. Give it a transactionId of its own."
@@ -877,7 +872,7 @@ class ExactlyOnceWriter:
         expected = 0 if last is None else last[1].batch + 1
         if batch != expected:
             known = "none" if last is None else str(last[1].batch)
-            raise LedgerError(
+            raise errors.LedgerError(
                 f"This run is at batch {batch}, and the last batch in the ledger "
                 f'"{self.ledger.stream}" is {known}: it has no record of the batches in between. '
                 "If that is expected (another guarantee before, a ledger deleted on purpose), set "
@@ -886,7 +881,7 @@ class ExactlyOnceWriter:
         if last is not None:
             return self._copier.check_stored(last[1])
         if self._copier.last_markers(1) != [0]:
-            raise LedgerError(
+            raise errors.LedgerError(
                 f'Stream "{self._target}" holds rows of this query or transaction already, and the '
                 f'ledger "{self.ledger.stream}" has no record of them: it was purged or '
                 "deleted, so it is not known which rows are stored. If they may be stored again, "

@@ -16,18 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import jetspark.errors as errors
 from jetspark.bulk.leader_terms import observation_of
 from jetspark.bulk.links import pool
 from jetspark.bulk.retry import NOT_FOUND_SECONDS, Retry, attempt
 from jetspark.bulk.stream_api import StoredMessage, StreamAPI, StreamFacts, facts_of
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import (
-    APIError,
-    ConnectionFailure,
-    MessageNotFoundError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-)
 from jetspark.timestamps import parse_isotime
 from jetspark.wire import js_api
 from jetspark.wire.documents import encode_document
@@ -74,7 +68,7 @@ class Leaders:
             with pool.link(self._options) as link:
                 try:
                     return question(StreamAPI(link, self._timeout))
-                except (ConnectionFailure, RequestTimeoutError):
+                except (errors.ConnectionFailure, errors.RequestTimeoutError):
                     # The server had accepted us, so the address is right.
                     retry.within = self._within
                     raise
@@ -150,7 +144,7 @@ def linearizable_read(
         if before == answer:
             break
         if time.monotonic() > deadline:
-            raise RequestTimeoutError(
+            raise errors.RequestTimeoutError(
                 f"{_these(names)} on {api.link.server}: a replica is silent, and answers differ."
             )
     return answer
@@ -178,7 +172,7 @@ def _prove(api: StreamAPI, names: list[str]) -> tuple[dict[str, StreamFacts], bo
             if now > led + _RIVALS_WITHIN:
                 return facts, False
         elif now > begun + _WITHIN:
-            raise RequestTimeoutError(
+            raise errors.RequestTimeoutError(
                 f"{_these(unproven)} on {api.link.server}: the leader has not heard from a "
                 f"quorum of replicas for {_WITHIN:g} s, so another may lead."
             )
@@ -205,7 +199,7 @@ _MESSAGES_AT_ONCE = 8
 
 def streams_of(
     api: StreamAPI, names: Iterable[str], *, not_found_for: float = NOT_FOUND_SECONDS
-) -> tuple[dict[str, StreamFacts], dict[str, StreamNotFoundError]]:
+) -> tuple[dict[str, StreamFacts], dict[str, errors.StreamNotFoundError]]:
     """Facts by name, in the order of `names`, and the errors of the streams that are not found.
 
     A stream without an answer, or with an error, is asked about again alone, with the retries and
@@ -214,11 +208,11 @@ def streams_of(
     wanted = list(names)
     found = _asked_together(api, wanted) if len(wanted) > 1 else {}
     facts: dict[str, StreamFacts] = {}
-    missing: dict[str, StreamNotFoundError] = {}
+    missing: dict[str, errors.StreamNotFoundError] = {}
     for name in wanted:
         try:
             facts[name] = found.get(name) or api.stream(name, not_found_for=not_found_for)
-        except StreamNotFoundError as error:
+        except errors.StreamNotFoundError as error:
             missing[name] = error
     return facts, missing
 
@@ -229,7 +223,7 @@ def _asked_together(api: StreamAPI, names: list[str]) -> dict[str, StreamFacts]:
     for name, frame, sent in _replies(api, call, names, _SILENCE_SECONDS):
         try:
             answer = js_api.parse_answer(call, frame.payload, {"stream": name})
-        except APIError:
+        except errors.APIError:
             continue
         link.leader_terms[name].add(observation_of(answer, sent, time.monotonic()))
         found[name] = facts_of(name, answer, link.info.server_id)
@@ -250,9 +244,9 @@ def times_of(api: StreamAPI, wanted: Mapping[str, int]) -> dict[str, int]:
         try:
             answer = js_api.parse_answer(call, frame.payload, {"stream": name})
             times[name] = parse_isotime(answer["message"]["time"])
-        except (MessageNotFoundError, StreamNotFoundError):
+        except (errors.MessageNotFoundError, errors.StreamNotFoundError):
             continue
-        except APIError:
+        except errors.APIError:
             refused.append(name)
     for name in refused:
         if (message := api.message(name, seq=wanted[name])) is not None:

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+import jetspark.errors as errors
 from jetspark.bulk.leader_terms import LeaderTerm
 from jetspark.connection.handshake import (
     Receive,
@@ -34,18 +35,6 @@ from jetspark.connection.proxy import Proxy, ask_proxy, following
 from jetspark.connection.server_errors import meaning_of
 from jetspark.connection.urls import ServerURL
 from jetspark.connection.websocket import WebSocketCodec
-from jetspark.errors import (
-    BrokenSocketError,
-    ConnectionFailure,
-    ConnectTimeoutError,
-    JetsparkError,
-    NoRespondersError,
-    NoServersError,
-    ProtocolError,
-    RequestTimeoutError,
-    ServerRefusedError,
-    TLSError,
-)
 from jetspark.version import __version__
 from jetspark.wire import frames
 from jetspark.wire.control import Err, Info, Ping, Pong
@@ -93,17 +82,19 @@ def start_tls(
     """
     context = options.make_ssl_context()
     if not isinstance(sock, socket.socket):
-        raise TLSError("TLS is below a WebSocket: the URL must be wss://.", server=str(server))
+        raise errors.TLSError(
+            "TLS is below a WebSocket: the URL must be wss://.", server=str(server)
+        )
     try:
         return context.wrap_socket(sock, server_hostname=hostname)
     except (OSError, ValueError) as error:  # ssl.SSLError; ValueError for an impossible host name
         raise tls_failure(str(server), error, options) from error
 
 
-def broken(server: str, error: OSError | None) -> BrokenSocketError:
+def broken(server: str, error: OSError | None) -> errors.BrokenSocketError:
     """The error for a socket that failed or, with None, that the server closed."""
     reason = "closed by the server" if error is None else reason_of(error)
-    return BrokenSocketError(f"The connection to {server} broke: {reason}.", server=server)
+    return errors.BrokenSocketError(f"The connection to {server} broke: {reason}.", server=server)
 
 
 def _websocket(sock: socket.socket, options: ConnectOptions, server: ServerURL) -> SocketLike:
@@ -115,7 +106,7 @@ def _websocket(sock: socket.socket, options: ConnectOptions, server: ServerURL) 
     except BaseException as error:
         sock.close()
         if isinstance(error, TimeoutError):
-            raise ConnectTimeoutError(
+            raise errors.ConnectTimeoutError(
                 f"{server} did not open a WebSocket within {options.connect_timeout:g} s.",
                 server=str(server),
             ) from None
@@ -147,7 +138,7 @@ def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
         return sock
     except TimeoutError:
         way = "" if proxy is None else f" through the proxy {proxy}"
-        raise ConnectTimeoutError(
+        raise errors.ConnectTimeoutError(
             f"No connection to {server}{way} within {timeout:g} s.", server=str(server)
         ) from None
     except (UnicodeError, OSError) as error:
@@ -158,7 +149,7 @@ def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
             sentence = f"No server at {server}: {reason}."
         else:
             sentence = f"Cannot connect to {server}: {reason}. Is a nats-server running there?"
-        raise ServerRefusedError(sentence, server=str(server)) from error
+        raise errors.ServerRefusedError(sentence, server=str(server)) from error
 
 
 def _connected(options: ConnectOptions, host: str, port: int) -> socket.socket:
@@ -262,9 +253,9 @@ def open_websocket(
             break
         heard = True
     if codec.failure is not None and heard:
-        raise ServerRefusedError(f"{server}: {codec.failure}.", server=str(server))
+        raise errors.ServerRefusedError(f"{server}: {codec.failure}.", server=str(server))
     if not codec.opened:
-        raise BrokenSocketError(
+        raise errors.BrokenSocketError(
             f"{server} closed the connection before opening the WebSocket.", server=str(server)
         )
     return websocket
@@ -288,16 +279,16 @@ def connect(options: ConnectOptions) -> BlockingLink:
     urls = list(options.urls())
     if options.randomize:
         random.shuffle(urls)
-    last: JetsparkError = NoServersError("No server named.")
+    last: errors.JetsparkError = errors.NoServersError("No server named.")
     for url in urls:
         try:
             return BlockingLink(options, url)
-        except (ConnectionFailure, ProtocolError) as error:
+        except (errors.ConnectionFailure, errors.ProtocolError) as error:
             last = error
     if len(urls) == 1:
         raise last
     names = ", ".join(str(url) for url in urls)
-    raise NoServersError(f"None of the servers {names} could be reached: {last}") from last
+    raise errors.NoServersError(f"None of the servers {names} could be reached: {last}") from last
 
 
 class BlockingLink:
@@ -350,17 +341,17 @@ class BlockingLink:
         except StopIteration as done:
             info: ServerInfo = done.value
             return info
-        except RequestTimeoutError:
+        except errors.RequestTimeoutError:
             greeted = greeted or options.tls_first  # here the client speaks first
             waited, received = self._timeout, self._buffer.pending
             raise no_answer(str(server), waited, greeted=greeted, received=received) from None
-        except BrokenSocketError as error:
+        except errors.BrokenSocketError as error:
             if isinstance(error.__cause__, ssl.SSLError):  # TLS 1.3 refuses late
                 raise tls_failure(str(server), error.__cause__, options) from error
             if greeted or options.tls_first or error.__cause__ is not None:
                 raise
             raise closed(str(server), greeted=False) from None
-        except ProtocolError as error:
+        except errors.ProtocolError as error:
             if greeted:
                 raise
             raise no_nats(str(server), error) from error
@@ -382,19 +373,19 @@ class BlockingLink:
         """Bytes that may contain complete frames; None while a large frame is incomplete."""
         left = deadline - time.monotonic()
         if left <= 0:
-            raise RequestTimeoutError(f"Nothing from {self.server} in time.")
+            raise errors.RequestTimeoutError(f"Nothing from {self.server} in time.")
         try:
             self._socket.settimeout(left)
             count = self._socket.recv_into(self._buffer.room())
         except TimeoutError:
-            raise RequestTimeoutError(f"Nothing from {self.server} in time.") from None
+            raise errors.RequestTimeoutError(f"Nothing from {self.server} in time.") from None
         except OSError as error:
             raise self._broken(error) from error
         if count == 0:
             raise self._broken(None)
         return self._buffer.received(count)
 
-    def _broken(self, error: OSError | None) -> BrokenSocketError:
+    def _broken(self, error: OSError | None) -> errors.BrokenSocketError:
         self.close()
         return broken(self.server, error)
 
@@ -528,7 +519,7 @@ class BlockingLink:
                 continue
             status = status_of(frame.headers)
             if status is not None and status.code == NO_RESPONDERS:
-                raise NoRespondersError(subject)
+                raise errors.NoRespondersError(subject)
             return frame
 
     def replies(
@@ -568,7 +559,7 @@ class BlockingLink:
                 )
             try:
                 frame = self._message_of(self._next_event(deadline))
-            except RequestTimeoutError:
+            except errors.RequestTimeoutError:
                 return
             number = None if frame is None else wanted.pop(frame.subject, None)
             if frame is None or number is None:
@@ -587,7 +578,7 @@ class BlockingLink:
             deadline = time.monotonic() + self._timeout
             while self._pongs < expected:
                 self._message_of(self._next_event(deadline))
-        except JetsparkError:
+        except errors.JetsparkError:
             self.close()
             return False
         return True

@@ -23,19 +23,11 @@ from typing import Self, TypeAlias
 
 import msgspec
 
+import jetspark.errors as errors
 from jetspark.bulk.links import BlockingLink, connect
 from jetspark.bulk.retry import Retry, answer_within, attempt
 from jetspark.connection.options import ConnectOptions
 from jetspark.err_codes import WRONG_LAST_SEQUENCE
-from jetspark.errors import (
-    APIError,
-    BrokenSocketError,
-    ConnectionFailure,
-    JetsparkError,
-    JetStreamError,
-    NoStreamResponseError,
-    RequestTimeoutError,
-)
 from jetspark.retries import Backoff, is_transient
 from jetspark.wire import frames, js_api
 from jetspark.wire.documents import decode_document, decode_msgpack
@@ -135,7 +127,7 @@ class StreamPublisher:
         self._block_bytes = 0
         self._waiting: list[int] = []
         self._retry_at = 0.0
-        self._refusal: JetsparkError | None = None
+        self._refusal: errors.JetsparkError | None = None
         self._retry = Retry(timeout, Backoff(_RETRY_SECONDS, _RETRY_SECONDS))
         self._linked = self._retry.since
         self._plain_ack = b'{"stream":"%b",' % stream.encode()
@@ -184,7 +176,7 @@ class StreamPublisher:
             return
         try:
             self._link.send(data, self._timeout)
-        except BrokenSocketError:
+        except errors.BrokenSocketError:
             self._connect_again()
 
     # -- acks --------------------------------------------------------------------------------
@@ -199,9 +191,9 @@ class StreamPublisher:
             try:
                 if [frame for frame in self._link.messages(deadline) if self._on_ack(frame)]:
                     self._retry.since = time.monotonic()
-            except RequestTimeoutError:
+            except errors.RequestTimeoutError:
                 self._on_silence()
-            except ConnectionFailure:
+            except errors.ConnectionFailure:
                 self._connect_again()
 
     def _on_ack(self, frame: MessageFrame) -> bool:
@@ -213,7 +205,7 @@ class StreamPublisher:
             return True
         status = status_of(frame.headers)
         if status is not None and status.code == NO_RESPONDERS:
-            self._later(index, NoStreamResponseError(self._subject(index)))
+            self._later(index, errors.NoStreamResponseError(self._subject(index)))
             return False
         answer = decode_document(frame.payload, "ack")
         if document := answer.get("error"):
@@ -227,7 +219,7 @@ class StreamPublisher:
                 raise error
             self._later(index, error)
             return False
-        raise JetStreamError(
+        raise errors.JetStreamError(
             f'The subject "{self._subject(index)}" belongs to the stream '
             f'"{answer.get("stream")}", not to "{self._stream}".'
         )
@@ -243,7 +235,7 @@ class StreamPublisher:
                 del pending[first]
                 self.acked += 1
 
-    def _later(self, index: int, error: APIError | NoStreamResponseError) -> None:
+    def _later(self, index: int, error: errors.APIError | errors.NoStreamResponseError) -> None:
         self._refusal = error
         if not self._waiting:
             self._retry_at = time.monotonic() + _RETRY_SECONDS
@@ -252,7 +244,7 @@ class StreamPublisher:
     def _on_silence(self) -> None:
         now = time.monotonic()
         if now >= self._retry.deadline:
-            raise self._refusal or RequestTimeoutError(
+            raise self._refusal or errors.RequestTimeoutError(
                 f'Stream "{self._stream}" acknowledged nothing for {self._timeout:g} s; '
                 f"{len(self._pending)} messages are without an ack."
             )

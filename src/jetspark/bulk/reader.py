@@ -28,6 +28,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+import jetspark.errors as errors
 from jetspark.bulk import links
 from jetspark.bulk.arrow import COLUMNS, WITH_PAYLOAD, SubjectChoice, batches, reading_all_is_faster
 from jetspark.bulk.backfill import snapshot_steps
@@ -38,16 +39,6 @@ from jetspark.bulk.ranges import Loss, ReadLimits, SequenceRange, left_out
 from jetspark.bulk.retry import CUT_OFF_SECONDS, Retry, stop_reading
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts, Witness
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import (
-    ConsumerDeletedError,
-    DataLossError,
-    JetsparkError,
-    MissedHeartbeatError,
-    NoRespondersError,
-    PermissionsError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-)
 from jetspark.retries import Backoff, TryAnotherLinkError
 from jetspark.timestamps import NANOSECONDS
 from jetspark.wire import frames, js_api
@@ -122,7 +113,7 @@ class Head:
         if ended:
             return ""
         name, witness = self._wanted.stream, self._wanted.witness
-        with suppress(PermissionsError):
+        with suppress(errors.PermissionsError):
             if facts.stores_many_subjects:
                 now = api.message(name, seq=facts.first_seq)
                 if now is not None and _REPLACES_ALL.search(now.headers):
@@ -172,7 +163,7 @@ class Head:
         began = time.monotonic()
         if not self._moves or self.passed >= position or began < self._check_at:
             return
-        with suppress(JetsparkError):  # the next check, or the range's end, decides
+        with suppress(errors.JetsparkError):  # the next check, or the range's end, decides
             if self._has_not_reached(self.passed):
                 self.passed = position
         now = time.monotonic()
@@ -259,8 +250,8 @@ class OverlappingPull:
                 raise TryAnotherLinkError(
                     f"deliveries {seen + 1} to {self.decoder.consumer_sequence} came with gaps"
                 )
-        except RequestTimeoutError:
-            raise MissedHeartbeatError(
+        except errors.RequestTimeoutError:
+            raise errors.MissedHeartbeatError(
                 f"nothing from {self._link.server} for {silence:g} s"
             ) from None
         except BaseException:
@@ -294,10 +285,10 @@ class OverlappingPull:
         if end is PullEnd.UNUSABLE or end is PullEnd.INVALID:
             raise pull_error(status)
         if status.code == NO_RESPONDERS:
-            raise NoRespondersError(self._subject)
+            raise errors.NoRespondersError(self._subject)
         if end is PullEnd.NO_LEADER:
             # A server takes its ephemeral consumers in memory with it.
-            raise ConsumerDeletedError(status.code, status.description)
+            raise errors.ConsumerDeletedError(status.code, status.description)
         if end is PullEnd.TOO_LARGE:
             # A stored message is larger than this connection may publish.
             self._bytes *= 2
@@ -378,7 +369,7 @@ class _RangeReader:
             before = self._next
             try:
                 complete = yield from self._read_with_one_link()
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 if not self._retry.again(error, first_pause=self._next > before):
                     at = f" at sequence {self._next} of {self._wanted.start} to {self._end - 1}"
                     stop_reading(self._name, self._retry, error, at)
@@ -532,7 +523,7 @@ class _RangeReader:
             facts = api.stream(self._name)
             if self._is_bad(facts) or (last and self._may_lack_its_head(facts)):
                 facts = confirmed_facts(api, [self._name])[self._name]
-        except StreamNotFoundError as error:
+        except errors.StreamNotFoundError as error:
             return self._gone(api, error)
         if facts.created != self._wanted.created:
             if self._strict:
@@ -560,9 +551,9 @@ class _RangeReader:
             self._end = max(facts.last_seq + 1, self._next)
         return True
 
-    def _gone(self, api: StreamAPI, error: StreamNotFoundError) -> bool:
+    def _gone(self, api: StreamAPI, error: errors.StreamNotFoundError) -> bool:
         if self._strict:
-            raise StreamNotFoundError(
+            raise errors.StreamNotFoundError(
                 error.code,
                 error.err_code,
                 error.description,
@@ -571,7 +562,7 @@ class _RangeReader:
         try:
             # Rows are left out for this, so it must not be the answer of an isolated leader.
             api.stream(self._name, not_found_for=CUT_OFF_SECONDS)
-        except StreamNotFoundError:
+        except errors.StreamNotFoundError:
             self._left_out(f"{error} Its messages are left out.", f"gone {self._wanted.created}")
             return False
         raise TryAnotherLinkError(f"the stream was not found for a moment: {error}") from error
@@ -616,7 +607,7 @@ class _RangeReader:
                     ", after this read was planned: load the DataFrame again, or set "
                     "failOnDataLoss to false to read what is there."
                 )
-                raise DataLossError(self._name, planned.seq, planned.seq, message + hint)
+                raise errors.DataLossError(self._name, planned.seq, planned.seq, message + hint)
             self._left_out(f"{message}; what is there is read.", "")
 
     def _left_out(self, sentence: str, key: str) -> None:
@@ -625,7 +616,7 @@ class _RangeReader:
     def _lost(self, first: int, last: int, message: str, how: str) -> None:
         if self._strict:
             hint = " Set failOnDataLoss to false to continue without them."
-            raise DataLossError(self._name, first, last, message + hint)
+            raise errors.DataLossError(self._name, first, last, message + hint)
         loss = Loss(self._name, how, self._wanted.created, first, last)
         left_out(logger, f"{message} They are left out.", loss)
 

@@ -22,14 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, NoReturn, TypeVar
 
-from jetspark.errors import (
-    APIError,
-    ConsumerNotFoundError,
-    IncompleteRangeError,
-    JetsparkError,
-    NoRespondersError,
-    StreamNotFoundError,
-)
+import jetspark.errors as errors
 from jetspark.retries import NO_JETSTREAM, Backoff, is_transient
 
 logger = logging.getLogger("jetspark.bulk")
@@ -46,7 +39,7 @@ NOT_FOUND_SECONDS: Final = 1.5
 CUT_OFF_SECONDS: Final = 25.0
 """Seconds; longer than a metadata leader without a quorum keeps answering."""
 _ANSWER_PARTS: Final = (0.2, 0.3, 1.0)
-_NOT_FOUND: Final = (StreamNotFoundError, ConsumerNotFoundError)
+_NOT_FOUND: Final = (errors.StreamNotFoundError, errors.ConsumerNotFoundError)
 
 
 class Retry:
@@ -70,11 +63,11 @@ class Retry:
         """The `time.monotonic()` after which there are no more attempts."""
         return self.since + self.within
 
-    def is_worth(self, error: JetsparkError) -> bool:
+    def is_worth(self, error: errors.JetsparkError) -> bool:
         """Whether another attempt may succeed after this error."""
         return is_transient(error)
 
-    def again(self, error: JetsparkError, *, first_pause: bool = False) -> bool:
+    def again(self, error: errors.JetsparkError, *, first_pause: bool = False) -> bool:
         """Pause before another attempt; returns False at once if there is none.
 
         `first_pause`: restart with the first pause, since the attempt made progress.
@@ -99,23 +92,23 @@ class CallRetry(Retry):
         super().__init__(timeout)
         self._not_found_for = not_found_for
 
-    def again(self, error: JetsparkError, *, first_pause: bool = False) -> bool:
+    def again(self, error: errors.JetsparkError, *, first_pause: bool = False) -> bool:
         """As in the base class; "not found" may become final after the timeout."""
         if isinstance(error, _NOT_FOUND):
             self.within = max(self.within, self._not_found_for + PAUSE_SECONDS)
         return super().again(error, first_pause=first_pause)
 
-    def is_worth(self, error: JetsparkError) -> bool:
+    def is_worth(self, error: errors.JetsparkError) -> bool:
         """As in the base class, but "no responders" and "not found" only for a limited time.
 
         "JetStream is not enabled" is not retried: only another link may get another answer.
         """
-        if isinstance(error, NoRespondersError):
+        if isinstance(error, errors.NoRespondersError):
             return self.idle < NO_RESPONDERS_SECONDS
         if isinstance(error, _NOT_FOUND):
             return self.idle < self._not_found_for
         return (
-            isinstance(error, APIError)
+            isinstance(error, errors.APIError)
             and error.err_code not in NO_JETSTREAM
             and is_transient(error)
         )
@@ -126,20 +119,20 @@ def attempt(once: Callable[[], T], retry: Retry) -> T:
     while True:
         try:
             return once()
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             if not retry.again(error):
                 raise
             logger.info("Trying again after: %s", error)
 
 
-def stop_reading(stream: str, retry: Retry, error: JetsparkError, at: str = "") -> NoReturn:
+def stop_reading(stream: str, retry: Retry, error: errors.JetsparkError, at: str = "") -> NoReturn:
     """Raise the error that ends the reading of a stream. `at`: the position, in words.
 
     That is `error` itself or, if it is transient, IncompleteRangeError.
     """
     if not is_transient(error):
         raise error
-    raise IncompleteRangeError(
+    raise errors.IncompleteRangeError(
         stream,
         f"Reading stream {stream!r} made no progress for {retry.within:g} s{at}: {error}",
     ) from error

@@ -16,6 +16,7 @@ from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 
+import jetspark.errors as errors
 from jetspark.bulk.arrow import (
     BUCKET_COLUMNS,
     COLUMNS,
@@ -44,12 +45,6 @@ from jetspark.bulk.snapshot import read_values
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.codecs.decoding import Decoder, Decoding
 from jetspark.connection.options import ConnectOptions
-from jetspark.errors import (
-    BucketNotFoundError,
-    ConfigError,
-    PermissionsError,
-    StreamNotFoundError,
-)
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter
 from jetspark.subjects import check_disjoint, check_name, check_subscribe_subject, nearest_name
 from jetspark.timestamps import NANOSECONDS, datetime_to_ns, parse_isotime
@@ -87,7 +82,7 @@ def position(name: str, value: Bound) -> AtTime | int | None:
         try:
             return AtTime(parse_isotime(bare))
         except ValueError:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"{name} is a sequence (a whole number), a time such as '2026-01-31T12:00:00Z', or "
                 f"how long ago, such as '2 hours', not {value!r}."
             ) from None
@@ -133,7 +128,9 @@ class Scan:
         if self.bucket is not None:
             self._check_bucket()
         elif self.keys or self.history:
-            raise ConfigError("keys and history are for buckets: give bucket='NAME' with them.")
+            raise errors.ConfigError(
+                "keys and history are for buckets: give bucket='NAME' with them."
+            )
         self.limits()
 
     def _check_columns(self) -> None:
@@ -142,35 +139,35 @@ class Scan:
             if name not in known:
                 near = nearest_name(name, known)
                 hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}."
-                raise ConfigError(f"columns: there is no column {name!r}; {hint}")
+                raise errors.ConfigError(f"columns: there is no column {name!r}; {hint}")
         if len(set(self.columns)) < len(self.columns):
-            raise ConfigError(f"columns names one twice: {', '.join(self.columns)}.")
+            raise errors.ConfigError(f"columns names one twice: {', '.join(self.columns)}.")
         if self.json and self.decoding:
-            raise ConfigError("Give json or decode: both say what the payloads are.")
+            raise errors.ConfigError("Give json or decode: both say what the payloads are.")
         if self.json or self.decoding:
             said = "decode" if self.decoding else "json"
             if self.bucket is not None:
-                raise ConfigError(
+                raise errors.ConfigError(
                     f"{said} is for streams and backups: a bucket's values stay as they are."
                 )
             for needed in ("data", *(self.decoding.needs if self.decoding else ())):
                 if needed not in self.all_columns:
-                    raise ConfigError(
+                    raise errors.ConfigError(
                         f"{said} needs the column {needed}, which columns leaves out."
                     )
         if self.json and IMPLEMENTATION != "c":
-            raise ConfigError(
+            raise errors.ConfigError(
                 "json needs jetspark's C kernel, which was not built (jetspark --version says "
                 "why): read the payloads, and parse the column data with Polars or DuckDB."
             )
 
     def _check_bucket(self) -> None:
         if self.subjects:
-            raise ConfigError("subjects are for streams: a bucket has keys.")
+            raise errors.ConfigError("subjects are for streams: a bucket has keys.")
         if self.backfill is not None and not self.history:
-            raise ConfigError("backfill is for streams, and for a bucket with history=True.")
+            raise errors.ConfigError("backfill is for streams, and for a bucket with history=True.")
         if not self.history and (self.start is not None or self.end is not None):
-            raise ConfigError(
+            raise errors.ConfigError(
                 "A bucket's present values have neither start nor end: history=True reads a range "
                 "of its revisions."
             )
@@ -233,7 +230,7 @@ class Plan:
             fields = {name: kind for name, kind in found.items() if kind in TYPES}
         for name, kind in fields.items():
             if kind not in TYPES:
-                raise ConfigError(
+                raise errors.ConfigError(
                     f"json: {name} has a type that is not read here, only {_TYPES}: leave it out, "
                     "and parse the column data with Polars or DuckDB."
                 )
@@ -242,7 +239,7 @@ class Plan:
 
     def _check_names(self, said: str, fields: Iterable[str]) -> None:
         if (twice := ambiguous(self.scan.all_columns, fields)) is not None:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"{said}: there is another column {twice}: leave that one out with columns=[…]."
             )
 
@@ -295,18 +292,18 @@ def _of_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Plan:
     assert name is not None  # noqa: S101 - one of them is given
     try:
         facts = confirmed_facts(api, [name])[name]
-    except StreamNotFoundError:
+    except errors.StreamNotFoundError:
         if scan.bucket is None:
             raise
-        raise BucketNotFoundError(scan.bucket) from None
+        raise errors.BucketNotFoundError(scan.bucket) from None
     if facts.retention != "limits":
-        raise ConfigError(
+        raise errors.ConfigError(
             f"Stream {name!r} has retention {facts.retention!r}: consumers remove its messages, so "
             f"there is no exact table of it. `jetspark stream view {name}` shows what it has; a "
             "stream with retention 'limits' that has it as a source keeps it."
         )
     if scan.keys and facts.is_mirror:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"Bucket {scan.bucket!r} is a mirror, whose keys cannot be chosen by the server: read "
             "it without keys, or its origin."
         )
@@ -396,7 +393,7 @@ def _read(
         found = read(replace(wanted, snapshot=True))
         try:
             first = next(found, None)
-        except PermissionsError:
+        except errors.PermissionsError:
             if scan.backfill is not None:
                 raise
         else:

@@ -14,23 +14,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jetspark.errors as errors
 from jetspark.bulk.leader_terms import copies_of, leader_of, observation_of
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.retry import NOT_FOUND_SECONDS, CallRetry, answer_waits
 from jetspark.err_codes import NOT_ENABLED
-from jetspark.errors import (
-    APIError,
-    ConfigError,
-    ConsumerNotFoundError,
-    JetStreamNotEnabledError,
-    MessageNotFoundError,
-    NoRespondersError,
-    PermissionsError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-    StreamRecreatedError,
-    UnsupportedByServerError,
-)
 from jetspark.kv_rules import STREAM_PREFIX
 from jetspark.subjects import nearest_name
 from jetspark.timestamps import NANOSECONDS, format_isotime, parse_isotime
@@ -136,7 +124,7 @@ class StreamFacts:
             by += ", or by this query itself, if its checkpoint is an older copy"
         return by
 
-    def another_than(self, created: str, advice: str = "") -> StreamRecreatedError:
+    def another_than(self, created: str, advice: str = "") -> errors.StreamRecreatedError:
         """The error if the stream was recreated: its creation time is not `created`.
 
         `advice`: a sentence.
@@ -145,7 +133,7 @@ class StreamFacts:
         # The messages of a mirror have the times of its origin.
         if self.messages and self.oldest and not self.is_mirror:
             restored = parse_isotime(self.oldest) < parse_isotime(self.created)
-        return StreamRecreatedError(self.name, created, self.created, restored, advice)
+        return errors.StreamRecreatedError(self.name, created, self.created, restored, advice)
 
 
 def facts_of(name: str, answer: Mapping[str, Any], asked: str = "") -> StreamFacts:
@@ -245,7 +233,7 @@ class StreamAPI:
         """The same; None if there is no such stream. Needs no permission to list streams."""
         try:
             config: dict[str, Any] = self.call(js_api.STREAM_INFO, None, stream=name)["config"]
-        except StreamNotFoundError:
+        except errors.StreamNotFoundError:
             return None
         return config
 
@@ -253,8 +241,8 @@ class StreamAPI:
         sent = time.monotonic()
         try:
             answer = self.call(js_api.STREAM_INFO, None, not_found_for, stream=name)
-        except StreamNotFoundError as error:
-            raise StreamNotFoundError(
+        except errors.StreamNotFoundError as error:
+            raise errors.StreamNotFoundError(
                 error.code, error.err_code, error.description, self._not_found(name)
             ) from None
         self.link.leader_terms[name].add(observation_of(answer, sent, time.monotonic()))
@@ -270,7 +258,7 @@ class StreamAPI:
                     "name: --bucket, or the option 'bucket'."
                 )
             near = nearest_name(name, names)
-        except (PermissionsError, RequestTimeoutError):
+        except (errors.PermissionsError, errors.RequestTimeoutError):
             pass  # no permission to list streams
         hint = f' (did you mean "{near}"?)' if near else ""
         return f'Stream "{name}" not found on {self.link.server}{hint}.'
@@ -325,7 +313,7 @@ class StreamAPI:
         UnsupportedByServerError.
         """
         if not self.link.info.at_least(2, 9):
-            raise UnsupportedByServerError("Reading a range", "2.9", self.link.info.version)
+            raise errors.UnsupportedByServerError("Reading a range", "2.9", self.link.info.version)
         config: dict[str, Any] = {
             "name": name,
             "ack_policy": "none",
@@ -359,7 +347,7 @@ class StreamAPI:
                 call, names = js_api.CONSUMER_CREATE_FILTERED, {**names, "filter": subjects[0]}
         elif subjects:
             if not self.link.info.at_least(2, 10):
-                raise UnsupportedByServerError(
+                raise errors.UnsupportedByServerError(
                     "Reading several subjects at once", "2.10", self.link.info.version
                 )
             config = {**config, "filter_subjects": list(subjects)}
@@ -373,12 +361,12 @@ class StreamAPI:
         try:
             names = {"stream": stream, "consumer": consumer}
             return self.call(js_api.CONSUMER_INFO, None, not_found_for, **names)
-        except ConsumerNotFoundError:
+        except errors.ConsumerNotFoundError:
             return None
 
     def delete_reader(self, stream: str, name: str) -> None:
         """Delete the consumer, if it exists."""
-        with suppress(ConsumerNotFoundError, StreamNotFoundError):
+        with suppress(errors.ConsumerNotFoundError, errors.StreamNotFoundError):
             self.call(js_api.CONSUMER_DELETE, None, 0.0, stream=stream, consumer=name)
 
     # -- messages --------------------------------------------------------------------------
@@ -387,7 +375,7 @@ class StreamAPI:
         """A message by `seq`, `last_by_subj` or `next_by_subj`; None if there is none."""
         try:
             message = self.call(js_api.MSG_GET, dict(which), stream=stream)["message"]
-        except MessageNotFoundError:
+        except errors.MessageNotFoundError:
             return None
         return StoredMessage(
             message["seq"],
@@ -472,16 +460,16 @@ class StreamAPI:
         while True:
             try:
                 return self._answer(call, payload, names, retry.deadline)
-            except NoRespondersError as error:
+            except errors.NoRespondersError as error:
                 if not retry.again(error):
-                    raise JetStreamNotEnabledError(
+                    raise errors.JetStreamNotEnabledError(
                         503,
                         NOT_ENABLED,
                         "JetStream not enabled",
                         f"JetStream does not answer on {link.server} under {link.api_prefix}: "
                         "is it enabled there (nats-server -js), and for this account?",
                     ) from None
-            except APIError as error:
+            except errors.APIError as error:
                 if not retry.again(error):
                     raise
 
@@ -492,10 +480,10 @@ class StreamAPI:
         for seconds in answer_waits(self._timeout, deadline):
             try:
                 frame = self.link.request(subject, payload, seconds)
-            except RequestTimeoutError:
+            except errors.RequestTimeoutError:
                 continue
             return js_api.parse_answer(call, frame.payload, names)
-        raise RequestTimeoutError(
+        raise errors.RequestTimeoutError(
             f"JetStream on {self.link.server} did not answer within {self._timeout:g} s: look "
             "whether the server is overloaded, or the network holds it back."
         )
@@ -526,7 +514,7 @@ class StandingConsumer:
         if info is None:
             return None
         if info["config"].get("description") != self._description:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"The consumer {self._name!r} of stream {self._stream!r} has another purpose: give "
                 f"another name in the option {self._option!r}."
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+import jetspark.errors as errors
 from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.console import counted, moment, show_list
@@ -20,12 +21,6 @@ from jetspark.cli.options import (
     check_replicas,
 )
 from jetspark.dead_letters.letter import ADVISORIES, as_json, watched_streams
-from jetspark.errors import (
-    ConfigError,
-    JetsparkError,
-    NotStoredError,
-    StreamNotFoundError,
-)
 from jetspark.letter_rules import letters_subject
 from jetspark.subjects import check_name
 
@@ -113,7 +108,7 @@ def create(
 
 async def _watched(js: JetStream, name: str) -> set[str]:
     """The streams whose consumers these dead letters watch so far."""
-    with suppress(StreamNotFoundError):
+    with suppress(errors.StreamNotFoundError):
         info = await js.stream_info(f"{name}{ADVISORIES}")
         return watched_streams(info.config) or set()
     return set()
@@ -123,12 +118,12 @@ async def _existing(js: JetStream, name: str) -> DeadLetters:
     """Raise ConfigError for an unknown name, with the known ones."""
     try:
         return await js.dead_letters(name)
-    except StreamNotFoundError:
+    except errors.StreamNotFoundError:
         streams: list[str] = []
-        with suppress(JetsparkError):  # no permission to list them
+        with suppress(errors.JetsparkError):  # no permission to list them
             streams = await js.stream_names(letters_subject("*")).all()
         there = f"; there are {', '.join(streams)}" if streams else ""
-        raise ConfigError(f'There are no dead letters "{name}"{there}.') from None
+        raise errors.ConfigError(f'There are no dead letters "{name}"{there}.') from None
 
 
 @command(
@@ -237,4 +232,4 @@ def replay(
             "within its duplicate window, and stored none again."
         )
     if unproven:
-        raise NotStoredError(f"{counted(unproven, 'letter')} stay; see above.")
+        raise errors.NotStoredError(f"{counted(unproven, 'letter')} stay; see above.")

@@ -18,17 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 from cyclopts import Parameter
 
 import jetspark
+import jetspark.errors as errors
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, run_until_signal
 from jetspark.connection.urls import parse_urls
-from jetspark.errors import (
-    APIError,
-    ConfigError,
-    ConsumerNotFoundError,
-    JetsparkError,
-    PipelineError,
-    StreamNotFoundError,
-)
 from jetspark.subjects import nearest_name
 from jetspark.timestamps import NANOSECONDS, datetime_to_ns, format_isotime, parse_isotime
 from jetspark.validation import check_whole
@@ -123,11 +116,11 @@ class Connection:
     def options(self) -> dict[str, Any]:
         """Options of a client; empty to use the environment. Raises ConfigError."""
         if self.server is not None and self.context is not None:
-            raise ConfigError("Give either --server or --context.")
+            raise errors.ConfigError("Give either --server or --context.")
         if self.context is not None:
             return {"context": self.context}
         if self.server is not None and not self.server.strip():
-            raise ConfigError("--server is empty: write nats://host:4222, or leave it out.")
+            raise errors.ConfigError("--server is empty: write nats://host:4222, or leave it out.")
         return {} if self.server is None else {"servers": self.server}
 
     def spark_options(self, others: Iterable[str] = ()) -> dict[str, str]:
@@ -142,12 +135,12 @@ class Connection:
         urls = parse_urls(options["servers"])
         credentials = {(url.user, url.password, url.token) for url in urls}
         if len(credentials) > 1:
-            raise ConfigError("All servers need the same user and password, or token.")
+            raise errors.ConfigError("All servers need the same user and password, or token.")
         given = zip(("user", "password", "token"), credentials.pop(), strict=True)
         logins = {name: value for name, value in given if value is not None}
         for name in others:
             if name.casefold() in logins:
-                raise ConfigError(
+                raise errors.ConfigError(
                     f"Give the {name.casefold()} either in --server or as --option {name}."
                 )
         return {"servers": ",".join(map(str, urls))} | logins
@@ -185,11 +178,11 @@ class Connection:
             js = nc.jetstream()
             try:
                 return await work(js)
-            except StreamNotFoundError as error:
+            except errors.StreamNotFoundError as error:
                 known = await _all(js.stream_names())
                 missing = next((one for one in streams if one not in known), streams[0])
                 raise _not_found(error, f'Stream "{missing}"', nc, missing, known) from None
-            except ConsumerNotFoundError as error:
+            except errors.ConsumerNotFoundError as error:
                 what = f'Consumer "{consumer}" of stream "{streams[0]}"'
                 known = await _all(js.consumer_names(streams[0]))
                 raise _not_found(error, what, nc, consumer, known) from None
@@ -234,7 +227,9 @@ class Connection:
         `to`: what it listens to.
         """
         if count is not None and count < 1:
-            raise ConfigError("--count must be at least 1; without it the command ends at Ctrl-C.")
+            raise errors.ConfigError(
+                "--count must be at least 1; without it the command ends at Ctrl-C."
+            )
 
         async def show_all(nc: Client, begin: Callable[[str], None]) -> None:
             async with source(nc) as items:
@@ -257,11 +252,13 @@ async def _all(names: Paged[str]) -> list[str]:
     """All names, for a hint; empty without permission to list them."""
     try:
         return await names.all()
-    except JetsparkError:
+    except errors.JetsparkError:
         return []
 
 
-def _not_found(error: APIError, what: str, nc: Client, name: str, known: Iterable[str]) -> APIError:
+def _not_found(
+    error: errors.APIError, what: str, nc: Client, name: str, known: Iterable[str]
+) -> errors.APIError:
     sentence = not_found(what, nc, name, known)
     return type(error)(error.code, error.err_code, error.description, sentence)
 
@@ -292,7 +289,7 @@ class Content:
         for text in self.header or ():
             name, colon, value = text.partition(":")
             if not colon:
-                raise ConfigError(f"--header {text!r}: write name:value.")
+                raise errors.ConfigError(f"--header {text!r}: write name:value.")
             headers.add(name.strip(), value.strip())
         return headers or None
 
@@ -304,12 +301,12 @@ class Content:
         if not self.stdin:
             return text.encode("utf-8", "surrogateescape")  # its bytes, UTF-8 or not
         if text:
-            raise ConfigError("Give the payload either as an argument or with --stdin.")
+            raise errors.ConfigError("Give the payload either as an argument or with --stdin.")
         if not sys.stdin:  # None, if the parent process closed it
-            raise ConfigError("Standard input is closed: give --stdin a file or a pipe.")
+            raise errors.ConfigError("Standard input is closed: give --stdin a file or a pipe.")
         data = sys.stdin.buffer.read(_LARGEST + 1)
         if len(data) > _LARGEST:
-            raise ConfigError("Standard input has more than 64 MiB, which no server takes.")
+            raise errors.ConfigError("Standard input has more than 64 MiB, which no server takes.")
         return data
 
 
@@ -350,7 +347,7 @@ def starting(text: str) -> dict[str, str]:
     try:
         return _from(_moment(bare))
     except ValueError:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"--start {text!r}: write earliest, latest, a sequence, a time such as "
             "2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d."
         ) from None
@@ -379,7 +376,7 @@ def pairs(option: str, texts: list[str] | None) -> dict[str, str]:
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
-            raise ConfigError(f"{option} {text!r}: write name=value.")
+            raise errors.ConfigError(f"{option} {text!r}: write name=value.")
         found[name.strip()] = value
     return found
 
@@ -395,16 +392,18 @@ def confirm(question: str, force: bool) -> None:
     if force:
         return
     if not (sys.stdin and sys.stdin.isatty()):  # None, if the parent process closed it
-        raise ConfigError(f"{question} There is no terminal to ask on: confirm with --force.")
+        raise errors.ConfigError(
+            f"{question} There is no terminal to ask on: confirm with --force."
+        )
     console.err.print(f"{question} [y/N] ", end="", markup=False, soft_wrap=True)
     if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
-        raise ConfigError("Nothing was changed.")
+        raise errors.ConfigError("Nothing was changed.")
 
 
 def check_form(*, as_json: bool, raw: bool) -> None:
     """Raise ConfigError for both --json and --raw."""
     if as_json and raw:
-        raise ConfigError("Give --json or --raw, not both.")
+        raise errors.ConfigError("Give --json or --raw, not both.")
 
 
 # -- options of Spark's format, by their names and as flags ----------------------------------------
@@ -427,7 +426,7 @@ def named_options(option: str, texts: list[str] | None, flags: Mapping[str, str]
     folded = {name.casefold(): flag for name, flag in flags.items()}
     for name in found:
         if flag := folded.get(name.casefold()):
-            raise ConfigError(f"Give {flag} in place of {option} {name}.")
+            raise errors.ConfigError(f"Give {flag} in place of {option} {name}.")
     return found
 
 
@@ -450,7 +449,7 @@ def options_as_flags(flags: Mapping[str, str], given: Mapping[str, str]) -> Iter
 
     try:
         yield
-    except (ConfigError, PipelineError) as error:
+    except (errors.ConfigError, errors.PipelineError) as error:
         if error.args:
             sentence = _NAMED.sub(flag, _SET.sub(give, str(error)))
             error.args = (sentence, *error.args[1:])

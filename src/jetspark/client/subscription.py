@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 from weakref import WeakMethod
 
+import jetspark.errors as errors
 from jetspark.client.callbacks import Barriers, Callback, check_no_callback
 from jetspark.client.hooks import HookRunner
 from jetspark.client.messages import Message, Sender
@@ -30,13 +31,6 @@ from jetspark.client.tasks import background, next_within
 from jetspark.connection.outbox import Waiters
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
-from jetspark.errors import (
-    BadSubscriptionError,
-    ConnectionClosedError,
-    JetsparkError,
-    RequestTimeoutError,
-    SlowConsumerError,
-)
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole
 from jetspark.wire.kernel import MessageFrame
@@ -135,16 +129,16 @@ def weakly(method: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
-def loop_was_left() -> BadSubscriptionError:
+def loop_was_left() -> errors.BadSubscriptionError:
     """The error for a new loop over an object that leaving a loop has ended."""
-    return BadSubscriptionError(
+    return errors.BadSubscriptionError(
         "It ended when the loop over it was left: to go on after a loop, use it in a `with` block."
     )
 
 
-def closed_on_purpose(error: JetsparkError | None) -> bool:
+def closed_on_purpose(error: errors.JetsparkError | None) -> bool:
     """Whether the connection's owner closed it."""
-    return isinstance(error, ConnectionClosedError) and error.__cause__ is None
+    return isinstance(error, errors.ConnectionClosedError) and error.__cause__ is None
 
 
 class Scoped:
@@ -211,7 +205,7 @@ class FrameQueue:
         frames: deque[MessageFrame],
         msgs_limit: int,
         bytes_limit: int,
-        report: Callable[[JetsparkError], None],
+        report: Callable[[errors.JetsparkError], None],
     ) -> None:
         check_whole("pending_msgs_limit", msgs_limit)
         check_whole("pending_bytes_limit", bytes_limit)
@@ -263,7 +257,7 @@ class FrameQueue:
         self.dropped += 1
         last, self._accepted_at_drop = self._accepted_at_drop, self.accepted
         if last is None or self.accepted - last >= max(len(self.frames), 1):
-            self._report(SlowConsumerError(self._subject, self.dropped))
+            self._report(errors.SlowConsumerError(self._subject, self.dropped))
 
 
 ItemT = TypeVar("ItemT")
@@ -295,7 +289,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         self._frames = frames
         self._waiters = waiters
         self._ended = False
-        self._error: JetsparkError | None = None
+        self._error: errors.JetsparkError | None = None
         self._reader: asyncio.Task[object] | None = None
         self._emptied: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -337,7 +331,7 @@ class FrameReader(Scoped, Generic[ItemT]):
         """The item of the next frame; None if the frame has none. There must be a frame."""
         raise NotImplementedError
 
-    def _over(self) -> JetsparkError:
+    def _over(self) -> errors.JetsparkError:
         """The error that `next` raises after the last item."""
         raise NotImplementedError
 
@@ -345,14 +339,14 @@ class FrameReader(Scoped, Generic[ItemT]):
         """Drop what is queued."""
         self._frames.clear()
 
-    def _callback_ended(self, error: JetsparkError) -> None:
+    def _callback_ended(self, error: errors.JetsparkError) -> None:
         """An error ended the callback's task: it gets no more items."""
 
     async def _stop_deliveries(self, timeout: float | None) -> None:
         """Stop them at the server, and receive all messages in flight."""
         raise NotImplementedError
 
-    def _end(self, error: JetsparkError | None) -> None:
+    def _end(self, error: errors.JetsparkError | None) -> None:
         """No more frames are wanted; leads to `_end_reading`."""
         raise NotImplementedError
 
@@ -401,7 +395,7 @@ class FrameReader(Scoped, Generic[ItemT]):
                     await self._fill()
                 except StopAsyncIteration:
                     return
-                except JetsparkError as error:
+                except errors.JetsparkError as error:
                     self._callback_ended(error)
                     return
             if (item := take()) is not None and (rest := call(item)) is not None:
@@ -442,13 +436,13 @@ class FrameReader(Scoped, Generic[ItemT]):
             self._barriers.end(handled=True)
         self._release()
 
-    def _broken(self, error: JetsparkError) -> None:
+    def _broken(self, error: errors.JetsparkError) -> None:
         """The callback's task has ended with an unexpected error."""
         self._error = self._error or error
         self._client.report(error)
         self._leave()
 
-    def _end_reading(self, error: JetsparkError | None) -> None:
+    def _end_reading(self, error: errors.JetsparkError | None) -> None:
         """No more frames will come. The first error counts."""
         self._ended = True
         if self._error is None:
@@ -495,8 +489,8 @@ class FrameReader(Scoped, Generic[ItemT]):
             if not (await asyncio.wait({emptied}, timeout=timeout))[0]:
                 raise self._not_taken()
 
-    def _not_taken(self) -> RequestTimeoutError:
-        return RequestTimeoutError(
+    def _not_taken(self) -> errors.RequestTimeoutError:
+        return errors.RequestTimeoutError(
             f"{len(self._frames)} messages of {self.source} were not taken in time."
         )
 
@@ -647,11 +641,11 @@ class Subscription(FrameReader[Message]):
         self._read()
         return await self._next_within(timeout)
 
-    def _over(self) -> JetsparkError:
+    def _over(self) -> errors.JetsparkError:
         if self._error is not None:
             return self._error
         self._link.require_open()
-        return BadSubscriptionError(f"The subscription to {self.subject!r} has ended.")
+        return errors.BadSubscriptionError(f"The subscription to {self.subject!r} has ended.")
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` buffered frames, taken as if by iterating.
@@ -670,7 +664,7 @@ class Subscription(FrameReader[Message]):
             if not frames:
                 try:
                     await self._fill()
-                except (StopAsyncIteration, JetsparkError):
+                except (StopAsyncIteration, errors.JetsparkError):
                     return
             frame = frames.popleft()
             incoming.pending_bytes -= len(frame.payload)
@@ -686,9 +680,9 @@ class Subscription(FrameReader[Message]):
         them. Raises BadSubscriptionError when it has ended, ConnectionClosedError, ConfigError.
         """
         if self._ended:
-            if isinstance(self._error, ConnectionClosedError):
+            if isinstance(self._error, errors.ConnectionClosedError):
                 raise self._error
-            raise BadSubscriptionError(f"The subscription to {self.subject!r} has ended.")
+            raise errors.BadSubscriptionError(f"The subscription to {self.subject!r} has ended.")
         check_whole("max_msgs", max_msgs, 0)
         if max_msgs:
             self._link.routes.limit(self._route, max_msgs)
@@ -706,7 +700,7 @@ class Subscription(FrameReader[Message]):
         self._link.routes.stop(self._route)
         await self._client.flush(timeout)
 
-    def _end(self, error: JetsparkError | None) -> None:
+    def _end(self, error: errors.JetsparkError | None) -> None:
         self._link.routes.end(self._route, error)
 
     def _leave(self) -> None:

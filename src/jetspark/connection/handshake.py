@@ -15,6 +15,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import jetspark.errors as errors
 from jetspark.connection.credentials import (
     Identity,
     find_seed,
@@ -27,15 +28,6 @@ from jetspark.connection.credentials import (
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.server_errors import error_of
 from jetspark.connection.urls import ServerURL
-from jetspark.errors import (
-    AuthExpiredError,
-    AuthorizationError,
-    BrokenSocketError,
-    ConnectTimeoutError,
-    JetsparkError,
-    ProtocolError,
-    SecureConnectionWantedError,
-)
 from jetspark.wire import frames
 from jetspark.wire.control import Err, Info, Ping, Pong
 from jetspark.wire.documents import ConnectDocument, ServerInfo, encode_document, parse_info
@@ -87,23 +79,23 @@ def identity_of(options: ConnectOptions) -> Identity | None:
     return None
 
 
-def refusal(error: JetsparkError, given: Mapping[str, str]) -> JetsparkError:
+def refusal(error: errors.JetsparkError, given: Mapping[str, str]) -> errors.JetsparkError:
     """The exception for a refused CONNECT with these credentials.
 
     The server does not say that a JWT has expired. This machine's clock decides, which is safe,
     because the CONNECT was refused in any case.
     """
-    if not isinstance(error, AuthorizationError):
+    if not isinstance(error, errors.AuthorizationError):
         return error
     if not given:
-        return AuthorizationError(
+        return errors.AuthorizationError(
             f"{error.server} wants credentials, and none were given (authorization violation): put "
             "user and password or a token into the URL, or name a context or a creds file.",
             server=error.server,
         )
     expires = jwt_expiry(given.get("jwt", ""))
     if expires is not None and expires <= time.time():
-        return AuthExpiredError(
+        return errors.AuthExpiredError(
             f"{error.server} refused the user's JWT, which has expired.", server=error.server
         )
     return error
@@ -136,37 +128,39 @@ Step: TypeAlias = Receive | Send | StartTLS
 
 def no_answer(
     server: str, seconds: float, *, greeted: bool, received: int = 0
-) -> ConnectTimeoutError:
+) -> errors.ConnectTimeoutError:
     """The error for silence; before the greeting, the peer may not be a NATS server.
 
     `received`: bytes of an incomplete line.
     """
     if greeted:
-        return ConnectTimeoutError(f"{server} did not answer within {seconds:g} s.", server=server)
+        return errors.ConnectTimeoutError(
+            f"{server} did not answer within {seconds:g} s.", server=server
+        )
     sent = f"{received:,} bytes but no whole line" if received else "nothing"
     begins = "begins with one" if received else "speaks first"
     first = "" if received else " If it has handshake_first, set tls_first."
-    return ConnectTimeoutError(
+    return errors.ConnectTimeoutError(
         f"{server} accepted the connection and sent {sent} within {seconds:g} s: a NATS server "
         f"{begins}, so is this its client port?{first}",
         server=server,
     )
 
 
-def closed(server: str, *, greeted: bool) -> BrokenSocketError:
+def closed(server: str, *, greeted: bool) -> errors.BrokenSocketError:
     """The error for a link that the server closed."""
     if greeted:
-        return BrokenSocketError(f"{server} closed the connection.", server=server)
-    return BrokenSocketError(
+        return errors.BrokenSocketError(f"{server} closed the connection.", server=server)
+    return errors.BrokenSocketError(
         f"{server} closed the connection before it said anything: if it has handshake_first, set "
         "tls_first.",
         server=server,
     )
 
 
-def no_nats(server: str, error: ProtocolError) -> ProtocolError:
+def no_nats(server: str, error: errors.ProtocolError) -> errors.ProtocolError:
     """The error for bytes that are not NATS in place of the greeting."""
-    return ProtocolError(f"{server} is not a NATS server's client port: {error}.")
+    return errors.ProtocolError(f"{server} is not a NATS server's client port: {error}.")
 
 
 def handshake(
@@ -187,12 +181,12 @@ def handshake(
     if isinstance(first, Err):
         raise error_of(first.text, str(server))
     if not isinstance(first, Info):
-        raise ProtocolError("it did not begin with INFO")
+        raise errors.ProtocolError("it did not begin with INFO")
     info = parse_info(first.document)
 
     if not below and wanted and not (info.tls_required or info.tls_available):
         options.make_ssl_context()  # an unreadable file is the likelier mistake
-        raise SecureConnectionWantedError(
+        raise errors.SecureConnectionWantedError(
             f"{server} does not offer TLS, and the options require it.", server=str(server)
         )
     secure = wanted or (info.tls_required and not below)

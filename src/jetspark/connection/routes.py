@@ -11,15 +11,8 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TypeAlias
 
+import jetspark.errors as errors
 from jetspark.connection.server_errors import COMMON_LINE, Dropped
-from jetspark.errors import (
-    BadSubjectError,
-    InvalidSubjectError,
-    JetsparkError,
-    PermissionsError,
-    SubscriptionLimitError,
-    user_error,
-)
 from jetspark.subjects import check_subscribe_subject
 from jetspark.wire import frames
 from jetspark.wire.kernel import MessageFrame
@@ -27,7 +20,7 @@ from jetspark.wire.kernel import MessageFrame
 OnRun: TypeAlias = Callable[[list[MessageFrame], int], bool]
 """Takes a run of messages and their payload bytes. False: it wants them one by one."""
 
-OnRefused: TypeAlias = Callable[[str, JetsparkError], None]
+OnRefused: TypeAlias = Callable[[str, errors.JetsparkError], None]
 """Called for refused publishes to this subject, or with it as the reply subject."""
 
 
@@ -49,7 +42,7 @@ class Route:
     on_reconnect: Callable[[], None] | None = None
     on_refused: OnRefused | None = None
     """For routes of replies: called when a request was refused and gets none."""
-    on_end: Callable[[JetsparkError | None], None] | None = None
+    on_end: Callable[[errors.JetsparkError | None], None] | None = None
     sid: int = 0
     received: int = 0
     base: int = 0
@@ -64,7 +57,7 @@ class RouteTable:
     """
 
     def __init__(
-        self, send: Callable[[bytes], None], report: Callable[[JetsparkError], None]
+        self, send: Callable[[bytes], None], report: Callable[[errors.JetsparkError], None]
     ) -> None:
         self.by_sid: dict[int, Route] = {}
         self._send = send
@@ -81,20 +74,20 @@ class RouteTable:
     def __contains__(self, route: Route) -> bool:
         return self.by_sid.get(route.sid) is route
 
-    def refused(self, error: JetsparkError) -> Route | None:
+    def refused(self, error: errors.JetsparkError) -> Route | None:
         """The route whose subscription the server has refused with this error; None: none.
 
         Some errors do not name the subscription. When there are too many, it is the newest: a
         server accepts them in order until it is full. A malformed subject can be recognised.
         """
         newest = reversed(self.by_sid.values())
-        if isinstance(error, PermissionsError) and error.operation == "subscription":
+        if isinstance(error, errors.PermissionsError) and error.operation == "subscription":
             if error.sid is not None:
                 return self.by_sid.get(error.sid)
             return self._find(error.subject, error.queue)
-        if isinstance(error, SubscriptionLimitError):
+        if isinstance(error, errors.SubscriptionLimitError):
             return next(newest, None)
-        if isinstance(error, InvalidSubjectError) and not error.of_publish:
+        if isinstance(error, errors.InvalidSubjectError) and not error.of_publish:
             return next((route for route in newest if _malformed(route.subject)), None)
         return None
 
@@ -147,13 +140,13 @@ class RouteTable:
 
     # -- events for the routes -------------------------------------------------------------------
 
-    def end(self, route: Route, error: JetsparkError | None) -> None:
+    def end(self, route: Route, error: errors.JetsparkError | None) -> None:
         """The route gets no more messages. Does nothing when it is gone."""
         if route in self:
             del self.by_sid[route.sid]
             self._tell_end(route, error)
 
-    def refuse(self, route: Route, error: JetsparkError) -> None:
+    def refuse(self, route: Route, error: errors.JetsparkError) -> None:
         """End the route with this error, and unsubscribe in case the server has it."""
         if route in self:
             self._send(frames.unsub(route.sid))
@@ -169,7 +162,7 @@ class RouteTable:
         for route in self:
             self._tell(route.on_reconnect)
 
-    def tell_refused(self, name: str, error: JetsparkError) -> None:
+    def tell_refused(self, name: str, error: errors.JetsparkError) -> None:
         """Publishes to the subject `name`, or with it as the reply subject, were refused."""
         for route in self:
             if (on_refused := route.on_refused) is not None:
@@ -181,7 +174,7 @@ class RouteTable:
             self.tell_refused(dropped.reply, dropped.error)
         self._report(dropped.error)
 
-    def _tell_end(self, route: Route, error: JetsparkError | None) -> None:
+    def _tell_end(self, route: Route, error: errors.JetsparkError | None) -> None:
         on_end = route.on_end
         if on_end is not None:
             self._tell(partial(on_end, error))
@@ -192,7 +185,7 @@ class RouteTable:
         try:
             hook()
         except Exception as error:
-            self._report(user_error("A subscription's hook", error))
+            self._report(errors.user_error("A subscription's hook", error))
 
 
 def _length(route: Route) -> int:
@@ -202,7 +195,7 @@ def _length(route: Route) -> int:
 def _malformed(subject: str) -> bool:
     try:
         check_subscribe_subject(subject)
-    except BadSubjectError:
+    except errors.BadSubjectError:
         return True
     return False
 

@@ -13,31 +13,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from jetspark.errors import (
-    AccountAuthExpiredError,
-    AuthExpiredError,
-    AuthorizationError,
-    AuthRevokedError,
-    BadSubjectError,
-    ConnectionFailure,
-    ConnectionLimitError,
-    ControlLineError,
-    HeadersNotSupportedError,
-    InvalidSubjectError,
-    JetsparkError,
-    MaxPayloadError,
-    PermissionsError,
-    SecureConnectionWantedError,
-    ServerError,
-    ServerRefusedError,
-    StaleConnectionError,
-    SubscriptionLimitError,
-)
+import jetspark.errors as errors
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.frames import reply_of
 
 Ends: TypeAlias = Literal["link", "subscription", "publish"]
-Make: TypeAlias = Callable[[str, str], JetsparkError]
+Make: TypeAlias = Callable[[str, str], errors.JetsparkError]
 """Creates the exception from the -ERR text and the server's URL."""
 
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'
@@ -48,13 +29,13 @@ _PERMISSIONS = re.compile(
 )
 
 
-def _permissions(text: str, server: str) -> JetsparkError:
+def _permissions(text: str, server: str) -> errors.JetsparkError:
     match = _PERMISSIONS.search(text)
     if match is None:
-        return ServerError(text)
+        return errors.ServerError(text)
     queue = None if match[3] is None else _unquoted(match[3])
     sid = None if match[4] is None else int(match[4])
-    return PermissionsError(text, match[1].casefold(), _unquoted(match[2]), queue, sid)
+    return errors.PermissionsError(text, match[1].casefold(), _unquoted(match[2]), queue, sid)
 
 
 def _unquoted(text: str) -> str:
@@ -65,11 +46,11 @@ def _unquoted(text: str) -> str:
         return text
 
 
-def _plain(error: type[ServerError]) -> Make:
+def _plain(error: type[errors.ServerError]) -> Make:
     return lambda text, server: error(text)
 
 
-def _link(error: type[ConnectionFailure], sentence: str) -> Make:
+def _link(error: type[errors.ConnectionFailure], sentence: str) -> Make:
     """An error of the link. `sentence` has {} for the server, and may quote the text."""
     return lambda text, server: error(sentence.format(server, text=text), server=server)
 
@@ -81,36 +62,42 @@ ERRORS: Final[Mapping[str, Make]] = {
     # One subscription or one publish.
     "permissions violation for subscription": _permissions,
     "permissions violation for publish": _permissions,
-    "maximum subscriptions exceeded": _plain(SubscriptionLimitError),
-    "invalid publish subject": _plain(InvalidSubjectError),
-    "invalid subject": _plain(InvalidSubjectError),
+    "maximum subscriptions exceeded": _plain(errors.SubscriptionLimitError),
+    "invalid publish subject": _plain(errors.InvalidSubjectError),
+    "invalid subject": _plain(errors.InvalidSubjectError),
     # Authentication. The longer texts first.
     "account authentication expired": _link(
-        AccountAuthExpiredError, "{}: the account's authentication has expired."
+        errors.AccountAuthExpiredError, "{}: the account's authentication has expired."
     ),
-    "authentication expired": _link(AuthExpiredError, "{}: the user's authentication has expired."),
-    "authentication revoked": _link(AuthRevokedError, "{}: the user's authentication was revoked."),
-    "authorization violation": _link(AuthorizationError, _UNAUTHORIZED),
-    "authentication timeout": _link(AuthorizationError, _UNAUTHORIZED),
-    "failed account registration": _plain(ServerError),
-    "secure connection - tls required": _link(SecureConnectionWantedError, "{} requires TLS."),
+    "authentication expired": _link(
+        errors.AuthExpiredError, "{}: the user's authentication has expired."
+    ),
+    "authentication revoked": _link(
+        errors.AuthRevokedError, "{}: the user's authentication was revoked."
+    ),
+    "authorization violation": _link(errors.AuthorizationError, _UNAUTHORIZED),
+    "authentication timeout": _link(errors.AuthorizationError, _UNAUTHORIZED),
+    "failed account registration": _plain(errors.ServerError),
+    "secure connection - tls required": _link(
+        errors.SecureConnectionWantedError, "{} requires TLS."
+    ),
     # Limits on connections; a later attempt may succeed.
-    "maximum connections exceeded": _plain(ConnectionLimitError),
-    "maximum account active connections exceeded": _plain(ConnectionLimitError),
-    "connection throttling is active": _plain(ConnectionLimitError),
+    "maximum connections exceeded": _plain(errors.ConnectionLimitError),
+    "maximum account active connections exceeded": _plain(errors.ConnectionLimitError),
+    "connection throttling is active": _plain(errors.ConnectionLimitError),
     # What was sent, or was not sent in time.
-    "maximum payload violation": _plain(ServerError),
-    "maximum control line exceeded": _plain(ControlLineError),
-    "unknown protocol operation": _plain(ServerError),
-    "parser error": _plain(ServerError),
-    "stale connection": _link(StaleConnectionError, "{}: stale connection."),
-    "slow consumer": _plain(ServerError),
+    "maximum payload violation": _plain(errors.ServerError),
+    "maximum control line exceeded": _plain(errors.ControlLineError),
+    "unknown protocol operation": _plain(errors.ServerError),
+    "parser error": _plain(errors.ServerError),
+    "stale connection": _link(errors.StaleConnectionError, "{}: stale connection."),
+    "slow consumer": _plain(errors.ServerError),
     # Not a port for this client.
-    "invalid client protocol": _plain(ServerError),
-    "no responders requires headers support": _plain(ServerError),
-    "attempted to connect to route port": _link(ServerRefusedError, _WRONG_PORT),
-    "attempted to connect to gateway port": _link(ServerRefusedError, _WRONG_PORT),
-    "attempted to connect to leaf node port": _link(ServerRefusedError, _WRONG_PORT),
+    "invalid client protocol": _plain(errors.ServerError),
+    "no responders requires headers support": _plain(errors.ServerError),
+    "attempted to connect to route port": _link(errors.ServerRefusedError, _WRONG_PORT),
+    "attempted to connect to gateway port": _link(errors.ServerRefusedError, _WRONG_PORT),
+    "attempted to connect to leaf node port": _link(errors.ServerRefusedError, _WRONG_PORT),
 }
 """The exceptions by a part of the -ERR, in lower case."""
 
@@ -123,16 +110,16 @@ _LINK_STAYS: Final[Mapping[str, Ends]] = {
 }
 
 
-def meaning_of(text: str, server: str) -> tuple[JetsparkError, Ends | None]:
+def meaning_of(text: str, server: str) -> tuple[errors.JetsparkError, Ends | None]:
     """The exception for an -ERR text, and what it ends. `server`: its URL, without credentials."""
     folded = text.casefold()
     for known, make in ERRORS.items():
         if known in folded:
             return make(text, server), _LINK_STAYS.get(known, "link")
-    return ServerError(text), None
+    return errors.ServerError(text), None
 
 
-def error_of(text: str, server: str) -> JetsparkError:
+def error_of(text: str, server: str) -> errors.JetsparkError:
     """The exception for an -ERR text."""
     return meaning_of(text, server)[0]
 
@@ -152,7 +139,7 @@ def check_line(subject: str, target: bytes, limit: int) -> None:
     `target`: the encoded subject with its reply subject or queue group.
     """
     if len(target) + _NUMBERS > limit:
-        raise BadSubjectError(
+        raise errors.BadSubjectError(
             f"{subject[:40]}…",
             f"its protocol line is longer than max_control_line, {limit} bytes",
         )
@@ -164,9 +151,9 @@ def check_headers(info: ServerInfo | None) -> None:
         raise no_headers(info)
 
 
-def no_headers(info: ServerInfo) -> HeadersNotSupportedError:
+def no_headers(info: ServerInfo) -> errors.HeadersNotSupportedError:
     """The error for a server that is too old for headers."""
-    return HeadersNotSupportedError(
+    return errors.HeadersNotSupportedError(
         f"The server (nats-server {info.version}) does not support message headers."
     )
 
@@ -174,7 +161,7 @@ def no_headers(info: ServerInfo) -> HeadersNotSupportedError:
 class Dropped(NamedTuple):
     """A publish that will not be sent. `reply`: its reply subject, or ""."""
 
-    error: JetsparkError
+    error: errors.JetsparkError
     reply: str
 
 
@@ -196,7 +183,7 @@ def _refusal(frame: bytes, info: ServerInfo) -> Dropped | None:
     words = frame[: frame.index(b"\r\n")].split()
     reply = reply_of(frame).decode()
     if (size := int(words[-1])) > info.max_payload:
-        return Dropped(MaxPayloadError(size, info.max_payload), reply)
+        return Dropped(errors.MaxPayloadError(size, info.max_payload), reply)
     if words[0] == b"HPUB" and not info.headers:
         return Dropped(no_headers(info), reply)
     return None

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
+import jetspark.errors as errors
 from jetspark.connection import events
 from jetspark.connection.events import TRANSITIONS, ConnectionEvent, ConnectionStatus
 from jetspark.connection.options import ConnectOptions
@@ -31,16 +32,6 @@ from jetspark.connection.routes import Route, RouteTable
 from jetspark.connection.session import Session, Traffic
 from jetspark.connection.transports import Dial, dialing
 from jetspark.connection.urls import ServerURL
-from jetspark.errors import (
-    ConfigError,
-    ConnectionClosedError,
-    ConnectionLostError,
-    ControlLineError,
-    JetsparkError,
-    NoServersError,
-    PermissionsError,
-    user_error,
-)
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.kernel import MAX_MESSAGE
 
@@ -59,14 +50,14 @@ class Connector:
         options: ConnectOptions,
         dial: Dial,
         make: Callable[[ServerURL], Session],
-        report: Callable[[JetsparkError, int], None],
+        report: Callable[[errors.JetsparkError, int], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options
         self._dial = dial
         self._make = make
         self._report = report
-        self._failure: JetsparkError | None = None
+        self._failure: errors.JetsparkError | None = None
         self.pool = ServerPool(
             options.urls(),
             wait=options.reconnect_wait,
@@ -91,9 +82,9 @@ class Connector:
             await session.open(self._dial)
             if session.lost is not None:
                 raise session.lost
-        except ConfigError:
+        except errors.ConfigError:
             raise
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             self.pool.failed(server, error)
             raise
         self.pool.succeeded(server)
@@ -113,17 +104,17 @@ class Connector:
     async def _open_once(self) -> tuple[PooledServer, Session]:
         servers = self.pool.servers
         untried = list(servers)
-        last: JetsparkError | None = None
+        last: errors.JetsparkError | None = None
         while untried:
             server = self.pool.choose(untried)
             untried.remove(server)
             try:
                 return server, await self.open(server)
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 last = error
                 logger.info("%s", error)
                 # Unreadable files would be the same for every server.
-                if len(servers) == 1 or isinstance(error, ConfigError):
+                if len(servers) == 1 or isinstance(error, errors.ConfigError):
                     raise
         tried = ", ".join(str(server.url) for server in servers)
         raise _none(f"No NATS server could be reached; tried {tried}", last)
@@ -147,8 +138,8 @@ class Connector:
                     continue
             try:
                 return server, await self.open(server)
-            except JetsparkError as error:
-                if first and isinstance(error, ConfigError):
+            except errors.JetsparkError as error:
+                if first and isinstance(error, errors.ConfigError):
                     raise
                 self._failure = error
                 self._report(error, logging.INFO if str(error) in seen else logging.WARNING)
@@ -160,9 +151,9 @@ class Connector:
         try:
             chosen = self._options.choose_server(servers)
             if chosen is not None and chosen not in servers:
-                raise ConfigError("choose_server must return one of its servers.")
+                raise errors.ConfigError("choose_server must return one of its servers.")
         except Exception as error:
-            self._report(user_error("choose_server", error), logging.WARNING)
+            self._report(errors.user_error("choose_server", error), logging.WARNING)
             return None
         return chosen
 
@@ -171,13 +162,15 @@ class Connector:
         try:
             return float(self._options.reconnect_delay(attempts))
         except Exception as error:
-            self._report(user_error("reconnect_delay", error), logging.WARNING)
+            self._report(errors.user_error("reconnect_delay", error), logging.WARNING)
             return self._options.reconnect_wait
 
 
-def _none(what: str, last: JetsparkError | None) -> NoServersError:
+def _none(what: str, last: errors.JetsparkError | None) -> errors.NoServersError:
     """The error with the reason in its text: events and the log show no `__cause__`."""
-    error = NoServersError(f"{what}." if last is None else f"{what}; the last one failed: {last}")
+    error = errors.NoServersError(
+        f"{what}." if last is None else f"{what}; the last one failed: {last}"
+    )
     error.__cause__ = last
     return error
 
@@ -199,7 +192,7 @@ class Supervisor:
         options: ConnectOptions,
         *,
         on_event: Callable[[ConnectionEvent], None],
-        on_error: Callable[[JetsparkError], None],
+        on_error: Callable[[errors.JetsparkError], None],
         dial: Dial | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -219,7 +212,7 @@ class Supervisor:
         self.routes = RouteTable(self.outbox.put_control, self.report)
         self.traffic = Traffic()
         self.status = ConnectionStatus.CLOSED
-        self.last_error: JetsparkError | None = None
+        self.last_error: errors.JetsparkError | None = None
         self.info: ServerInfo | None = None
         """INFO of the present server, or of the last one while there is none."""
         self.max_payload = MAX_MESSAGE
@@ -251,9 +244,9 @@ class Supervisor:
     def require_open(self) -> None:
         """Raise ConnectionClosedError when closed."""
         if self.status is ConnectionStatus.CLOSED:
-            raise ConnectionClosedError from self.last_error
+            raise errors.ConnectionClosedError from self.last_error
 
-    def report(self, error: JetsparkError, level: int = logging.WARNING) -> None:
+    def report(self, error: errors.JetsparkError, level: int = logging.WARNING) -> None:
         """To last_error, the log and the error callback."""
         if self.status is not ConnectionStatus.CLOSED:  # afterwards last_error says why it closed
             self.last_error = error
@@ -266,7 +259,7 @@ class Supervisor:
         """See `Client.connect`. A closed connection stays closed."""
         if self.status is ConnectionStatus.CLOSED:
             if self._task or self._closing:
-                raise ConnectionClosedError(
+                raise errors.ConnectionClosedError(
                     "The connection is closed for good: create a new client with connect()."
                 ) from self.last_error
             self._enter(ConnectionStatus.CONNECTING)
@@ -287,7 +280,7 @@ class Supervisor:
         if self.status is ConnectionStatus.CONNECTING:
             await self._settled.wait()
         if self.status is ConnectionStatus.CLOSED:
-            raise self.last_error or ConnectionClosedError()
+            raise self.last_error or errors.ConnectionClosedError()
 
     async def _run(self) -> None:
         try:
@@ -304,12 +297,12 @@ class Supervisor:
                     self._adopt(_Link(*opened))
                 elif self.status is ConnectionStatus.CONNECTED and self.info and self.info.ldm:
                     await self._move_off()
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             self._shut(error)
         except Exception as error:
             # Even after a bug, callers must not wait for ever.
             logger.exception("The connection's task failed")
-            self._shut(user_error("The connection's task", error))
+            self._shut(errors.user_error("The connection's task", error))
 
     def _adopt(self, link: _Link) -> None:
         """Use a new link. Must not await: nothing may happen in between."""
@@ -348,7 +341,7 @@ class Supervisor:
             untried.remove(candidate)
             try:
                 session = await self._connector.open(candidate)
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 self.report(error)
                 continue
             try:
@@ -425,11 +418,11 @@ class Supervisor:
         if new := self.pool.learn(urls, link.server, secure=session.tls is not None):
             self._on_event(events.ServersDiscovered(tuple(new)))
 
-    def error_reported(self, error: JetsparkError) -> None:
+    def error_reported(self, error: errors.JetsparkError) -> None:
         """An error that ends one subscription at most, not the link."""
         if (route := self.routes.refused(error)) is not None:
             self.routes.refuse(route, error)
-        elif isinstance(error, PermissionsError):
+        elif isinstance(error, errors.PermissionsError):
             self.routes.tell_refused(error.subject, error)
         self.report(error)
 
@@ -437,7 +430,7 @@ class Supervisor:
         """The route got its last message."""
         self.routes.end(route, None)
 
-    def session_lost(self, session: Session, error: JetsparkError) -> None:
+    def session_lost(self, session: Session, error: errors.JetsparkError) -> None:
         """The link ended by itself."""
         link = self._link
         if link is None or session is not link.session:
@@ -446,7 +439,7 @@ class Supervisor:
         self._detach()
         # Would a replayed SUB end the next link too? The first time, it may have been a publish,
         # which is gone with the link.
-        again = isinstance(error, ControlLineError) and not session.proven
+        again = isinstance(error, errors.ControlLineError) and not session.proven
         if again and (route := self.routes.longest()) is not None:
             self.routes.end(route, error)
         self.report(error)
@@ -468,7 +461,7 @@ class Supervisor:
         """Subscribe now, or on the next link. Raises ConnectionClosedError."""
         self.require_open()
         if self.status is ConnectionStatus.DRAINING and not while_draining:
-            raise ConnectionClosedError("The connection is draining: no new subscriptions.")
+            raise errors.ConnectionClosedError("The connection is draining: no new subscriptions.")
         self.routes.add(route)
 
     async def linked(self) -> None:
@@ -480,7 +473,7 @@ class Supervisor:
     async def ping(self) -> None:
         """A round trip. Raises ConnectionClosedError without a link, and when the link is lost."""
         if self._link is None:
-            raise ConnectionClosedError(f"There is no link to ping ({self.status}).")
+            raise errors.ConnectionClosedError(f"There is no link to ping ({self.status}).")
         await self._link.session.ping()
 
     # -- ending --------------------------------------------------------------------------------
@@ -513,7 +506,7 @@ class Supervisor:
         if not await session.close(CLOSE_TIMEOUT):
             logger.warning("Some published messages could not be sent to %s", session.server)
 
-    def _shut(self, error: JetsparkError | None) -> None:
+    def _shut(self, error: errors.JetsparkError | None) -> None:
         """End at once: from here on every call raises ConnectionClosedError."""
         if self.status is ConnectionStatus.CLOSED:
             return
@@ -524,7 +517,7 @@ class Supervisor:
         self.outbox.close(error)
         # None after a close on purpose, to tell it from a lost connection.
         self.last_error = error
-        closed = ConnectionClosedError() if error is None else ConnectionLostError()
+        closed = errors.ConnectionClosedError() if error is None else errors.ConnectionLostError()
         closed.__cause__ = error
         for route in self.routes:
             self.routes.end(route, closed)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 
+import jetspark.errors as errors
 from jetspark.client.listing import Listing
 from jetspark.dead_letters.letter import (
     ADVISORIES,
@@ -30,15 +31,6 @@ from jetspark.documents.document import text_of_time
 from jetspark.documents.events import event_subjects
 from jetspark.documents.streams import StreamSettings
 from jetspark.err_codes import STREAM_NOT_FOUND
-from jetspark.errors import (
-    ConfigError,
-    JetsparkError,
-    JetStreamError,
-    MessageNotFoundError,
-    NotStoredError,
-    StreamNotFoundError,
-    shown,
-)
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.letter_rules import letters_subject
 from jetspark.subjects import (
@@ -154,14 +146,14 @@ class DeadLetters:
                 stored = await self._js.get_msg(
                     self.name, seq, next_by_subject=wanted, direct=False
                 )
-            except MessageNotFoundError:
+            except errors.MessageNotFoundError:
                 break
             if stored.seq > last:
                 return  # a newer letter
             seq = stored.seq + 1
             try:
                 letter = read_letter(stored)
-            except JetStreamError as error:  # anybody may publish on these subjects
+            except errors.JetStreamError as error:  # anybody may publish on these subjects
                 self._js.client.report(error)
                 continue
             on_subject = subject is None or (
@@ -177,15 +169,15 @@ class DeadLetters:
         if stream in (None, self.advisories) and consumer in (None, WORKER):
             return  # the names in letters of unreadable advisories
         watched: Iterable[str] = ()
-        with suppress(StreamNotFoundError):
+        with suppress(errors.StreamNotFoundError):
             watched = (await self._js.stream_info(self.advisories)).config.subjects or ()
         chosen = event_subjects(KINDS, stream, consumer)
         if any(subjects_overlap(one, other) for one in chosen for other in watched):
             return
         asked = (("stream", stream), ("consumer", consumer))
-        what = ", ".join(f"{kind} {shown(one)}" for kind, one in asked if one is not None)
+        what = ", ".join(f"{kind} {errors.shown(one)}" for kind, one in asked if one is not None)
         there = sorted({" > ".join(one.split(".")[-2:]) for one in watched})
-        raise ConfigError(
+        raise errors.ConfigError(
             f"Dead letters {self.name!r} have no letter of {what}, and do not watch it. They watch "
             f"(stream > consumer): {', '.join(there) or 'none'}."
         )
@@ -234,7 +226,7 @@ class DeadLetters:
                 continue
             try:
                 stored = await self.replay_letter(letter, to=to, keep=keep)
-            except NotStoredError as error:
+            except errors.NotStoredError as error:
                 self._js.client.report(error)
                 unproven += 1
                 continue
@@ -252,7 +244,7 @@ class DeadLetters:
         """
         if letter.subject is None or letter.missing is not None:
             text = f"Letter {letter.seq} has no payload: the message is {letter.missing or 'gone'}."
-            raise MessageNotFoundError(404, 0, "no payload", text)
+            raise errors.MessageNotFoundError(404, 0, "no payload", text)
         subject = to or letter.subject
         check_replay_subject(subject, own=to is None)
         msg_id = f"{self.name}.{text_of_time(self._info.created)}.{letter.seq}.{subject}"
@@ -260,13 +252,13 @@ class DeadLetters:
             subject, letter.data, headers=replayed_headers(letter), msg_id=msg_id
         )
         if not await is_stored(self._js, ack, msg_id, letter.data):
-            raise NotStoredError(
+            raise errors.NotStoredError(
                 f"Letter {letter.seq} stays: stream {ack.stream!r} had stored its message before, "
                 "and does not have it now. To publish it again, replay it after the stream's "
                 "duplicate window; if it is done with, delete the letter."
             )
         if not keep:
-            with suppress(MessageNotFoundError):  # another replay was faster
+            with suppress(errors.MessageNotFoundError):  # another replay was faster
                 await self._js.delete_msg(self.name, letter.seq)
         return not ack.duplicate
 
@@ -302,7 +294,7 @@ class DeadLetterCalls(JetStreamContext):
         `JetStream`).
         """
         if wrong := sorted(_OURS & options.keys()):
-            raise ConfigError(f"create_dead_letters decides on {wrong[0]} itself.")
+            raise errors.ConfigError(f"create_dead_letters decides on {wrong[0]} itself.")
         check_name("stream", name)
         watched = _names("stream", streams)
         subjects = [
@@ -316,7 +308,7 @@ class DeadLetterCalls(JetStreamContext):
         for stream in watched:  # a misspelt name would silently watch nothing
             if not await self._is_there(stream):
                 text = f'Stream "{stream}" not found.'
-                raise StreamNotFoundError(404, STREAM_NOT_FOUND, "stream not found", text)
+                raise errors.StreamNotFoundError(404, STREAM_NOT_FOUND, "stream not found", text)
         advisories = f"{name}{ADVISORIES}"
         new = [stream for stream in (name, advisories) if not await self._is_there(stream)]
         try:
@@ -334,7 +326,7 @@ class DeadLetterCalls(JetStreamContext):
             await self.create_or_update_consumer(
                 advisories, durable_name=WORKER, ack_policy="explicit", max_deliver=-1
             )
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             await self._delete(new, error)
             raise
         return DeadLetters(self, info)
@@ -347,7 +339,7 @@ class DeadLetterCalls(JetStreamContext):
         """
         info = await self.stream_info(name)
         if info.config.subjects != [letters_subject(name)]:
-            raise ConfigError(f'Stream "{name}" is not a stream of dead letters.')
+            raise errors.ConfigError(f'Stream "{name}" is not a stream of dead letters.')
         return DeadLetters(self, info)
 
     async def delete_dead_letters(self, name: str) -> None:
@@ -356,39 +348,39 @@ class DeadLetterCalls(JetStreamContext):
         Raises the errors of `dead_letters`.
         """
         await self.dead_letters(name)
-        with suppress(StreamNotFoundError):  # by a call that failed half-way
+        with suppress(errors.StreamNotFoundError):  # by a call that failed half-way
             if await self._watched_by(name) is not None:
                 await self.delete_stream(f"{name}{ADVISORIES}")
         await self.delete_stream(name)
 
     async def _is_there(self, stream: str) -> bool:
-        with suppress(StreamNotFoundError):
+        with suppress(errors.StreamNotFoundError):
             await self.stream_info(stream)
             return True
         return False
 
-    async def _delete(self, streams: list[str], why: JetsparkError) -> None:
+    async def _delete(self, streams: list[str], why: errors.JetsparkError) -> None:
         """Clean up after a call that failed half-way; adds notes about streams that stay."""
         for stream in streams:
             try:
-                with suppress(StreamNotFoundError):
+                with suppress(errors.StreamNotFoundError):
                     await self.delete_stream(stream)
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 why.add_note(f"Stream {stream!r} may have been made, and is left: {error}")
 
     async def _check_free(self, name: str, subjects: list[str]) -> None:
         """Raise ConfigError if another stream has one of the names or these subjects."""
-        with suppress(StreamNotFoundError):
+        with suppress(errors.StreamNotFoundError):
             await self.dead_letters(name)
         if await self._watched_by(name) is None:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f'There is another stream "{name}{ADVISORIES}", whose name would be needed: '
                 "take another name."
             )
         for subject in subjects:
             async for other in self.stream_names(subject):
                 if other != f"{name}{ADVISORIES}":
-                    raise ConfigError(
+                    raise errors.ConfigError(
                         f"Stream {other!r} stores advisories on {subject!r} already, and only one "
                         "stream can: watch these consumers by the dead letters that are there."
                     )
@@ -404,7 +396,7 @@ class DeadLetterCalls(JetStreamContext):
             seen.add(stream)
             for dead in (stream, stream.removesuffix(ADVISORIES)):
                 if dead == name:
-                    raise ConfigError(
+                    raise errors.ConfigError(
                         f'Dead letters "{name}" cannot watch stream "{first}": letters that are '
                         "given up would come back without end."
                     )
@@ -414,12 +406,12 @@ class DeadLetterCalls(JetStreamContext):
         """The streams that these dead letters watch; None if the name is another stream's."""
         try:
             return watched_streams((await self.stream_info(f"{name}{ADVISORIES}")).config)
-        except StreamNotFoundError:
+        except errors.StreamNotFoundError:
             return set()
 
 
 def _names(kind: str, names: str | Iterable[str]) -> list[str]:
     found = list(dict.fromkeys(texts_of(names)))
     if not found:
-        raise ConfigError(f"{kind}s is empty.")
+        raise errors.ConfigError(f"{kind}s is empty.")
     return [check_name(kind, name) for name in found]

@@ -16,22 +16,12 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
+import jetspark.errors as errors
 from jetspark.client.tasks import background
 from jetspark.dead_letters.letter import ADVISORIES, WORKER, Death, died_of, letter_subject
 from jetspark.documents.document import Timestamp, text_of_time
 from jetspark.documents.events import MaxDeliverEvent, TerminatedEvent, parse_event
 from jetspark.documents.streams import PubAck, StoredMsg
-from jetspark.errors import (
-    BadHeaderError,
-    ConfigError,
-    ConnectionClosedError,
-    JetsparkError,
-    JetStreamError,
-    MaxPayloadError,
-    MessageNotFoundError,
-    StreamNotFoundError,
-    WrongLastSequenceError,
-)
 from jetspark.retries import REDELIVERY
 from jetspark.subjects import check_name
 from jetspark.validation import MOST_SEQUENCE, check_whole
@@ -65,9 +55,9 @@ class Mover:
         """Whether the letter is stored now. Reports failures; raises only ConnectionClosedError."""
         try:
             new, gone = await self._store(advisory)
-        except ConnectionClosedError:
+        except errors.ConnectionClosedError:
             raise
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             self._js.client.report(error)
             await self._settle(advisory.nak(REDELIVERY.pause(advisory.metadata.deliveries)))
             return False
@@ -81,28 +71,30 @@ class Mover:
     async def _settle(self, answer: Awaitable[None]) -> None:
         try:
             await answer
-        except ConnectionClosedError:
+        except errors.ConnectionClosedError:
             raise
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             self._js.client.report(error)  # its redelivery finds the letter
 
     async def _store(self, advisory: JsMsg) -> tuple[bool, bool]:
         """Store it. Returns whether this call did, and whether the message was gone."""
         try:
             death = _death(advisory.data)
-        except (JetStreamError, ConfigError) as error:
+        except (errors.JetStreamError, errors.ConfigError) as error:
             # Anybody with the permission can publish anything on the subjects of advisories, and a
             # newer server may write what only a newer worker can read.
             ack = await self._send(*_itself(advisory, str(error)))
             where = f'Message {advisory.metadata.stream_seq} of "{self.name}{ADVISORIES}"'
             self._js.client.report(
-                JetStreamError(f"{where} is not an advisory, and is now a letter itself: {error}")
+                errors.JetStreamError(
+                    f"{where} is not an advisory, and is now a letter itself: {error}"
+                )
             )
             return _is_new(ack), False
         message = await self._message(death)
         try:
             ack = await self._send(death, message)
-        except (MaxPayloadError, BadHeaderError):
+        except (errors.MaxPayloadError, errors.BadHeaderError):
             # The original stays, since its payload is nowhere else.
             ack = await self._send(death, message, complete=False)
         else:
@@ -113,11 +105,11 @@ class Mover:
     async def _remove_original(self, death: Death, message: StoredMsg, ack: PubAck | None) -> None:
         identity = _identity(death, message)
         if ack is not None and not await is_stored(self._js, ack, identity, message.data):
-            raise JetStreamError(
+            raise errors.JetStreamError(
                 f"The letter of message {death.stream_seq} of stream {death.stream!r} was stored "
                 f'before, and is not in "{self.name}" now: the message is not removed.'
             )
-        with suppress(MessageNotFoundError, StreamNotFoundError):
+        with suppress(errors.MessageNotFoundError, errors.StreamNotFoundError):
             await self._js.delete_msg(death.stream, death.stream_seq)
 
     async def _send(
@@ -135,19 +127,19 @@ class Mover:
                 expect_stream=self.name,
                 expect_last_subject_seq=0,
             )
-        except WrongLastSequenceError:
+        except errors.WrongLastSequenceError:
             return None
 
     async def _message(self, death: Death) -> StoredMsg | None:
         died = death.timestamp
         try:
             found = await self._js.get_msg(death.stream, death.stream_seq, direct=False)
-        except StreamNotFoundError:
+        except errors.StreamNotFoundError:
             return None
-        except MessageNotFoundError:
+        except errors.MessageNotFoundError:
             try:
                 info = await self._js.stream_info(death.stream)
-            except StreamNotFoundError:
+            except errors.StreamNotFoundError:
                 return None
             recreated = died is not None and info.created > died
             if recreated or info.state.last_seq >= death.stream_seq:
@@ -161,12 +153,14 @@ def _death(data: bytes) -> Death:
     """The death in an advisory. Raises JetStreamError or ConfigError for anything else."""
     event = parse_event(data)
     if not isinstance(event, MaxDeliverEvent | TerminatedEvent) or not event.id:
-        raise JetStreamError(f"An event of type {event.type!r} is about no dead letter.")
+        raise errors.JetStreamError(f"An event of type {event.type!r} is about no dead letter.")
     # Anybody may have written it, and its names go into subjects and requests.
     check_whole("stream_seq", event.stream_seq, most=MOST_SEQUENCE)
     for what, name in (("stream", event.stream), ("consumer", event.consumer), ("id", event.id)):
         if len(check_name(what, name)) > _LONGEST_NAME:
-            raise ConfigError(f"The name of a {what} has at most {_LONGEST_NAME} characters.")
+            raise errors.ConfigError(
+                f"The name of a {what} has at most {_LONGEST_NAME} characters."
+            )
     return event
 
 
@@ -210,7 +204,7 @@ async def is_stored(js: JetStreamContext, ack: PubAck, msg_id: str, data: bytes)
         return True
     try:
         found = await js.get_msg(ack.stream, ack.seq, direct=False)
-    except (MessageNotFoundError, StreamNotFoundError):
+    except (errors.MessageNotFoundError, errors.StreamNotFoundError):
         return False
     return found.data == data and msg_id.encode() in (found.hdrs or b"")
 
@@ -226,7 +220,7 @@ class DeadLetterWorker:
         self._js = js
         self._mover = Mover(js, name, remove_originals=remove_originals)
         self._task: asyncio.Task[None] | None = None
-        self._error: JetsparkError | None = None
+        self._error: errors.JetsparkError | None = None
         self._raised = False
 
     @property
@@ -246,7 +240,9 @@ class DeadLetterWorker:
         `PullConsumer.consume`.
         """
         if self._task is None:
-            raise ConfigError("A worker begins when its block is entered: async with worker.")
+            raise errors.ConfigError(
+                "A worker begins when its block is entered: async with worker."
+            )
         await asyncio.wait([self._task])
         if self._error is not None:
             self._raised = True
@@ -254,7 +250,7 @@ class DeadLetterWorker:
 
     async def __aenter__(self) -> Self:
         if self._task is not None:
-            raise ConfigError("A worker can be entered only once.")
+            raise errors.ConfigError("A worker can be entered only once.")
         name = self._mover.name
         consumer = await self._js.consumer(f"{name}{ADVISORIES}", WORKER)
         self._task = background(
@@ -270,7 +266,7 @@ class DeadLetterWorker:
             async for advisory in messages:
                 await self._mover.move(advisory)
 
-    def _failed(self, error: JetsparkError) -> None:
+    def _failed(self, error: errors.JetsparkError) -> None:
         self._error = error
         self._js.client.report(error)
 

@@ -13,23 +13,12 @@ from typing import Final, Unpack
 
 import msgspec
 
+import jetspark.errors as errors
 from jetspark.client.listing import Listing
 from jetspark.documents.configuration import config_to_wire
 from jetspark.documents.consumers import ConsumerConfig, ConsumerSettings
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import Source, StreamInfo, SubjectTransform
-from jetspark.errors import (
-    APIError,
-    BucketNotFoundError,
-    ConfigError,
-    ConsumerGroupNotFoundError,
-    ConsumerNotFoundError,
-    JetsparkError,
-    KeyExistsError,
-    KeyNotFoundError,
-    StreamNotFoundError,
-    WrongLastSequenceError,
-)
 from jetspark.groups.documents import (
     PRIORITY_GROUP,
     ElasticConfig,
@@ -141,12 +130,12 @@ class ConsumerGroup:
         check_name("member", member)
         check_whole("max_ack_pending", max_ack_pending)
         if wrong := sorted(_OURS & options.keys()):
-            raise ConfigError(f"The group decides on {wrong[0]} itself.")
+            raise errors.ConfigError(f"The group decides on {wrong[0]} itself.")
         if not self._place.elastic:
             check_member(self._place, self._config, member)
         wait = as_timedelta(ack_wait)
         if wait <= timedelta(0):
-            raise ConfigError("ack_wait must be more than 0 seconds.")
+            raise errors.ConfigError("ack_wait must be more than 0 seconds.")
         chosen = {
             "ack_policy": "explicit",
             "ack_wait": wait,
@@ -154,7 +143,7 @@ class ConsumerGroup:
             **options,
         }
         if chosen["ack_policy"] != "explicit":
-            raise ConfigError("The members of a group acknowledge each message.")
+            raise errors.ConfigError("The members of a group acknowledge each message.")
         config_to_wire(ConsumerConfig, None, chosen)  # raises for invalid options
         return GroupMember(
             self._js, self._bucket, self._place, self._config, member, callback, chosen
@@ -163,8 +152,8 @@ class ConsumerGroup:
     async def _read(self) -> tuple[GroupConfig, int]:
         try:
             entry = await self._bucket.get(self._place.key, leader=True)
-        except KeyNotFoundError:
-            raise ConsumerGroupNotFoundError(self.stream, self.name) from None
+        except errors.KeyNotFoundError:
+            raise errors.ConsumerGroupNotFoundError(self.stream, self.name) from None
         self._config = self._place.decode(entry.value)
         return self._config, entry.revision
 
@@ -183,7 +172,7 @@ class StaticGroup(ConsumerGroup):
         """Delete the group and the consumers of its members, which end."""
         await self._delete_key()
         for member in members_of(self._config):
-            with suppress(ConsumerNotFoundError):
+            with suppress(errors.ConsumerNotFoundError):
                 await self._js.delete_consumer(self.stream, self._place.consumer(member))
 
 
@@ -220,7 +209,7 @@ class ElasticGroup(ConsumerGroup):
     async def set_mappings(self, mappings: Mapping[str, Iterable[int]]) -> None:
         """Assign each partition to one member, instead of sharing them."""
         if not (wanted := mappings_of(mappings)):
-            raise ConfigError("mappings is empty: delete_mappings removes them.")
+            raise errors.ConfigError("mappings is empty: delete_mappings removes them.")
         await self._change(
             lambda config: msgspec.structs.replace(config, members=None, member_mappings=wanted)
         )
@@ -235,7 +224,7 @@ class ElasticGroup(ConsumerGroup):
         Another stream with that name stays.
         """
         await self._delete_key()
-        with suppress(StreamNotFoundError):
+        with suppress(errors.StreamNotFoundError):
             info = await self._js.stream_info(self._place.source)
             if is_group_stream(self._place, info.config):
                 await self._js.delete_stream(self._place.source)
@@ -248,7 +237,7 @@ class ElasticGroup(ConsumerGroup):
             checked_config(changed)
             try:
                 await self._bucket.update(self._place.key, encode_document(changed), revision)
-            except WrongLastSequenceError:
+            except errors.WrongLastSequenceError:
                 continue  # somebody else changed it
             self._config = changed
             return changed
@@ -256,14 +245,14 @@ class ElasticGroup(ConsumerGroup):
 
 def _with_members(config: ElasticConfig, members: list[str]) -> ElasticConfig:
     if config.member_mappings:
-        raise ConfigError("The group has mappings: change or delete them first.")
+        raise errors.ConfigError("The group has mappings: change or delete them first.")
     return msgspec.structs.replace(config, members=members or None)
 
 
 def _names(members: str | Iterable[str]) -> list[str]:
     found = texts_of(members)
     if not found:
-        raise ConfigError("members is empty.")
+        raise errors.ConfigError("members is empty.")
     return found
 
 
@@ -315,7 +304,7 @@ class GroupCalls(BucketCalls):
                 sources=[Source(name=stream, subject_transforms=transforms)],
                 allow_direct=True,
             )
-        except APIError as refused:
+        except errors.APIError as refused:
             if revision is not None:
                 await _delete_key(bucket, place, revision, refused)
             raise
@@ -346,7 +335,9 @@ class GroupCalls(BucketCalls):
             mappings_of(mappings or {}) or None,
         )
         if not members_of(config):
-            raise ConfigError("A static group needs members or mappings: nobody is added later.")
+            raise errors.ConfigError(
+                "A static group needs members or mappings: nobody is added later."
+            )
         info = await self._begin(place, config)
         bucket = await self._group_bucket(place, info)
         found, _ = await _create_key(bucket, place, config)
@@ -376,7 +367,7 @@ class GroupCalls(BucketCalls):
         check_name("stream", place.stream)
         try:
             bucket = await self.bucket(place.bucket)
-        except BucketNotFoundError:
+        except errors.BucketNotFoundError:
             return
         async for key in bucket.keys(f"{place.stream}.*"):
             yield key.partition(".")[2]
@@ -389,7 +380,7 @@ class GroupCalls(BucketCalls):
     async def _group_bucket(self, place: Place, info: StreamInfo) -> Bucket:
         try:
             return await self.bucket(place.bucket)
-        except BucketNotFoundError:
+        except errors.BucketNotFoundError:
             return await self.create_bucket(
                 place.bucket, replicas=info.config.num_replicas, storage="file"
             )
@@ -399,8 +390,8 @@ class GroupCalls(BucketCalls):
         try:
             bucket = await self.bucket(place.bucket)
             return bucket, place, place.decode(await bucket.get_value(place.key, leader=True))
-        except (BucketNotFoundError, KeyNotFoundError):
-            raise ConsumerGroupNotFoundError(place.stream, place.group) from None
+        except (errors.BucketNotFoundError, errors.KeyNotFoundError):
+            raise errors.ConsumerGroupNotFoundError(place.stream, place.group) from None
 
 
 async def _create_key(
@@ -412,23 +403,25 @@ async def _create_key(
     """
     try:
         return config, await bucket.create(place.key, encode_document(config))
-    except KeyExistsError:
+    except errors.KeyExistsError:
         found = place.decode(await bucket.get_value(place.key, leader=True))
     if found.fixed != config.fixed:
-        raise ConfigError(
+        raise errors.ConfigError(
             f'Consumer group "{place.group}" of stream "{place.stream}" exists with other options: '
             "delete it first."
         )
     return found, None
 
 
-async def _delete_key(bucket: Bucket, place: Place, revision: int, refused: APIError) -> None:
+async def _delete_key(
+    bucket: Bucket, place: Place, revision: int, refused: errors.APIError
+) -> None:
     """Remove the key of a group whose stream was refused, unless somebody changed it."""
     try:
         await bucket.delete(place.key, revision)
-    except WrongLastSequenceError:
+    except errors.WrongLastSequenceError:
         pass
-    except JetsparkError as error:
+    except errors.JetsparkError as error:
         refused.add_note(f'Consumer group "{place.group}" is left: delete it ({error})')
 
 
@@ -439,7 +432,7 @@ def _check_filters(config: ElasticConfig, info: StreamInfo) -> None:
     subjects = stream.subjects or []
     for one in config.filters:
         if not any(subjects_overlap(one, subject) for subject in subjects):
-            raise ConfigError(
+            raise errors.ConfigError(
                 f'Partitioning filter "{one}" matches none of the subjects of stream '
                 f'"{stream.name}": {", ".join(subjects)}.'
             )

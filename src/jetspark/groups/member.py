@@ -26,26 +26,13 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
+import jetspark.errors as errors
 from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.messages import MessageView
 from jetspark.client.subscription import cancelled
 from jetspark.client.tasks import background, move_on_after, next_within
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.err_codes import WORK_QUEUE_OVERLAP
-from jetspark.errors import (
-    APIError,
-    BadSubscriptionError,
-    CodecError,
-    ConfigError,
-    ConnectionClosedError,
-    ConsumerDeletedError,
-    ConsumerGroupNotFoundError,
-    ConsumerNotFoundError,
-    JetsparkError,
-    KeyNotFoundError,
-    NameInUseError,
-    StreamNotFoundError,
-)
 from jetspark.groups.documents import (
     PRIORITY_GROUP,
     GroupConfig,
@@ -140,7 +127,7 @@ class Freshness:
             began = uptime()
             try:
                 state = await self._consumer.state()
-            except JetsparkError:
+            except errors.JetsparkError:
                 return []
             if state is None or state.pin is None:
                 return []
@@ -200,12 +187,12 @@ class MemberConsumer:
                 priority_policy="pinned_client",
                 priority_timeout=timedelta(seconds=max(self.ack_wait, _LEAST)),
             )
-        except NameInUseError:
+        except errors.NameInUseError:
             if not self._place.elastic:
                 raise
             await self._remove_outdated()
             return None
-        except APIError as error:
+        except errors.APIError as error:
             if error.err_code != WORK_QUEUE_OVERLAP:
                 raise
             return None  # a former member still has a partition
@@ -240,7 +227,7 @@ class MemberConsumer:
         """None without a consumer."""
         try:
             return await self._js.consumer_info(self._place.source, self._name)
-        except (ConsumerNotFoundError, StreamNotFoundError):
+        except (errors.ConsumerNotFoundError, errors.StreamNotFoundError):
             return None
 
     async def unpin(self) -> None:
@@ -248,7 +235,7 @@ class MemberConsumer:
             await self._found.unpin(PRIORITY_GROUP)
 
     async def delete(self) -> None:
-        with suppress(ConsumerNotFoundError):
+        with suppress(errors.ConsumerNotFoundError):
             await self._js.delete_consumer(self._place.source, self._name)
 
 
@@ -291,7 +278,7 @@ class GroupMember:
         self._wake = asyncio.Event()
         self._news = asyncio.Event()
         self._over = asyncio.Event()
-        self._error: JetsparkError | None = None
+        self._error: errors.JetsparkError | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -310,7 +297,7 @@ class GroupMember:
         return self._messages is not None
 
     @property
-    def error(self) -> JetsparkError | None:
+    def error(self) -> errors.JetsparkError | None:
         """The error that ended it; None before, and after `stop`."""
         return self._error
 
@@ -322,7 +309,7 @@ class GroupMember:
 
     async def __anext__(self) -> GroupMsg:
         if not self._tasks:
-            raise ConfigError("Enter it first: `async with group.consume(…)`.")
+            raise errors.ConfigError("Enter it first: `async with group.consume(…)`.")
         self._idle = True
         async with self._taking:
             return await self._take()
@@ -349,8 +336,10 @@ class GroupMember:
                     return message
             except StopAsyncIteration:
                 self._leave_messages(messages)
-            except JetsparkError as error:
-                if not isinstance(error, ConsumerDeletedError | ConsumerNotFoundError):
+            except errors.JetsparkError as error:
+                if not isinstance(
+                    error, errors.ConsumerDeletedError | errors.ConsumerNotFoundError
+                ):
                     self._end(error)
                 self._leave_messages(messages)
 
@@ -374,8 +363,8 @@ class GroupMember:
         late = f"No message for member {self._member!r}"
         return await next_within(self.__anext__, timeout, self._ended, late)
 
-    def _ended(self) -> JetsparkError:
-        return BadSubscriptionError("Consuming has ended.")
+    def _ended(self) -> errors.JetsparkError:
+        return errors.BadSubscriptionError("Consuming has ended.")
 
     def _leave_messages(self, messages: ConsumerMessages) -> None:
         """The consumer is gone: create it again."""
@@ -384,7 +373,7 @@ class GroupMember:
             self._wake.set()
 
     async def _call_back(self, callback: Callback[GroupMsg]) -> None:
-        with suppress(StopAsyncIteration, JetsparkError):
+        with suppress(StopAsyncIteration, errors.JetsparkError):
             while True:
                 message = await self.__anext__()
                 if (rest := callback.call(message)) is not None:
@@ -392,7 +381,7 @@ class GroupMember:
 
     async def __aenter__(self) -> Self:
         if self._tasks:
-            raise ConfigError("A member can be entered only once.")
+            raise errors.ConfigError("A member can be entered only once.")
         for work in (self._follow(), self._steer()):
             what = f"Member {self._member!r} of consumer group {self._place.group!r}"
             self._tasks.append(background(work, what, self._end))
@@ -416,7 +405,7 @@ class GroupMember:
         await self._stand_back()
         if calling is not None and calling is not asyncio.current_task():
             await asyncio.wait({calling})
-        with suppress(JetsparkError):  # the pin ends by itself
+        with suppress(errors.JetsparkError):  # the pin ends by itself
             if await self._is_pinned():
                 await self._consumer.unpin()
 
@@ -426,7 +415,7 @@ class GroupMember:
         if self._error is not None:
             raise self._error
 
-    def _end(self, error: JetsparkError) -> None:
+    def _end(self, error: errors.JetsparkError) -> None:
         if not self._over.is_set():
             self._error = error
             self._js.client.report(error)
@@ -448,27 +437,29 @@ class GroupMember:
                 if entry is None:
                     continue
                 if entry.is_deleted:
-                    self._end(ConsumerGroupNotFoundError(self._place.stream, self._place.group))
+                    self._end(
+                        errors.ConsumerGroupNotFoundError(self._place.stream, self._place.group)
+                    )
                     await self._stand_back()
                     return
                 try:
                     config = self._place.decode(entry.value)
-                except CodecError as unreadable:  # the last readable one stays valid
+                except errors.CodecError as unreadable:  # the last readable one stays valid
                     self._js.client.report(unreadable)
                     continue
                 if config.fixed != self._config.fixed:
-                    raise ConfigError(
+                    raise errors.ConfigError(
                         f'Consumer group "{self._place.group}" of stream "{self._place.stream}" '
                         "was recreated with other options: restart its members."
                     )
                 if first and members_of(config):
                     try:
                         check_member(self._place, config, self._member)
-                    except ConfigError as error:
+                    except errors.ConfigError as error:
                         self._js.client.report(error)
                 first, self._next_config = False, config
                 self._wake.set()
-        self._end(ConnectionClosedError())
+        self._end(errors.ConnectionClosedError())
 
     async def _steer(self) -> None:
         """Join, and apply one change after the other."""
@@ -480,12 +471,12 @@ class GroupMember:
                 filters = filters_of(self._config, self._member)
                 if self._messages is None and filters and not self._over.is_set():
                     await self._join(filters)
-            except StreamNotFoundError as error:
+            except errors.StreamNotFoundError as error:
                 if not await self._is_deleted():
                     self._end(error)
                 return
-            except JetsparkError as error:
-                if isinstance(error, APIError) and error.code == _SERVER_ERROR:
+            except errors.JetsparkError as error:
+                if isinstance(error, errors.APIError) and error.code == _SERVER_ERROR:
                     if await self._is_deleted():
                         return
                     if self._reported != (text := str(error)):
@@ -511,8 +502,8 @@ class GroupMember:
         """Whether the group is deleted, not only its stream: then the watch ends this."""
         try:
             await self._bucket.get(self._place.key, leader=True)
-        except JetsparkError as error:
-            return isinstance(error, KeyNotFoundError)
+        except errors.JetsparkError as error:
+            return isinstance(error, errors.KeyNotFoundError)
         return False
 
     async def _change(self, config: GroupConfig) -> None:
@@ -548,7 +539,7 @@ class GroupMember:
         # One that is on its way, and would come too late, is redelivered only after ack_wait.
         waiting += [GroupMsg(self._js.client, frame) for frame in await messages.take_last()]
         ours = await self._freshness.ours(waiting)  # the others belong to another instance by now
-        with suppress(JetsparkError):  # redelivered after ack_wait
+        with suppress(errors.JetsparkError):  # redelivered after ack_wait
             for message in ours:
                 await message.nak()
         return len(ours)

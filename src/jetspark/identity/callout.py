@@ -18,21 +18,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypedDict, Unpack
 
+import jetspark.errors as errors
 from jetspark.acl import Permissions
 from jetspark.client.client import Client
 from jetspark.client.tasks import background
 from jetspark.connection.nkeys import CurveKeyPair, KeyKind, KeyPair, is_key
 from jetspark.documents.requirements import check_feature
-from jetspark.errors import (
-    CalloutRefusal,
-    ConfigError,
-    ConnectionClosedError,
-    JetsparkError,
-    JWTError,
-    NKeyError,
-    shown,
-    user_error,
-)
 from jetspark.identity.claims import AuthRequest, UserClaims, check_enforced, permitted
 from jetspark.identity.jwt import body_of, check_times, encode_jwt, issue_user, read_jwt
 from jetspark.timestamps import Seconds, in_seconds
@@ -87,12 +78,12 @@ class Exchange:
 
     def __post_init__(self) -> None:
         if self.signer.kind is not KeyKind.ACCOUNT:
-            raise NKeyError("A callout signs with an account's key (SA…).")
+            raise errors.NKeyError("A callout signs with an account's key (SA…).")
         if self.account is not None and not is_key(self.account, KeyKind.ACCOUNT):
-            raise NKeyError("account is not an account's public key (A…).")
+            raise errors.NKeyError("account is not an account's public key (A…).")
         for server in self.servers or ():
             if not is_key(server, KeyKind.SERVER):
-                raise NKeyError("servers are the public keys of servers (N…).")
+                raise errors.NKeyError("servers are the public keys of servers (N…).")
 
     @property
     def issuer(self) -> str:
@@ -105,46 +96,46 @@ class Exchange:
         try:
             claims = read_jwt(text.decode("ascii"))
         except UnicodeDecodeError:
-            raise JWTError("The request is not a JWT.") from None
+            raise errors.JWTError("The request is not a JWT.") from None
         if not is_key(claims.iss, KeyKind.SERVER):
-            raise JWTError("The request is not signed by a server.")
+            raise errors.JWTError("The request is not signed by a server.")
         if self.servers is not None and claims.iss not in self.servers:
-            raise JWTError("The request is from an unknown server.")
+            raise errors.JWTError("The request is from an unknown server.")
         if claims.aud != _AUDIENCE or claims.sub != self.issuer:
-            raise JWTError("The request is for another service.")
+            raise errors.JWTError("The request is for another service.")
         check_times(claims, leeway=_CLOCKS)
         request: AuthRequest = body_of(claims, "authorization_request", AuthRequest)
         if request.server_id.id != claims.iss:
-            raise JWTError("The request names a server other than its signer.")
+            raise errors.JWTError("The request names a server other than its signer.")
         if self.xkey is not None and request.server_id.xkey != xkey:
-            raise JWTError("The request names an xkey other than the one that encrypted it.")
+            raise errors.JWTError("The request names an xkey other than the one that encrypted it.")
         if not is_key(request.user_nkey, KeyKind.USER):
-            raise JWTError("The request is not about a user.")
+            raise errors.JWTError("The request is not about a user.")
         if not isinstance(request.connect_opts.extra.get("pass", ""), str):
-            raise JWTError("The request has a password that is not text.")
+            raise errors.JWTError("The request has a password that is not text.")
         return request
 
     def _opened(self, data: bytes, xkey: str | None) -> bytes:
         if self.xkey is None:
             return data
         if xkey is None:
-            raise JWTError("The request is not encrypted.")
+            raise errors.JWTError("The request is not encrypted.")
         try:
             return self.xkey.open(data, xkey)
-        except NKeyError as error:
-            raise JWTError(f"The request cannot be decrypted: {error}") from None
+        except errors.NKeyError as error:
+            raise errors.JWTError(f"The request cannot be decrypted: {error}") from None
 
     def granted(self, request: AuthRequest, grant: Grant) -> bytes:
         """The answer that lets a user in. Raises ConfigError for an unusable grant."""
         may = permitted(grant.may) if isinstance(grant.may, Permissions) else grant.may
         with_operator = is_key(grant.account, KeyKind.ACCOUNT)
         if not grant.account:
-            raise ConfigError("A grant names the user's account.")
+            raise errors.ConfigError("A grant names the user's account.")
         if may is not None and may.proxy_required:
             server = ServerInfo(version=request.server_id.version)
             check_feature("proxy_required", (2, 12), server)
         if grant.signer is not None and not with_operator:
-            raise ConfigError("A grant with a signer needs the account's public key (A…).")
+            raise errors.ConfigError("A grant with a signer needs the account's public key (A…).")
         jwt = issue_user(
             grant.signer or self.signer,
             request.user_nkey,
@@ -223,7 +214,7 @@ class AuthCallout:
         self._slots = asyncio.Semaphore(concurrency)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stats = CalloutStats()
-        self._error: JetsparkError | None = None
+        self._error: errors.JetsparkError | None = None
         self._sub = client.subscribe(CALLOUT_SUBJECT, queue=queue_group)
         self._serving = background(
             self._serve(), "An authorization callout", self._failed, name="jetspark-callout"
@@ -255,9 +246,9 @@ class AuthCallout:
         self._tasks.discard(task)
         self._slots.release()
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._client.report(user_error("Answering a login", error))
+            self._client.report(errors.user_error("Answering a login", error))
 
-    def _failed(self, error: JetsparkError) -> None:
+    def _failed(self, error: errors.JetsparkError) -> None:
         self._error = error
         self._client.report(error)
 
@@ -267,7 +258,7 @@ class AuthCallout:
             return
         try:
             request = self._exchange.read(msg.data, msg.headers)
-        except JWTError as error:
+        except errors.JWTError as error:
             self._stats.invalid += 1
             self._client.report(error)
             await msg.respond(b"")  # to servers: not authorized
@@ -280,17 +271,17 @@ class AuthCallout:
             if isinstance(grant, Awaitable):
                 grant = await grant
             if not isinstance(grant, Grant):
-                raise ConfigError(
-                    f"A handler must return a Grant, or raise; not return {shown(grant)}."
+                raise errors.ConfigError(
+                    f"A handler must return a Grant, or raise; not return {errors.shown(grant)}."
                 )
             answer = self._exchange.granted(request, grant)
-        except CalloutRefusal as refusal:
+        except errors.CalloutRefusal as refusal:
             self._stats.refused += 1
             return self._exchange.refused(request, refusal.reason)
         except Exception as error:
             # Without the error's text, which may hold secrets of the login.
             self._stats.failed += 1
-            self._client.report(user_error("The handler of an authorization callout", error))
+            self._client.report(errors.user_error("The handler of an authorization callout", error))
             return self._exchange.refused(request, "the login could not be decided")
         self._stats.granted += 1
         return answer
@@ -309,14 +300,14 @@ class AuthCallout:
         After `timeout` seconds it cancels them, and their users are refused.
         """
         if self._sub.active:
-            with suppress(ConnectionClosedError):  # nothing arrives over a lost link
+            with suppress(errors.ConnectionClosedError):  # nothing arrives over a lost link
                 await self._sub.drain(timeout)
         await asyncio.wait([self._serving], timeout=in_seconds(timeout))
         if self._tasks:
             _, left = await asyncio.wait(set(self._tasks), timeout=in_seconds(timeout))
             for task in left:
                 task.cancel()
-        with suppress(ConnectionClosedError):
+        with suppress(errors.ConnectionClosedError):
             await self._client.rtt()
 
     async def __aenter__(self) -> Self:

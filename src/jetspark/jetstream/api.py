@@ -14,17 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import msgspec
 
+import jetspark.errors as errors
 from jetspark.client.listing import ItemT, Listing
 from jetspark.documents.requirements import API_LEVELS, Requirement
 from jetspark.err_codes import API_LEVEL_TOO_LOW, NOT_ENABLED
-from jetspark.errors import (
-    APIError,
-    ConfigError,
-    DocumentError,
-    JetsparkError,
-    JetStreamNotEnabledError,
-    NoRespondersError,
-)
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import decode_document, encode_document
 from jetspark.wire.js_api import DEFAULT_PREFIX, Call, api_prefix_of, parse_answer, subject_of
@@ -56,7 +49,7 @@ def shown(payload: bytes) -> str:
         return ""
     try:
         document = decode_document(payload, "document")
-    except DocumentError:
+    except errors.DocumentError:
         return _size(payload)
     text = msgspec.json.encode(_masked(document)).decode()
     return text if len(text) <= MOST else f"{text[:MOST]}… ({len(payload)} bytes)"
@@ -107,7 +100,7 @@ class Api:
     ) -> None:
         seconds = in_seconds(timeout)
         if seconds is None or not seconds > 0:
-            raise ConfigError("timeout must be more than 0 seconds.")
+            raise errors.ConfigError("timeout must be more than 0 seconds.")
         if domain is None and api_prefix is None:
             domain = client.options.jetstream_domain
             api_prefix = client.options.jetstream_api_prefix
@@ -141,7 +134,7 @@ class Api:
         answer = await self.request(subject, payload, question=call.question, level=level)
         try:
             return parse_answer(call, answer, names)
-        except APIError as error:
+        except errors.APIError as error:
             if newest is None or error.err_code != API_LEVEL_TOO_LOW:
                 raise
             raise newest.lacking("older") from None
@@ -161,10 +154,10 @@ class Api:
         try:
             headers = {_REQUIRED_LEVEL: str(level)} if level else None
             reply = await send(subject, payload, timeout=self.timeout, headers=headers)
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             if self.trace:
                 tracer.debug("<<< %s %s: %s", subject, type(error).__name__, error)
-            if isinstance(error, NoRespondersError):
+            if isinstance(error, errors.NoRespondersError):
                 raise self._no_jetstream() from None
             raise
         self.note_answer(subject, reply.data)
@@ -181,7 +174,7 @@ class Api:
             is_message = ".DIRECT.GET." in subject
             tracer.debug("<<< %s %s", subject, _size(payload) if is_message else shown(payload))
 
-    def _no_jetstream(self) -> JetStreamNotEnabledError:
+    def _no_jetstream(self) -> errors.JetStreamNotEnabledError:
         where = "this server"
         if self.domain is not None:
             where = f"the domain {self.domain!r}"
@@ -190,7 +183,7 @@ class Api:
         sentence = (
             f"JetStream does not respond on {where}: it is not enabled there, or not reachable."
         )
-        return JetStreamNotEnabledError(503, NOT_ENABLED, "JetStream not enabled", sentence)
+        return errors.JetStreamNotEnabledError(503, NOT_ENABLED, "JetStream not enabled", sentence)
 
     @property
     def server(self) -> ServerInfo | None:
@@ -245,7 +238,7 @@ class Paged(Listing[ItemT]):
             for item in items:
                 try:
                     converted = self._convert(item)
-                except DocumentError as error:
+                except errors.DocumentError as error:
                     self._api.client.report(error)
                     continue
                 yield converted

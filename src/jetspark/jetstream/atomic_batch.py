@@ -24,16 +24,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 
 import msgspec
 
+import jetspark.errors as errors
 from jetspark.documents.requirements import check_feature
-from jetspark.errors import (
-    BrokenSocketError,
-    ConfigError,
-    JetsparkError,
-    JetStreamError,
-    MaxPayloadError,
-    NoStreamResponseError,
-    RequestTimeoutError,
-)
 from jetspark.jetstream.in_flight import CLOSED, BasePublisher, InFlight, Sender, own
 from jetspark.jetstream.publish_request import (
     BatchOptions,
@@ -113,7 +105,7 @@ class AtomicWindow(InFlight):
     def commit(self) -> tuple[int, BatchMessage, bytes]:
         """Number, message and mark of the commit. Raises ConfigError for an empty batch."""
         if not self.sent:
-            raise ConfigError("The batch is empty.")
+            raise errors.ConfigError("The batch is empty.")
         self.committing = True
         self.close()
         if (last := self.release()) is not None:
@@ -129,24 +121,24 @@ class AtomicWindow(InFlight):
         self.acked = self.sent
         self._entries.clear()
 
-    def end(self, error: JetsparkError) -> bool:
+    def end(self, error: errors.JetsparkError) -> bool:
         return self.ack is None and super().end(error)
 
-    def lost(self) -> BrokenSocketError:
+    def lost(self) -> errors.BrokenSocketError:
         """The meaning of a lost link."""
         if self.committing:
             message = "The connection was lost at the commit: the batch may be stored or not."
         else:
             message = "The connection was lost, and the batch with it: nothing is stored."
-        return BrokenSocketError(message)
+        return errors.BrokenSocketError(message)
 
-    def expired(self, timeout: float) -> RequestTimeoutError:
+    def expired(self, timeout: float) -> errors.RequestTimeoutError:
         """The meaning of no answer within `timeout` seconds."""
         if self.committing:
             what = "the commit of the batch, which may be stored or not"
         else:
             what = "a message of the batch, which is not stored"
-        return RequestTimeoutError(f"No answer within {timeout:g} s to {what}.")
+        return errors.RequestTimeoutError(f"No answer within {timeout:g} s to {what}.")
 
 
 class _Question(NamedTuple):
@@ -189,7 +181,7 @@ class AtomicSender(Sender):
         if self.window.closed:
             self.check_open()
         if is_first and self.window.sent:
-            raise ConfigError("expect_last_seq belongs to the first message of a batch.")
+            raise errors.ConfigError("expect_last_seq belongs to the first message of a batch.")
         if self._hooks is None:
             return self._message(subject, payload, headers)
         make = partial(self._message, subject, payload)
@@ -204,7 +196,7 @@ class AtomicSender(Sender):
             head = encode_headers(headers)[:-2]
         size = len(head) + _MARKS_SIZE + len(payload)
         if size > self.publishing.link.max_payload:
-            raise MaxPayloadError(size, self.publishing.link.max_payload)
+            raise errors.MaxPayloadError(size, self.publishing.link.max_payload)
         return BatchMessage(subject, payload, head)
 
     def add(self, message: BatchMessage) -> int:
@@ -218,7 +210,7 @@ class AtomicSender(Sender):
     def check_open(self) -> None:
         super().check_open()
         if self.window.committing:
-            raise ConfigError("The batch was committed already.")
+            raise errors.ConfigError("The batch was committed already.")
 
     def _send(self, number: int, message: BatchMessage, mark: bytes) -> None:
         """Put one message into the outbox; an error ends the batch. Raises as `Publishing.send`."""
@@ -227,8 +219,8 @@ class AtomicSender(Sender):
         try:
             self.publishing.send_replying(message.subject, message.payload, reply, marked)
         except BaseException as error:  # now a message is missing
-            interrupted = JetStreamError(f"The batch was interrupted at message {number}.")
-            self.window.end(error if isinstance(error, JetsparkError) else interrupted)
+            interrupted = errors.JetStreamError(f"The batch was interrupted at message {number}.")
+            self.window.end(error if isinstance(error, errors.JetsparkError) else interrupted)
             raise
 
     # -- the event loop's thread: questions --------------------------------------------------------
@@ -295,13 +287,13 @@ class AtomicSender(Sender):
                 self._inbox + b"0",
                 _NO_HEADERS + MARKS % (self._id, self.window.sent + 2, STAGED),
             )
-        except JetsparkError:
+        except errors.JetsparkError:
             pass  # the server will forget it by itself
 
     def on_disconnect(self, now: float) -> None:
         self.end(self.window.lost())
 
-    def on_refused(self, name: str, indexes: list[int], error: JetsparkError) -> None:
+    def on_refused(self, name: str, indexes: list[int], error: errors.JetsparkError) -> None:
         if indexes:
             self.end(own(error))
 
@@ -319,15 +311,15 @@ class AtomicSender(Sender):
             ack = _ack_in(frame, self.window.subject)
             if asked is not None:
                 self._on_answer(asked, ack)
-        except NoStreamResponseError as error:
+        except errors.NoStreamResponseError as error:
             self._on_no_responders(asked, error)
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             self.end(error)
 
     def _on_answer(self, question: _Question, ack: PubAck | None) -> None:
         if question.mark is not STAGED:
             if ack is None:
-                raise JetStreamError("The reply to the commit is empty.")
+                raise errors.JetStreamError("The reply to the commit is empty.")
             self.window.stored(ack)
         elif ack is not None:
             # A server that does not know batches stores each message as an ordinary one.
@@ -337,12 +329,12 @@ class AtomicSender(Sender):
         self._question = None
         self.changed()
 
-    def _on_no_responders(self, question: _Question | None, error: JetsparkError) -> None:
+    def _on_no_responders(self, question: _Question | None, error: errors.JetsparkError) -> None:
         try:
             if question is None:
                 raise error
             self.repeat(question.tries, lambda: self._send(*question[:3]))
-        except JetsparkError as last:
+        except errors.JetsparkError as last:
             self.end(last)
 
 
@@ -350,7 +342,7 @@ def _ack_in(frame: MessageFrame, subject: str) -> PubAck | None:
     """The ack in a reply; None for an empty one. Raises the refusal in it."""
     status = status_of(frame.headers)
     if status is not None and status.is_no_responders:
-        raise NoStreamResponseError(subject)
+        raise errors.NoStreamResponseError(subject)
     return parse_pub_ack(frame.payload) if frame.payload else None
 
 

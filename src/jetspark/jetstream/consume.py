@@ -35,19 +35,10 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import jetspark.errors as errors
 from jetspark.client.subscription import FrameReader, closed_on_purpose, weakly
 from jetspark.client.tasks import background
 from jetspark.connection.outbox import Waiters
-from jetspark.errors import (
-    BadSubscriptionError,
-    ConfigError,
-    ConnectionClosedError,
-    ConsumerNotFoundError,
-    JetsparkError,
-    PullError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-)
 from jetspark.jetstream.fetch import (
     LOOKS,
     GapDetector,
@@ -106,7 +97,7 @@ class StopReason(Enum):
     """The connection closed or the inbox was refused, with that error or without one."""
 
 
-OnStop: TypeAlias = Callable[[StopReason, JetsparkError | None], None]
+OnStop: TypeAlias = Callable[[StopReason, errors.JetsparkError | None], None]
 
 OnMissing: TypeAlias = Callable[[int], None]
 """Called with the number of lost deliveries."""
@@ -186,9 +177,9 @@ def make_consume_options(
     in_bytes = max_bytes is not None
     adapts = max_messages is None and threshold_messages is None and not in_bytes
     if in_bytes and (max_messages is not None or threshold_messages is not None):
-        raise ConfigError("The buffer is limited in messages or in bytes: give one kind.")
+        raise errors.ConfigError("The buffer is limited in messages or in bytes: give one kind.")
     if not in_bytes and threshold_bytes is not None:
-        raise ConfigError("threshold_bytes needs max_bytes.")
+        raise errors.ConfigError("threshold_bytes needs max_bytes.")
     if not in_bytes:
         unit, full, threshold = "messages", max_messages, threshold_messages
         full = MAX_MESSAGES if full is None else full
@@ -199,15 +190,15 @@ def make_consume_options(
         threshold = full // 2
     check_whole(f"threshold_{unit}", threshold, 0)
     if not 0 <= threshold <= full:
-        raise ConfigError(f"threshold_{unit} must be from 0 to max_{unit}.")
+        raise errors.ConfigError(f"threshold_{unit} must be from 0 to max_{unit}.")
     if expires < _LEAST_EXPIRES:
-        raise ConfigError(f"expires must be at least {_LEAST_EXPIRES:g} seconds.")
+        raise errors.ConfigError(f"expires must be at least {_LEAST_EXPIRES:g} seconds.")
     if config.max_expires is not None and config.max_expires.total_seconds() > 0:
         expires = min(expires, config.max_expires.total_seconds())
     if heartbeat is None:
         heartbeat = min(expires / 2, _MOST_HEARTBEAT)
     elif not _LEAST_HEARTBEAT <= heartbeat <= min(expires / 2, _MOST_HEARTBEAT):
-        raise ConfigError(
+        raise errors.ConfigError(
             f"heartbeat must be from {_LEAST_HEARTBEAT:g} to {_MOST_HEARTBEAT:g} seconds, "
             "and at most half of expires."
         )
@@ -415,12 +406,12 @@ class ContinuousPull:
         try:
             reply = f"{self._listener.subject[:-1]}{amount}-{self._requests}"
             self._client.publish_nowait(self._subject, payload, reply=reply)
-        except ConnectionClosedError:
+        except errors.ConnectionClosedError:
             self._requesting = False  # `_on_end` comes, or came
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             self._refused(error)
 
-    def _refused(self, error: JetsparkError) -> None:
+    def _refused(self, error: errors.JetsparkError) -> None:
         """Report the refusal, once, and request again later."""
         if str(error) not in self._told:
             self._told.add(str(error))
@@ -536,7 +527,7 @@ class ContinuousPull:
             # A message too large for the rest of the buffer waits until something is taken.
             self._fill_if_low()
 
-    def _stop_for(self, reason: StopReason, error: JetsparkError | None) -> None:
+    def _stop_for(self, reason: StopReason, error: errors.JetsparkError | None) -> None:
         self.stop()
         self._on_stop(reason, error)
 
@@ -567,11 +558,11 @@ class ContinuousPull:
     def _on_reconnect(self) -> None:
         self._stop_for(StopReason.RECONNECTED, None)
 
-    def _on_refused(self, name: str, error: JetsparkError) -> None:
+    def _on_refused(self, name: str, error: errors.JetsparkError) -> None:
         if name == self._subject:
             self._on_end(copy(error))
 
-    def _on_end(self, error: JetsparkError | None) -> None:
+    def _on_end(self, error: errors.JetsparkError | None) -> None:
         self._stop_for(StopReason.CLOSED, error)
 
 
@@ -632,7 +623,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
         return len(self._frames)
 
     @property
-    def error(self) -> JetsparkError | None:
+    def error(self) -> errors.JetsparkError | None:
         """The error that ended it; None before, and after `stop` or `drain`."""
         return self._error
 
@@ -649,14 +640,14 @@ class ConsumerMessages(FrameReader[JsMsg]):
 
     # -- failures, in the read loop ------------------------------------------------------------
 
-    def _on_stop(self, reason: StopReason, error: JetsparkError | None) -> None:
+    def _on_stop(self, reason: StopReason, error: errors.JetsparkError | None) -> None:
         if self._draining:
             return
         self._cancel_retry()
         if reason in (StopReason.UNUSABLE, StopReason.INVALID, StopReason.CLOSED):
             self._end(error)
         elif reason is StopReason.NO_LEADER:
-            status = error.status if isinstance(error, PullError) else None
+            status = error.status if isinstance(error, errors.PullError) else None
             self._retry = self._behind(self._start_when_led(status))
         else:
             if error is not None:
@@ -666,7 +657,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
     def _start(self) -> None:
         try:
             self._pull.start(self._names["stream"], self._names["consumer"], self._delivered())
-        except ConnectionClosedError as error:
+        except errors.ConnectionClosedError as error:
             self._end(error)
 
     def _delivered(self) -> int | None:
@@ -688,7 +679,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
                 await asyncio.sleep(self._heartbeat)
             try:
                 info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
-            except JetsparkError:
+            except errors.JetsparkError:
                 break
             if info.get("num_waiting", 0) <= self._pull.waiting:
                 break
@@ -703,7 +694,12 @@ class ConsumerMessages(FrameReader[JsMsg]):
     async def _start_when_led(self, status: int | None) -> None:
         """Wait for a leader and start again; end when the consumer no longer exists."""
         error = await wait_for_leader(self._api, self._names, status)
-        if isinstance(error, ConsumerNotFoundError | StreamNotFoundError | ConnectionClosedError):
+        if isinstance(
+            error,
+            errors.ConsumerNotFoundError
+            | errors.StreamNotFoundError
+            | errors.ConnectionClosedError,
+        ):
             self._end(error)
             return
         if error is not None:
@@ -717,7 +713,7 @@ class ConsumerMessages(FrameReader[JsMsg]):
         if self._retry is not None and self._retry is not asyncio.current_task():
             self._retry.cancel()
 
-    def _end(self, error: JetsparkError | None) -> None:
+    def _end(self, error: errors.JetsparkError | None) -> None:
         if self._ended:
             return
         self._ended = True
@@ -769,9 +765,9 @@ class ConsumerMessages(FrameReader[JsMsg]):
         """
         return await self._next_within(timeout)
 
-    def _over(self) -> JetsparkError:
+    def _over(self) -> errors.JetsparkError:
         self._client.require_open()
-        return BadSubscriptionError("Consuming has ended.")
+        return errors.BadSubscriptionError("Consuming has ended.")
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` buffered frames, taken as if by iterating.
@@ -787,13 +783,13 @@ class ConsumerMessages(FrameReader[JsMsg]):
 
         As `take_queued`. The latter are missing if the connection is lost.
         """
-        with suppress(ConnectionClosedError, RequestTimeoutError):
+        with suppress(errors.ConnectionClosedError, errors.RequestTimeoutError):
             await self._stop_deliveries(None)
         taken = self.take_queued(self.pending_msgs)
         self.stop()
         return taken
 
-    def _callback_ended(self, error: JetsparkError) -> None:
+    def _callback_ended(self, error: errors.JetsparkError) -> None:
         self._client.report(error)
 
     # -- ending --------------------------------------------------------------------------------

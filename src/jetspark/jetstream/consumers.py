@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
+import jetspark.errors as errors
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.messages import Message
 from jetspark.client.subscription import FrameQueue, FrameReader, weakly
@@ -24,16 +25,6 @@ from jetspark.documents.consumers import (
 from jetspark.documents.document import from_wire, text_of_time
 from jetspark.documents.requirements import check_consumer, check_feature, consumer_needs
 from jetspark.err_codes import CONSUMER_EXISTS
-from jetspark.errors import (
-    BadSubscriptionError,
-    ConfigError,
-    ConsumerIsPushError,
-    ConsumerNotFoundError,
-    JetsparkError,
-    NameInUseError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-)
 from jetspark.jetstream.api import Api, Paged
 from jetspark.jetstream.consume import (
     EXPIRES,
@@ -235,7 +226,7 @@ class PullConsumer(Consumer):
         seconds = self._api.timeout if timeout is None else in_seconds(timeout)
         result = await self.fetch(1, timeout=seconds, **priority)
         if not result:
-            raise RequestTimeoutError(
+            raise errors.RequestTimeoutError(
                 f"No message from consumer {self.name!r} within {seconds:g} s."
             )
         return result[0]
@@ -287,7 +278,7 @@ class PullConsumer(Consumer):
         """
         needs = check_feature("unpin", GROUPS_SINCE, self._api.server)
         if self.cached_info.config.priority_policy != PriorityPolicy.PINNED_CLIENT:
-            raise ConfigError("unpin needs a consumer with priority_policy 'pinned_client'.")
+            raise errors.ConfigError("unpin needs a consumer with priority_policy 'pinned_client'.")
         names = {"stream": self.stream, "consumer": self.name}
         await self._api.call(js_api.CONSUMER_UNPIN, {"group": group}, needs, **names)
 
@@ -417,9 +408,9 @@ class PushMessages(FrameReader[JsMsg]):
         """
         return await self._next_within(timeout)
 
-    def _over(self) -> JetsparkError:
+    def _over(self) -> errors.JetsparkError:
         self._client.require_open()
-        return BadSubscriptionError(f"The messages of {self.source} have ended.")
+        return errors.BadSubscriptionError(f"The messages of {self.source} have ended.")
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
         """Up to `limit` buffered frames, taken as if by iterating.
@@ -454,7 +445,7 @@ class PushMessages(FrameReader[JsMsg]):
         if subject:
             try:
                 self._client.publish_nowait(subject)
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 self._client.report(error)
 
     def _compare(self, heartbeat: bytes | None) -> None:
@@ -493,11 +484,11 @@ class PushMessages(FrameReader[JsMsg]):
     async def _look_for_it(self) -> None:
         try:
             await consumer_info(self._api, self._stream, self._name)
-        except (ConsumerNotFoundError, StreamNotFoundError) as error:
+        except (errors.ConsumerNotFoundError, errors.StreamNotFoundError) as error:
             if self._callback is not None:
                 self._client.report(error)
             self._end(error)
-        except JetsparkError:
+        except errors.JetsparkError:
             pass  # unknown without a leader, link or permission
 
     # -- ending --------------------------------------------------------------------------------
@@ -509,7 +500,7 @@ class PushMessages(FrameReader[JsMsg]):
         self._discard()
         self._end(None)
 
-    def _end(self, error: JetsparkError | None) -> None:
+    def _end(self, error: errors.JetsparkError | None) -> None:
         self._stop_clock()
         self._listener.close()
         self._end_reading(error)
@@ -601,7 +592,9 @@ class ConsumerCalls:
         """
         wire = _durable(_checked(self._api, stream, config, options), config)
         if wire.get("deliver_subject"):
-            raise ConfigError("deliver_subject makes a push consumer: use create_push_consumer.")
+            raise errors.ConfigError(
+                "deliver_subject makes a push consumer: use create_push_consumer."
+            )
         return PullConsumer(self._api, await self._create(stream, wire))
 
     async def create_push_consumer(
@@ -614,7 +607,7 @@ class ConsumerCalls:
         """Create a push consumer with a `deliver_subject`. Raises as `create_consumer`."""
         wire = _durable(_checked(self._api, stream, config, options), config)
         if not wire.get("deliver_subject"):
-            raise ConfigError("A push consumer needs deliver_subject.")
+            raise errors.ConfigError("A push consumer needs deliver_subject.")
         return PushConsumer(self._api, await self._create(stream, wire))
 
     async def update_consumer(
@@ -635,7 +628,7 @@ class ConsumerCalls:
     async def _change(self, stream: str, wire: dict[str, Any]) -> ConsumerInfo:
         name = _name_of(wire)
         if name is None:
-            raise ConfigError("Updating a consumer needs its name.")
+            raise errors.ConfigError("Updating a consumer needs its name.")
         answer = await self._api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
         return await self._send(stream, _merged(answer["config"], wire), "update")
 
@@ -654,7 +647,7 @@ class ConsumerCalls:
         if _name_of(wire) is not None:
             try:
                 return await self._change(stream, wire)
-            except ConsumerNotFoundError:
+            except errors.ConsumerNotFoundError:
                 pass
         return await self._create(stream, _durable({**_DEFAULTS, **wire}, config))
 
@@ -665,7 +658,7 @@ class ConsumerCalls:
         """
         info = await consumer_info(self._api, stream, name)
         if info.config.deliver_subject:
-            raise ConsumerIsPushError(CONFLICT, "Consumer is push based")
+            raise errors.ConsumerIsPushError(CONFLICT, "Consumer is push based")
         return PullConsumer(self._api, info)
 
     async def push_consumer(self, stream: str, name: str) -> PushConsumer:
@@ -675,7 +668,7 @@ class ConsumerCalls:
         """
         info = await consumer_info(self._api, stream, name)
         if not info.config.deliver_subject:
-            raise ConfigError(f'Consumer "{name}" of stream "{stream}" is a pull consumer.')
+            raise errors.ConfigError(f'Consumer "{name}" of stream "{stream}" is a pull consumer.')
         return PushConsumer(self._api, info)
 
     async def consumer_info(self, stream: str, name: str) -> ConsumerInfo:
@@ -743,8 +736,8 @@ class ConsumerCalls:
                 return _same_or_in_use(existing, wire, stream, name)
         try:
             return await self._send(stream, wire, "create")
-        except NameInUseError as error:
-            with suppress(JetsparkError):  # not permitted to look it up
+        except errors.NameInUseError as error:
+            with suppress(errors.JetsparkError):  # not permitted to look it up
                 if name is not None and (there := await self._existing(stream, name)) is not None:
                     error = with_differences(error, there["config"], wire)
             raise error from None
@@ -757,7 +750,7 @@ class ConsumerCalls:
     async def _existing(self, stream: str, name: str) -> dict[str, Any] | None:
         try:
             return await self._api.call(js_api.CONSUMER_INFO, stream=stream, consumer=name)
-        except ConsumerNotFoundError:
+        except errors.ConsumerNotFoundError:
             return None
 
     async def _send(self, stream: str, wire: dict[str, Any], action: str) -> ConsumerInfo:
@@ -808,12 +801,12 @@ def _checked(
     wire = {**defaults, **config_to_wire(ConsumerConfig, config, options)}
     name, durable = wire.get("name"), wire.get("durable_name")
     if name and durable and name != durable:
-        raise ConfigError(f"name {name!r} and durable_name {durable!r} must be equal.")
+        raise errors.ConfigError(f"name {name!r} and durable_name {durable!r} must be equal.")
     for one in (name, durable):
         if one is not None:
             check_name("consumer", one)
     if wire.get("filter_subject") and wire.get("filter_subjects"):
-        raise ConfigError("Give either filter_subject or filter_subjects, not both.")
+        raise errors.ConfigError("Give either filter_subject or filter_subjects, not both.")
     for subject in (wire.get("filter_subject"), *(wire.get("filter_subjects") or [])):
         if subject:
             check_subscribe_subject(subject)
@@ -848,7 +841,7 @@ def _same_or_in_use(
     config = existing["config"]
     if any(config.get(key) != value for key, value in wire.items()):
         sentence = js_api.consumer_in_use(stream, name)
-        error = NameInUseError(400, CONSUMER_EXISTS, "consumer already exists", sentence)
+        error = errors.NameInUseError(400, CONSUMER_EXISTS, "consumer already exists", sentence)
         raise with_differences(error, config, wire)
     return _to_info(existing)
 

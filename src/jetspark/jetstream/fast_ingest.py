@@ -31,21 +31,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
 import msgspec
 
+import jetspark.errors as errors
 from jetspark.client.publishing import NumberedPublishes
 from jetspark.documents.document import from_wire
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import PubAck
 from jetspark.err_codes import BATCH_UNKNOWN
-from jetspark.errors import (
-    BatchError,
-    ConfigError,
-    DocumentError,
-    JetsparkError,
-    JetStreamError,
-    NoStreamResponseError,
-    NotStoredError,
-    RequestTimeoutError,
-)
 from jetspark.jetstream.in_flight import (
     BasePublisher,
     InFlight,
@@ -124,13 +115,17 @@ def parse_reply(payload: bytes) -> Flow | Gap | Refusal | PubAck:
         pass
     try:
         return from_wire(PubAck, ack_document(payload))
-    except DocumentError:
-        raise JetStreamError(f"A reply to the batch cannot be read: {payload[:80]!r}.") from None
+    except errors.DocumentError:
+        raise errors.JetStreamError(
+            f"A reply to the batch cannot be read: {payload[:80]!r}."
+        ) from None
 
 
-def outcome_unknown(cause: JetsparkError) -> JetStreamError:
+def outcome_unknown(cause: errors.JetsparkError) -> errors.JetStreamError:
     """The error of messages sent before the server forgot the batch."""
-    error = JetStreamError(f"The batch is over ({cause}); without an ack it may be stored or not.")
+    error = errors.JetStreamError(
+        f"The batch is over ({cause}); without an ack it may be stored or not."
+    )
     error.__cause__ = cause
     return error
 
@@ -223,7 +218,7 @@ class IngestSender(Sender):
         self._first: Callable[[], None] | None = None  # sends the first message again
         self._tries: PublishTries | None = None  # the first message's, until there is a reply
         self._ending = False
-        self._broken: JetsparkError | None = None  # a missing message ends the batch
+        self._broken: errors.JetsparkError | None = None  # a missing message ends the batch
         self._heard = 0.0
 
     # -- senders -------------------------------------------------------------------------------
@@ -239,7 +234,7 @@ class IngestSender(Sender):
     def check_open(self) -> None:
         super().check_open()
         if self._ending:
-            raise self._broken or ConfigError("The batch was ended already.")
+            raise self._broken or errors.ConfigError("The batch was ended already.")
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -260,7 +255,7 @@ class IngestSender(Sender):
         if self.window.sent:
             self._ask()
         else:
-            self.window.end(ConfigError("The batch was ended already."))
+            self.window.end(errors.ConfigError("The batch was ended already."))
         self.changed()
 
     # -- replies: called in the read loop ----------------------------------------------------------
@@ -283,7 +278,7 @@ class IngestSender(Sender):
         window.admit()
         try:
             reply = parse_reply(frame.payload)
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             self._on_error(index, error)
         else:
             self._on_answer(reply)
@@ -297,14 +292,14 @@ class IngestSender(Sender):
             case Gap(last_seq, seq):
                 for index in range(last_seq - 1, min(seq - 1, window.sent)):
                     text = f"Message {index} of the batch did not reach the stream."
-                    window.fail(index, NotStoredError(text))
+                    window.fail(index, errors.NotStoredError(text))
             case Refusal(seq, error):
                 self._on_refusal(seq - 1, refusal(error))
             case PubAck(batch=str(), count=int(stored)):
                 self.ack = reply
                 window.acked_to(stored)
                 text = f"The batch ended after {stored} messages; this one is not stored."
-                self.end(NotStoredError(text))
+                self.end(errors.NotStoredError(text))
             case PubAck():
                 window.acked_to(1)
                 self.end(stored_as_ordinary("fast ingest", reply))
@@ -314,10 +309,10 @@ class IngestSender(Sender):
         if index == 0 and self._tries is not None:
             try:
                 self.repeat(self._tries, self._start_again)
-            except NoStreamResponseError as error:
+            except errors.NoStreamResponseError as error:
                 self.end(error)
         elif (entry := self.window.find(index)) is not None:
-            self.window.fail(index, NoStreamResponseError(entry[0]))
+            self.window.fail(index, errors.NoStreamResponseError(entry[0]))
             if self._ending:
                 self._ask()  # the end may have met the same fate
 
@@ -327,7 +322,7 @@ class IngestSender(Sender):
         if self._ending:
             self._ask()
 
-    def _on_error(self, index: int | None, error: JetsparkError) -> None:
+    def _on_error(self, index: int | None, error: errors.JetsparkError) -> None:
         """The reply to a message, or (None) to a ping or the end, is an error."""
         if index is None:
             self.end(outcome_unknown(error))
@@ -336,9 +331,9 @@ class IngestSender(Sender):
             if index == 0:
                 self.end(error)
 
-    def _on_refusal(self, index: int, error: JetsparkError) -> None:
+    def _on_refusal(self, index: int, error: errors.JetsparkError) -> None:
         self.window.fail(index, error)
-        if isinstance(error, BatchError) and error.err_code == BATCH_UNKNOWN:
+        if isinstance(error, errors.BatchError) and error.err_code == BATCH_UNKNOWN:
             # The server has forgotten the batch and takes no more of it.
             for later in range(index + 1, self.window.sent):
                 self.window.fail(later, error)
@@ -353,7 +348,7 @@ class IngestSender(Sender):
         except ValueError:
             return None
 
-    def on_refused(self, name: str, indexes: list[int], error: JetsparkError) -> None:
+    def on_refused(self, name: str, indexes: list[int], error: errors.JetsparkError) -> None:
         """Messages, or a question, were refused before the stream."""
         if self.window.ended is not None:
             return
@@ -382,7 +377,7 @@ class IngestSender(Sender):
         waits = window.count() > 0 or self._ending
         if silent > self.timeout and waits:
             self.end(
-                RequestTimeoutError(
+                errors.RequestTimeoutError(
                     f"The server sent nothing about the batch within {self.timeout:g} s; "
                     "it may be stored or not."
                 )
@@ -397,7 +392,7 @@ class IngestSender(Sender):
             operation = _END if self._ending else _PING
             try:
                 self._control(operation, self.published + self._ending, subject)
-            except JetsparkError:
+            except errors.JetsparkError:
                 pass
 
     def _control(

@@ -26,17 +26,10 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import jetspark.errors as errors
 from jetspark.client.tasks import background, move_on_after
 from jetspark.documents.consumers import PriorityPolicy
 from jetspark.documents.requirements import check_feature
-from jetspark.errors import (
-    ConfigError,
-    JetsparkError,
-    MissedHeartbeatError,
-    NotJetStreamMessageError,
-    RequestTimeoutError,
-    SequenceMismatchError,
-)
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.message import NAK, JsMsg
 from jetspark.retries import PAUSE
@@ -102,7 +95,7 @@ class GapDetector:
         """Take `before` from a delivery; `received` does not count that one."""
         try:
             self.before = reply_fields(reply)[4] - 1 - (received - self.others)
-        except NotJetStreamMessageError:
+        except errors.NotJetStreamMessageError:
             pass  # anyone may publish to an inbox
 
     def last(self, received: int) -> int | None:
@@ -159,15 +152,17 @@ class GapDetector:
         return len(self._heard | self._heard_before)
 
 
-def not_come(what: str, missing: int, then: str) -> SequenceMismatchError:
+def not_come(what: str, missing: int, then: str) -> errors.SequenceMismatchError:
     """The error for missing deliveries; `then`: what happens to them."""
     messages = "message" if missing == 1 else "messages"
-    return SequenceMismatchError(f"{missing} {messages} sent by {what} did not come: {then}.")
+    return errors.SequenceMismatchError(
+        f"{missing} {messages} sent by {what} did not come: {then}."
+    )
 
 
-def silence_error(who: str, heartbeat: float) -> MissedHeartbeatError:
+def silence_error(who: str, heartbeat: float) -> errors.MissedHeartbeatError:
     """The error for a consumer that was silent for two heartbeat intervals (seconds)."""
-    return MissedHeartbeatError(
+    return errors.MissedHeartbeatError(
         f"{who} sent nothing for {2 * heartbeat:g} s, twice the heartbeat interval."
     )
 
@@ -185,7 +180,7 @@ class Fetched(list[MessageT]):
     __slots__ = ("error",)
 
     def __init__(
-        self, messages: Iterable[MessageT] = (), error: JetsparkError | None = None
+        self, messages: Iterable[MessageT] = (), error: errors.JetsparkError | None = None
     ) -> None:
         super().__init__(messages)
         self.error = error
@@ -274,18 +269,18 @@ def make_priority(
     groups, policy = config.priority_groups or [], config.priority_policy
     known = ", ".join(map(repr, groups))
     if group is None and groups:
-        raise ConfigError(f"The consumer has priority groups; name one as group: {known}.")
+        raise errors.ConfigError(f"The consumer has priority groups; name one as group: {known}.")
     if group is not None and not groups:
-        raise ConfigError("group: the consumer has no priority groups.")
+        raise errors.ConfigError("group: the consumer has no priority groups.")
     if group is not None and group not in groups:
-        raise ConfigError(f"The consumer has no priority group {group!r}; it has {known}.")
+        raise errors.ConfigError(f"The consumer has no priority group {group!r}; it has {known}.")
     for name, value in (("min_pending", min_pending), ("min_ack_pending", min_ack_pending)):
         if value is not None and policy != PriorityPolicy.OVERFLOW:
-            raise ConfigError(f"{name} needs a consumer with priority_policy 'overflow'.")
+            raise errors.ConfigError(f"{name} needs a consumer with priority_policy 'overflow'.")
         if value is not None:
             check_whole(name, value)
     if priority is not None and policy != PriorityPolicy.PRIORITIZED:
-        raise ConfigError("priority needs a consumer with priority_policy 'prioritized'.")
+        raise errors.ConfigError("priority needs a consumer with priority_policy 'prioritized'.")
     if priority is not None:
         check_whole("priority", priority, 0, _HIGHEST)
     if group is None:
@@ -308,7 +303,7 @@ _API_WAIT = 1.0
 
 async def wait_for_leader(
     api: Api, names: Mapping[str, str], status: int | None
-) -> JetsparkError | None:
+) -> errors.JetsparkError | None:
     """Returns None after PAUSE or later, or at once the API's error about the consumer.
 
     `status`: the code that ended the request. `names`: stream and consumer.
@@ -319,8 +314,8 @@ async def wait_for_leader(
         try:
             async with move_on_after(_API_WAIT):
                 await api.call(js_api.CONSUMER_INFO, **names)
-        except JetsparkError as error:
-            if type(error) is not RequestTimeoutError:  # the API has no leader either
+        except errors.JetsparkError as error:
+            if type(error) is not errors.RequestTimeoutError:  # the API has no leader either
                 return error
     await asyncio.sleep(max(until - loop.time(), 0))
     return None
@@ -355,14 +350,18 @@ class Pull:
         timeout, heartbeat = in_seconds(timeout), in_seconds(heartbeat)
         check_whole("batch", batch)
         if timeout is not None and not timeout > 0:
-            raise ConfigError("timeout must be more than 0 seconds, or None for what is pending.")
+            raise errors.ConfigError(
+                "timeout must be more than 0 seconds, or None for what is pending."
+            )
         if max_bytes is not None:
             check_whole("max_bytes", max_bytes)
         if heartbeat is not None:
             if timeout is None:
-                raise ConfigError("heartbeat needs a timeout.")
+                raise errors.ConfigError("heartbeat needs a timeout.")
             if not 0 < heartbeat <= _expires(timeout) / 2:
-                raise ConfigError("heartbeat must be more than 0 and at most half of timeout.")
+                raise errors.ConfigError(
+                    "heartbeat must be more than 0 and at most half of timeout."
+                )
         self._api = api
         self._client = api.client
         self._consumer = consumer
@@ -378,7 +377,7 @@ class Pull:
         self._priority = priority
         self._acks = acks
         self._messages: list[JsMsg] = []
-        self._error: JetsparkError | None = None
+        self._error: errors.JetsparkError | None = None
         self._retry_status: int | None = None
         self._heard = 0.0
         self._deadline = 0.0
@@ -473,7 +472,7 @@ class Pull:
         self._requested = True
         try:
             self._client.publish_nowait(self._subject, payload, reply=self._listener.subject)
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             self._finish(error)
 
     async def _wait_for_leader(self, status: int, waiter: asyncio.Future[None]) -> None:
@@ -548,7 +547,7 @@ class Pull:
         else:
             self._finish(pull_error(status))
 
-    def _finish(self, error: JetsparkError | None) -> None:
+    def _finish(self, error: errors.JetsparkError | None) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._error = error
             self._waiter.set_result(None)
@@ -593,17 +592,17 @@ class Pull:
                 self._look = background(looking, what, self._finish)
         self._set_clock()
 
-    def _timed_out(self) -> RequestTimeoutError:
-        return RequestTimeoutError(
+    def _timed_out(self) -> errors.RequestTimeoutError:
+        return errors.RequestTimeoutError(
             f"No answer to a fetch from consumer {self._consumer!r} within {self._timeout:g} s."
         )
 
     async def _look_at_consumer(self, frames: int) -> None:
         try:
             info = await self._api.call(js_api.CONSUMER_INFO, **self._names)
-        except RequestTimeoutError:
+        except errors.RequestTimeoutError:
             return  # then the fetch is over too
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             self._finish(error)
             return
         limit = info["config"].get("max_ack_pending", 0)
@@ -620,7 +619,7 @@ class Pull:
         if self._waiter is not None and not self._waiter.done() and self._retry_status is None:
             self._request()
 
-    def _on_refused(self, name: str, error: JetsparkError) -> None:
+    def _on_refused(self, name: str, error: errors.JetsparkError) -> None:
         if name == self._subject:
             self._finish(copy(error))
 
@@ -637,7 +636,7 @@ async def _given_back(client: Client, listener: Listener | None, messages: list[
         for message in messages:
             if message.reply is not None:
                 client.publish_nowait(message.reply, NAK)
-    except JetsparkError:
+    except errors.JetsparkError:
         pass  # without a link, ack_wait delivers them again
     finally:
         if listener is not None:

@@ -23,14 +23,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeAlias, TypeVar, Unpack
 
-from jetspark.errors import (
-    BrokenSocketError,
-    ConfigError,
-    ConnectionClosedError,
-    JetsparkError,
-    JetStreamError,
-    PublishFailedError,
-)
+import jetspark.errors as errors
 from jetspark.jetstream.publish_request import BatchOptions, publish_headers
 from jetspark.retries import PAUSE
 from jetspark.timestamps import Seconds, in_seconds
@@ -47,7 +40,7 @@ if TYPE_CHECKING:
     from jetspark.wire.headers import Headers
     from jetspark.wire.kernel import MessageFrame
 
-OnResult: TypeAlias = "Callable[[PubAck | JetsparkError], None]"
+OnResult: TypeAlias = "Callable[[PubAck | errors.JetsparkError], None]"
 """Called once with the ack or the error of a message, in the event loop's thread."""
 
 Entry: TypeAlias = "tuple[str, bytes, Headers | None, float, OnResult | None]"
@@ -66,7 +59,7 @@ class PublishFailure:
     index: int
     """0 for the first message."""
     subject: str
-    error: JetsparkError
+    error: errors.JetsparkError
 
 
 class InFlight:
@@ -90,7 +83,7 @@ class InFlight:
         """When a message sent now is overdue; updated by the sender."""
         self.closed = True
         """Whether no more messages are taken."""
-        self.ended: JetsparkError | None = None
+        self.ended: errors.JetsparkError | None = None
         """Why no more results can arrive."""
         self._entries: dict[int, Entry] = {}
         self._lock = Lock()
@@ -153,7 +146,7 @@ class InFlight:
         """The indexes of the messages in flight on this subject."""
         return [index for index, entry in self.entries() if entry[0] == subject]
 
-    def fail(self, index: int, error: JetsparkError) -> None:
+    def fail(self, index: int, error: errors.JetsparkError) -> None:
         """A message failed for this reason. The first result counts."""
         if (entry := self.take(index, None)) is None:
             return
@@ -162,7 +155,7 @@ class InFlight:
         else:
             entry[4](error)
 
-    def end(self, error: JetsparkError) -> bool:
+    def end(self, error: errors.JetsparkError) -> bool:
         """Close, and fail all, from any thread. False: it ended before, and that reason counts."""
         with self._lock:
             if self.ended is not None:
@@ -174,28 +167,28 @@ class InFlight:
         return True
 
 
-def own(error: JetsparkError) -> JetsparkError:
+def own(error: errors.JetsparkError) -> errors.JetsparkError:
     """A copy for one message: tasks that raised the same instance would mix their tracebacks."""
     one = copy(error)
     one.__cause__ = error.__cause__
     return one
 
 
-def link_lost(index: int, subject: str) -> BrokenSocketError:
+def link_lost(index: int, subject: str) -> errors.BrokenSocketError:
     """The link went down between the message and its ack."""
-    return BrokenSocketError(
+    return errors.BrokenSocketError(
         "The connection was lost before the ack came: "
         f"it is not known whether message {index} on {subject!r} was stored."
     )
 
 
-def no_more_acks(cause: JetsparkError | None) -> JetsparkError:
+def no_more_acks(cause: errors.JetsparkError | None) -> errors.JetsparkError:
     """The error when the subscription for acks ends: with the connection, or refused."""
-    if cause is not None and not isinstance(cause, ConnectionClosedError):
+    if cause is not None and not isinstance(cause, errors.ConnectionClosedError):
         refused = copy(cause)
         refused.args = (f"No ack can be received, so nobody knows what was stored: {cause}",)
         return refused
-    error = ConnectionClosedError("The connection was closed before the ack came.")
+    error = errors.ConnectionClosedError("The connection was closed before the ack came.")
     error.__cause__ = cause
     return error
 
@@ -234,7 +227,7 @@ class Sender:
         """`checks`: the minimum number of deadline checks within a timeout."""
         self.timeout = api.timeout if timeout is None else in_seconds(timeout)
         if not self.timeout > 0:
-            raise ConfigError("timeout must be more than 0 seconds.")
+            raise errors.ConfigError("timeout must be more than 0 seconds.")
         self.window = window
         self.client = api.client
         self.publishing = publishing
@@ -285,7 +278,7 @@ class Sender:
         except BaseException as error:
             withdrawn = self.window.withdraw(index)
             self.changed()  # somebody else may wait for the place
-            if withdrawn or not isinstance(error, JetsparkError):
+            if withdrawn or not isinstance(error, errors.JetsparkError):
                 raise
             return index
         self.published = index + 1
@@ -305,7 +298,7 @@ class Sender:
     def check_open(self) -> None:
         """Raise why no message can be taken: ConfigError, or the error that ended it."""
         if self._listener is None:
-            raise ConfigError(f"The {self.what} is not open: use it inside its with block.")
+            raise errors.ConfigError(f"The {self.what} is not open: use it inside its with block.")
         if self.window.ended is not None:
             raise own(self.window.ended)
 
@@ -325,7 +318,7 @@ class Sender:
         unseen = self.window.failures[self._seen :]
         if not (unseen and self.raise_failures):
             return
-        failure = PublishFailedError(unseen)
+        failure = errors.PublishFailedError(unseen)
         if error is None:
             raise failure
         error.add_note(str(failure))
@@ -361,9 +354,9 @@ class Sender:
         for timer in (self._timer, self._repeat):
             if timer is not None:
                 timer.cancel()
-        self.end(JetStreamError(f"The {self.what}'s block ended before the ack arrived."))
+        self.end(errors.JetStreamError(f"The {self.what}'s block ended before the ack arrived."))
 
-    def end(self, error: JetsparkError) -> None:
+    def end(self, error: errors.JetsparkError) -> None:
         """No more results can arrive: messages in flight fail for this reason."""
         if self.window.end(error):
             self.changed()
@@ -385,7 +378,7 @@ class Sender:
         except ValueError:
             return None
 
-    def _on_refused(self, name: str, error: JetsparkError) -> None:
+    def _on_refused(self, name: str, error: errors.JetsparkError) -> None:
         if name.startswith(self.inbox):
             index = self.index_of(name[len(self.inbox) :].encode())
             indexes = [] if index is None else [index]
@@ -394,12 +387,12 @@ class Sender:
         self.on_refused(name, indexes, error)
         self.changed()
 
-    def on_refused(self, name: str, indexes: list[int], error: JetsparkError) -> None:
+    def on_refused(self, name: str, indexes: list[int], error: errors.JetsparkError) -> None:
         """A server refused publishes with this subject or reply subject, perhaps these messages."""
         for index in indexes:
             self.window.fail(index, own(error))
 
-    def _on_end(self, error: JetsparkError | None) -> None:
+    def _on_end(self, error: errors.JetsparkError | None) -> None:
         self.end(no_more_acks(error))
 
     # -- time and the link -------------------------------------------------------------------------
@@ -436,7 +429,7 @@ class Sender:
         if self.window.ended is None:
             try:
                 send()
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 self.end(error)
 
     def _on_disconnect(self) -> None:

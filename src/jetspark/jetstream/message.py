@@ -10,13 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
+import jetspark.errors as errors
 from jetspark.client.messages import Message
-from jetspark.errors import (
-    ConfigError,
-    MessageAlreadyAckedError,
-    NotJetStreamMessageError,
-    UnsupportedByServerError,
-)
 from jetspark.subjects import NO_TEXT
 from jetspark.timestamps import Seconds, ns_from_now
 from jetspark.wire.kernel import MessageFrame as MessageFrame
@@ -73,7 +68,7 @@ class JsMsg(Message):
             return
         ns = ns_from_now("delay", delay)
         if ns < 0:
-            raise ConfigError("delay cannot be negative.")
+            raise errors.ConfigError("delay cannot be negative.")
         await self._answer(NAK + b" " + msgspec.json.encode({"delay": ns}))
 
     async def in_progress(self) -> None:
@@ -88,10 +83,10 @@ class JsMsg(Message):
         errors of every acknowledgement (see `JsMsg`).
         """
         if "\n" in reason or "\r" in reason or NO_TEXT.search(reason):
-            raise ConfigError("The reason must be one line of text.")
+            raise errors.ConfigError("The reason must be one line of text.")
         server = self._client.server_info
         if reason and server is not None and not server.at_least(2, 10, 4):
-            raise UnsupportedByServerError("term with a reason", "2.10.4", server.version)
+            raise errors.UnsupportedByServerError("term with a reason", "2.10.4", server.version)
         await self._answer(TERM + b" " + reason.encode() if reason else TERM)
 
     async def _answer(self, answer: bytes) -> None:
@@ -111,10 +106,12 @@ class JsMsg(Message):
     def _reply_subject(self) -> str:
         """The subject for its acknowledgements. Raises MessageAlreadyAckedError."""
         if self.is_acked:
-            raise MessageAlreadyAckedError(
+            raise errors.MessageAlreadyAckedError(
                 f"This message on {self.subject!r} was acknowledged before."
             )
         reply = self.reply
         if reply is None:
-            raise NotJetStreamMessageError("The message has no reply subject to acknowledge to.")
+            raise errors.NotJetStreamMessageError(
+                "The message has no reply subject to acknowledge to."
+            )
         return reply

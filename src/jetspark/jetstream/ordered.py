@@ -12,6 +12,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import jetspark.errors as errors
 from jetspark.client.subscription import FrameReader
 from jetspark.client.tasks import background
 from jetspark.documents.configuration import config_to_wire
@@ -25,20 +26,6 @@ from jetspark.documents.consumers import (
 from jetspark.documents.document import exact_ns
 from jetspark.documents.requirements import check_consumer
 from jetspark.err_codes import CONSUMER_NOT_FOUND
-from jetspark.errors import (
-    APIError,
-    ConfigError,
-    ConnectionClosedError,
-    ConsumerNotFoundError,
-    DataLossError,
-    JetsparkError,
-    JetStreamNotEnabledError,
-    PermissionsError,
-    RequestTimeoutError,
-    SequenceMismatchError,
-    StreamNotFoundError,
-    StreamRecreatedError,
-)
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.consume import (
     EXPIRES,
@@ -107,18 +94,18 @@ class SameStream:
         another copy: the consumer would silently skip messages, or wait for ever."""
         try:
             info = await stream_info(self._api, self._stream)
-        except (PermissionsError, JetStreamNotEnabledError):
+        except (errors.PermissionsError, errors.JetStreamNotEnabledError):
             return  # not permitted, or not imported from the stream's account
         expected = self.origin.created if self.origin is not None else None
         if info.created > self.began if expected is None else info.created != expected:
             before = f"or before {self.began}" if expected is None else str(expected)
-            raise StreamRecreatedError(self._stream, before, str(info.created))
+            raise errors.StreamRecreatedError(self._stream, before, str(info.created))
         had = max(self.reached.seq, self.origin.last_seq if self.origin else 0)
         self.origin = StreamOrigin(info.created, max(had, info.state.last_seq))
         if info.state.last_seq < had:
             alone = info.config.num_replicas == 1
             self._behind_since = -math.inf if alone else min(self._behind_since, time.monotonic())
-            raise DataLossError(
+            raise errors.DataLossError(
                 self._stream,
                 info.state.last_seq + 1,
                 had,
@@ -134,12 +121,12 @@ class SameStream:
         seq, time_ns = self.reached
         try:
             stored = await leader_get(self._api, self._stream, {"seq": seq})
-        except (PermissionsError, APIError):
+        except (errors.PermissionsError, errors.APIError):
             return  # unknown: not permitted, or removed since
         if exact_ns(stored.time) == time_ns:
             return
         self._behind_since = -math.inf
-        raise DataLossError(
+        raise errors.DataLossError(
             self._stream,
             seq,
             seq,
@@ -208,7 +195,7 @@ class OrderedMessages(ConsumerMessages):
         self._same = SameStream(api, stream)
         self._checks = False
         """Whether to check the next consumer's stream."""
-        self._last_error: JetsparkError | None = None
+        self._last_error: errors.JetsparkError | None = None
         super().__init__(api, stream, "", limits, callback, None, alone=True)
 
     # -- what it is ----------------------------------------------------------------------------
@@ -224,7 +211,7 @@ class OrderedMessages(ConsumerMessages):
         return self._names["consumer"]
 
     @property
-    def last_error(self) -> JetsparkError | None:
+    def last_error(self) -> errors.JetsparkError | None:
         """Why the consumer was last recreated, or could not be."""
         return self._last_error
 
@@ -235,7 +222,7 @@ class OrderedMessages(ConsumerMessages):
         errors of every API call (see `JetStream`).
         """
         if not self.name:
-            raise ConsumerNotFoundError(
+            raise errors.ConsumerNotFoundError(
                 404, CONSUMER_NOT_FOUND, "consumer not found", "There is no consumer at the moment."
             )
         return await consumer_info(self._api, self.stream, self.name)
@@ -269,22 +256,22 @@ class OrderedMessages(ConsumerMessages):
                     if self._checks:
                         await self._same.check()
                 break
-            except (StreamNotFoundError, ConnectionClosedError) as error:
+            except (errors.StreamNotFoundError, errors.ConnectionClosedError) as error:
                 self._names["consumer"] = ""
                 self._end(error)
                 return
-            except StreamRecreatedError as error:
+            except errors.StreamRecreatedError as error:
                 self._end(error)
                 return
-            except DataLossError as error:
+            except errors.DataLossError as error:
                 if self._same.never_again:
                     self._end(error)
                     return
                 if not behind:  # report it once, since each attempt finds it again
                     self._tell(error)
                 behind = True
-            except JetsparkError as error:
-                if not isinstance(error, RequestTimeoutError):
+            except errors.JetsparkError as error:
+                if not isinstance(error, errors.RequestTimeoutError):
                     self._names["consumer"] = ""  # refused, so there is nothing to delete
                 if first:
                     self._end(error)
@@ -292,7 +279,9 @@ class OrderedMessages(ConsumerMessages):
                 self._tell(error)
             except TimeoutError:
                 # A server that shuts down may drop the request.
-                self._tell(RequestTimeoutError(f"No consumer was made within {timeout:g} s."))
+                self._tell(
+                    errors.RequestTimeoutError(f"No consumer was made within {timeout:g} s.")
+                )
                 timeout = min(2 * timeout, self._api.timeout)
             self._delete()
             await asyncio.sleep(RECREATING.pause(attempts))
@@ -333,7 +322,7 @@ class OrderedMessages(ConsumerMessages):
 
     # -- failures ------------------------------------------------------------------------------
 
-    def _on_stop(self, reason: StopReason, error: JetsparkError | None) -> None:
+    def _on_stop(self, reason: StopReason, error: errors.JetsparkError | None) -> None:
         if self._draining:
             return
         if reason is StopReason.CLOSED or reason is StopReason.INVALID:
@@ -343,7 +332,7 @@ class OrderedMessages(ConsumerMessages):
             self._tell(error)
         self._make_again()
 
-    def _tell(self, error: JetsparkError) -> None:
+    def _tell(self, error: errors.JetsparkError) -> None:
         self._last_error = error
         self._client.report(error)
 
@@ -368,14 +357,14 @@ class OrderedMessages(ConsumerMessages):
 
     def _on_gap(self) -> None:
         self._tell(
-            SequenceMismatchError(
+            errors.SequenceMismatchError(
                 f'Ordered consumer of stream "{self.stream}": delivery {self._order.expected} is '
                 f"missing; it is recreated after sequence {self._order.stream_seq}."
             )
         )
         self._make_again()
 
-    def _end(self, error: JetsparkError | None) -> None:
+    def _end(self, error: errors.JetsparkError | None) -> None:
         if not self._ended:
             self._delete()
         super()._end(error)
@@ -441,13 +430,15 @@ def _delete(api: Api, names: dict[str, str]) -> None:
         subject = js_api.subject_of(api.prefix, js_api.CONSUMER_DELETE, gone)
         try:
             client.publish_nowait(subject, reply=client.new_inbox())
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             client.report(error)
 
 
 def _delete_late(api: Api, names: dict[str, str], created: asyncio.Future[ConsumerInfo]) -> None:
     """Delete a consumer that nobody waits for any more."""
-    if created.cancelled() or not isinstance(created.exception(), RequestTimeoutError | None):
+    if created.cancelled() or not isinstance(
+        created.exception(), errors.RequestTimeoutError | None
+    ):
         return  # refused, so there is nothing to delete
     _delete(api, names)
 
@@ -549,7 +540,7 @@ def _config(
 ) -> dict[str, Any]:
     """The configuration of the first consumer, as a wire document. Raises ConfigError."""
     if [deliver_policy, start_seq, start_time].count(None) < 2:
-        raise ConfigError("Give one of deliver_policy, start_seq and start_time.")
+        raise errors.ConfigError("Give one of deliver_policy, start_seq and start_time.")
     if start_seq is not None:
         check_sequence("start_seq", start_seq)
         deliver_policy = DeliverPolicy.BY_START_SEQUENCE
@@ -557,10 +548,10 @@ def _config(
         check_moment("start_time", start_time)
         deliver_policy = DeliverPolicy.BY_START_TIME
     elif deliver_policy in (DeliverPolicy.BY_START_SEQUENCE, DeliverPolicy.BY_START_TIME):
-        raise ConfigError("Give start_seq or start_time instead of this deliver_policy.")
+        raise errors.ConfigError("Give start_seq or start_time instead of this deliver_policy.")
     filters = texts_of(subjects or ())
     if subjects is not None and not filters:
-        raise ConfigError("subjects is empty: leave it out to read all of them.")
+        raise errors.ConfigError("subjects is empty: leave it out to read all of them.")
     for subject in filters:
         check_subscribe_subject(subject)
     if not filters and deliver_policy == DeliverPolicy.LAST_PER_SUBJECT:

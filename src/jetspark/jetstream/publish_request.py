@@ -13,18 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
+import jetspark.errors as errors
 from jetspark.client.messages import MessageView, Sendable
 from jetspark.documents.document import from_wire
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import PubAck
-from jetspark.errors import (
-    ConfigError,
-    ConnectionClosedError,
-    DocumentError,
-    JetStreamError,
-    NoStreamResponseError,
-    RequestTimeoutError,
-)
 from jetspark.retries import PAUSE
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import NANOSECONDS, ns_from_now
@@ -112,13 +105,13 @@ def publish_headers(
         check_name("stream", expect_stream)
     if expect_last_subject_seq_of is not None:
         if expect_last_subject_seq is None:
-            raise ConfigError("expect_last_subject_seq_of needs expect_last_subject_seq.")
+            raise errors.ConfigError("expect_last_subject_seq_of needs expect_last_subject_seq.")
         check_subscribe_subject(expect_last_subject_seq_of)
         check_feature("expect_last_subject_seq_of", (2, 11), server)
     if ttl is not None:
         check_feature("ttl", (2, 11), server)
     if msg_id == "":  # the server would see no id at all
-        raise ConfigError("msg_id is empty: leave it out, or give each message its own.")
+        raise errors.ConfigError("msg_id is empty: leave it out, or give each message its own.")
     return merged(
         headers,
         [
@@ -145,10 +138,10 @@ def ttl_text(ttl: TimeToLive, option: str = "ttl") -> str:
     if isinstance(ttl, str):
         if ttl == "never":
             return ttl
-        raise ConfigError(f'{option} is a timedelta, seconds, or "never".')
+        raise errors.ConfigError(f'{option} is a timedelta, seconds, or "never".')
     seconds, rest = divmod(ns_from_now(option, ttl), NANOSECONDS)
     if rest or seconds < 1:
-        raise ConfigError(f"{option} is whole seconds, at least 1.")
+        raise errors.ConfigError(f"{option} is whole seconds, at least 1.")
     return str(seconds)
 
 
@@ -190,7 +183,7 @@ def parse_pub_ack(data: bytes) -> PubAck:
     """The ack of a reply's payload. Raises the typed error in it, or JetStreamError."""
     try:
         plain = decode_json(data, _PlainAck, "ack")
-    except DocumentError:
+    except errors.DocumentError:
         return from_wire(PubAck, ack_document(data))
     return PubAck(stream=plain.stream, seq=plain.seq)
 
@@ -199,20 +192,22 @@ def ack_document(data: bytes) -> dict[str, Any]:
     """The JSON object of an ack. Raises the typed error in it, or JetStreamError."""
     try:
         document = decode_document(data, "ack")
-    except DocumentError:
-        raise JetStreamError(f"The reply to a publish is no PubAck: {data[:80]!r}.") from None
+    except errors.DocumentError:
+        raise errors.JetStreamError(
+            f"The reply to a publish is no PubAck: {data[:80]!r}."
+        ) from None
     if error := document.get("error"):
         raise refusal(error)
     document.pop("type", None)
     return document
 
 
-def refusal(error: Any) -> JetStreamError:
+def refusal(error: Any) -> errors.JetStreamError:
     """The exception for the `error` of an ack."""
     try:
         return error_of(error, {})
-    except DocumentError:
-        return JetStreamError(f"The reply to a publish holds no readable error: {error!r}.")
+    except errors.DocumentError:
+        return errors.JetStreamError(f"The reply to a publish holds no readable error: {error!r}.")
 
 
 def plain_ack_head(payload: bytes, document: dict[str, Any]) -> bytes | None:
@@ -222,17 +217,17 @@ def plain_ack_head(payload: bytes, document: dict[str, Any]) -> bytes | None:
     return head if plain else None
 
 
-def ack_timeout(message: str, subject: str, timeout: float) -> RequestTimeoutError:
+def ack_timeout(message: str, subject: str, timeout: float) -> errors.RequestTimeoutError:
     """The error when the stream did not answer. `message`: "message 3"."""
-    return RequestTimeoutError(
+    return errors.RequestTimeoutError(
         f"No ack for {message} on {subject!r} within {timeout:g} s: "
         "it is not known whether it was stored."
     )
 
 
-def stored_as_ordinary(what: str, ack: PubAck) -> JetStreamError:
+def stored_as_ordinary(what: str, ack: PubAck) -> errors.JetStreamError:
     """The error when a server without `what`, such as "fast ingest", stored its first message."""
-    return JetStreamError(
+    return errors.JetStreamError(
         f"The server does not support {what}: it stored the first message as an ordinary one, in "
         f"{ack.stream} at sequence {ack.seq}. The others were not sent."
     )
@@ -256,7 +251,7 @@ class PublishTries:
 
     def __init__(self, subject: str, seconds: float) -> None:
         if not seconds > 0:
-            raise ConfigError("timeout must be more than 0 seconds.")
+            raise errors.ConfigError("timeout must be more than 0 seconds.")
         self.left = seconds
         """Seconds for the next try."""
         self._subject = subject
@@ -268,20 +263,20 @@ class PublishTries:
         pass
 
     def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
-        if isinstance(error, ConnectionClosedError) and error.sent:
+        if isinstance(error, errors.ConnectionClosedError) and error.sent:
             own = copy(error)
             own.args = (
                 f"{error} No ack for the message on {self._subject!r} had arrived: "
                 "it is not known whether it was stored.",
             )
             raise own from error.__cause__
-        if type(error) is RequestTimeoutError and error.sent:
+        if type(error) is errors.RequestTimeoutError and error.sent:
             raise ack_timeout("the message", self._subject, self._seconds) from None
 
     def pause(self) -> float:
         """No responders: the seconds before the next try. Raises NoStreamResponseError."""
         self.left = self._deadline - monotonic() - PAUSE
         if self._retries == RETRIES or self.left <= 0:
-            raise NoStreamResponseError(self._subject) from None
+            raise errors.NoStreamResponseError(self._subject) from None
         self._retries += 1
         return PAUSE

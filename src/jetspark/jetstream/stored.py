@@ -18,6 +18,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
+import jetspark.errors as errors
 from jetspark.client.listing import Listing
 from jetspark.client.messages import Message
 from jetspark.documents.configuration import given
@@ -25,16 +26,6 @@ from jetspark.documents.document import from_wire, text_of_time, timestamp_of_te
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import StoredMsg
 from jetspark.err_codes import MESSAGE_DELETE_FAILED, MESSAGE_NOT_FOUND, SEQUENCE_NOT_FOUND
-from jetspark.errors import (
-    APIError,
-    ConfigError,
-    DirectGetError,
-    JetStreamError,
-    MessageNotFoundError,
-    NoRespondersError,
-    RequestTimeoutError,
-    UnsupportedByServerError,
-)
 from jetspark.jetstream.api import Api
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.validation import check_moment, check_sequence, check_whole, texts_of
@@ -111,7 +102,7 @@ async def read_range(
             where = {"seq": page.messages[-1].seq + 1}
         left -= len(page.messages)
         if confirm and not page.more and left and where.get("seq", 1) <= last:
-            with suppress(MessageNotFoundError):
+            with suppress(errors.MessageNotFoundError):
                 late = await leader_get(api, stream, {"next_by_subj": ">", **where, **only})
                 page.messages.append(late)
                 page.more = True
@@ -137,7 +128,7 @@ async def read_last(api: Api, stream: str, body: Mapping[str, Any]) -> AsyncIter
             # The batch's end names the moment; without it, the next batch would have another one.
             attempts += 1
             if attempts >= _ATTEMPTS and api.client.loop.time() >= give_up:
-                raise RequestTimeoutError(
+                raise errors.RequestTimeoutError(
                     f'No batch of direct gets from stream "{stream}" was completed.'
                 )
             continue
@@ -187,7 +178,7 @@ async def read_together(api: Api, stream: str, subjects: list[str]) -> LastMsgs:
         attempts += 1
         if page.up_to_seq is not None and not page.lost:
             if page.more:
-                raise DirectGetError(
+                raise errors.DirectGetError(
                     END_OF_BATCH,
                     "EOB",
                     f"The last messages have more than {TOGETHER_BYTES >> 20} MiB: "
@@ -198,7 +189,7 @@ async def read_together(api: Api, stream: str, subjects: list[str]) -> LastMsgs:
             return LastMsgs([], 0)
         if attempts >= _ATTEMPTS and api.client.loop.time() >= end:
             why = "did not come whole" if page.lost else "were replaced while they were read"
-            raise RequestTimeoutError(
+            raise errors.RequestTimeoutError(
                 f'The last messages of stream "{stream}" {why}, again and again for '
                 f"{api.timeout:g} s."
             )
@@ -239,7 +230,7 @@ async def _request_batch(api: Api, stream: str, request: Mapping[str, Any]) -> _
                     _end(page, stream, reply)
                     break
                 if found.pending is None:  # servers before 2.11 answer with one message
-                    raise UnsupportedByServerError(BATCHES, "2.11", "older")
+                    raise errors.UnsupportedByServerError(BATCHES, "2.11", "older")
                 if found.seq <= last:
                     continue  # it came twice
                 if found.before != last:
@@ -247,7 +238,7 @@ async def _request_batch(api: Api, stream: str, request: Mapping[str, Any]) -> _
                 last = found.seq
                 page.messages.append(_stored(found, reply.data))
                 page.pending = found.pending
-    except NoRespondersError:
+    except errors.NoRespondersError:
         raise await no_direct_gets(api, stream) from None
     return page
 
@@ -274,35 +265,35 @@ async def leader_get(api: Api, stream: str, body: Mapping[str, Any]) -> StoredMs
     return from_wire(StoredMsg, answer["message"])
 
 
-async def no_direct_gets(api: Api, stream: str) -> JetStreamError:
+async def no_direct_gets(api: Api, stream: str) -> errors.JetStreamError:
     """Why there were no responders: StreamNotFoundError, or DirectGetError."""
     try:
         await api.call(js_api.STREAM_INFO, stream=stream)
-    except APIError as error:
+    except errors.APIError as error:
         return error
-    except RequestTimeoutError:
+    except errors.RequestTimeoutError:
         pass  # no leader, or no permission
-    return DirectGetError(
+    return errors.DirectGetError(
         NO_RESPONDERS,
         "No Responders",
         f'Stream "{stream}" does not allow direct gets: set its allow_direct.',
     )
 
 
-def _refusal(stream: str, status: Status | None) -> JetStreamError:
+def _refusal(stream: str, status: Status | None) -> errors.JetStreamError:
     if status is None:
-        return JetStreamError(f'Unreadable answer to a direct get of stream "{stream}".')
+        return errors.JetStreamError(f'Unreadable answer to a direct get of stream "{stream}".')
     code, description = status.code, status.description
     if code == NOT_FOUND:
         sentence = f'No such message in stream "{stream}".'
-        return MessageNotFoundError(code, MESSAGE_NOT_FOUND, description, sentence)
+        return errors.MessageNotFoundError(code, MESSAGE_NOT_FOUND, description, sentence)
     if code == TOO_MANY_RESULTS:
         sentence = (
             f'More than {TOGETHER:,} subjects of stream "{stream}" were requested, but a server '
             "answers for as many at most: ask for fewer at once."
         )
-        return DirectGetError(code, description, sentence)
-    return DirectGetError(code, description)
+        return errors.DirectGetError(code, description, sentence)
+    return errors.DirectGetError(code, description)
 
 
 def _stored(found: DirectReply, data: bytes) -> StoredMsg:
@@ -351,9 +342,9 @@ class StoredCalls:
         not allowed, ConfigError, BadSubjectError.
         """
         if last_by_subject is not None and (seq is not None or next_by_subject is not None):
-            raise ConfigError("last_by_subject goes with neither seq nor next_by_subject.")
+            raise errors.ConfigError("last_by_subject goes with neither seq nor next_by_subject.")
         if seq is None and last_by_subject is None and next_by_subject is None:
-            raise ConfigError("Give seq, last_by_subject or next_by_subject.")
+            raise errors.ConfigError("Give seq, last_by_subject or next_by_subject.")
         if seq is not None:
             check_sequence("seq", seq)
         for subject in (last_by_subject, next_by_subject):
@@ -364,13 +355,13 @@ class StoredCalls:
         if direct or (direct is None and await self._allows_direct(stream)):
             try:
                 return await direct_get(self._api, stream, body)
-            except (NoRespondersError, RequestTimeoutError) as error:
+            except (errors.NoRespondersError, errors.RequestTimeoutError) as error:
                 self._api.direct.pop(stream, None)
-                if direct and isinstance(error, NoRespondersError):
+                if direct and isinstance(error, errors.NoRespondersError):
                     raise await no_direct_gets(self._api, stream) from None
-                if isinstance(error, RequestTimeoutError):
+                if isinstance(error, errors.RequestTimeoutError):
                     raise
-            except MessageNotFoundError:
+            except errors.MessageNotFoundError:
                 if direct:
                     raise
         return await leader_get(self._api, stream, body)
@@ -399,12 +390,12 @@ class StoredCalls:
         DirectGetError.
         """
         if seq is not None and start_time is not None:
-            raise ConfigError("Give either seq or start_time, not both.")
+            raise errors.ConfigError("Give either seq or start_time, not both.")
         first = 1 if seq is None else check_sequence("seq", seq)
         if max_msgs is not None:
             check_whole("max_msgs", max_msgs)
         if up_to_seq is not None and check_sequence("up_to_seq", up_to_seq) < first:
-            raise ConfigError("up_to_seq is before seq.")
+            raise errors.ConfigError("up_to_seq is before seq.")
         if subject is not None:
             check_subscribe_subject(subject)
         where: dict[str, Any] = {"seq": first}
@@ -432,7 +423,7 @@ class StoredCalls:
         """
         wanted = _checked_subjects(subjects)
         if up_to_seq is not None and up_to_time is not None:
-            raise ConfigError("Give either up_to_seq or up_to_time, not both.")
+            raise errors.ConfigError("Give either up_to_seq or up_to_time, not both.")
         if up_to_seq is not None:
             check_sequence("up_to_seq", up_to_seq)
         if up_to_time is not None:
@@ -468,13 +459,13 @@ class StoredCalls:
         body = {"seq": seq} if erase else {"seq": seq, "no_erase": True}
         try:
             await self._api.call(js_api.MSG_DELETE, body, stream=stream)
-        except APIError as error:
+        except errors.APIError as error:
             # A file store has one code for every failure; only the text has the reason.
             if error.err_code == SEQUENCE_NOT_FOUND or (
                 error.err_code == MESSAGE_DELETE_FAILED and error.description.endswith(_NO_MESSAGE)
             ):
                 sentence = f'No message {seq} in stream "{stream}".'
-                raise MessageNotFoundError(
+                raise errors.MessageNotFoundError(
                     error.code, error.err_code, error.description, sentence
                 ) from None
             raise
@@ -495,7 +486,7 @@ class StoredCalls:
 def _checked_subjects(subjects: str | Sequence[str]) -> list[str]:
     wanted = texts_of(subjects)
     if not wanted:
-        raise ConfigError("subjects is empty.")
+        raise errors.ConfigError("subjects is empty.")
     for subject in wanted:
         check_subscribe_subject(subject)
     return wanted

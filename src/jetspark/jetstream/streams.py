@@ -9,20 +9,13 @@ from typing import Any, Final, TypeAlias, Unpack
 
 import msgspec
 
+import jetspark.errors as errors
 from jetspark import err_codes
 from jetspark.documents.configuration import Configuration, config_to_wire, given
 from jetspark.documents.consumers import ConsumerConfig
 from jetspark.documents.document import Document, from_wire, time_fields
 from jetspark.documents.requirements import check_feature, check_stream, stream_needs
 from jetspark.documents.streams import StreamConfig, StreamInfo, StreamOptions, UnnamedStreamOptions
-from jetspark.errors import (
-    APIError,
-    ConfigError,
-    JetsparkError,
-    NameInUseError,
-    StreamNotFoundError,
-    UnsupportedByServerError,
-)
 from jetspark.jetstream.api import Api, Paged
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.validation import check_sequence, check_whole
@@ -84,13 +77,15 @@ def _holds(there: Any, here: Any) -> bool:
 
 
 def with_differences(
-    error: NameInUseError, existing: Mapping[str, Any], wanted: Mapping[str, Any]
-) -> NameInUseError:
+    error: errors.NameInUseError, existing: Mapping[str, Any], wanted: Mapping[str, Any]
+) -> errors.NameInUseError:
     """The error with the differences in its sentence."""
     return _error(error, str(error), differing(existing, wanted), {})
 
 
-def known_as(error: NameInUseError, what: str, names: Mapping[str, str]) -> NameInUseError:
+def known_as(
+    error: errors.NameInUseError, what: str, names: Mapping[str, str]
+) -> errors.NameInUseError:
     """The error about a stream in terms of what it is to the caller, such as a bucket.
 
     `names`: the fields' names there; "" for fields that do not exist there.
@@ -101,11 +96,11 @@ def known_as(error: NameInUseError, what: str, names: Mapping[str, str]) -> Name
 
 
 def _error(
-    error: NameInUseError,
+    error: errors.NameInUseError,
     sentence: str,
     differences: Mapping[str, tuple[Any, Any]],
     names: Mapping[str, str],
-) -> NameInUseError:
+) -> errors.NameInUseError:
     listed = "; ".join(
         f"{names.get(name, name)} is {_said(name, there)}, "
         + (f"not {_said(name, here)}" if here is not None else "and was not given")
@@ -113,7 +108,7 @@ def _error(
     )
     if listed:
         sentence = sentence.replace(_ANOTHER, f"{_ANOTHER} ({listed})", 1)
-    found = NameInUseError(error.code, error.err_code, error.description, sentence)
+    found = errors.NameInUseError(error.code, error.err_code, error.description, sentence)
     found.differences = {names.get(name, name): pair for name, pair in differences.items()}
     return found
 
@@ -131,17 +126,21 @@ async def stream_info(api: Api, name: str) -> StreamInfo:
     return from_wire(StreamInfo, await api.call(js_api.STREAM_INFO, stream=name))
 
 
-async def naming_the_other(api: Api, error: APIError, wire: Mapping[str, Any]) -> APIError:
+async def naming_the_other(
+    api: Api, error: errors.APIError, wire: Mapping[str, Any]
+) -> errors.APIError:
     """The refusal of an overlapping configuration, with the subject and the other stream."""
     overlap = err_codes.SUBJECT_OVERLAP  # a restore has it in the text of another error
     if error.err_code == overlap or f"({overlap})" in error.description:
-        with suppress(JetsparkError):  # not permitted to look it up
+        with suppress(errors.JetsparkError):  # not permitted to look it up
             for subject in wire.get("subjects") or [wire["name"]]:
                 answer = await api.call(js_api.STREAM_NAMES, {"subject": subject})
                 for other in answer.get("streams") or ():
                     if other != wire["name"]:
                         sentence = f'{subject!r} overlaps with a subject of stream "{other}".'
-                        return APIError(error.code, error.err_code, error.description, sentence)
+                        return errors.APIError(
+                            error.code, error.err_code, error.description, sentence
+                        )
     return error
 
 
@@ -204,8 +203,8 @@ class StreamCalls:
         name, wire = self._named(config, options)
         try:
             return await self._send_config(js_api.STREAM_CREATE, name, wire)
-        except NameInUseError as error:
-            with suppress(JetsparkError):  # not permitted to look it up
+        except errors.NameInUseError as error:
+            with suppress(errors.JetsparkError):  # not permitted to look it up
                 there = await self._api.call(js_api.STREAM_INFO, stream=name)
                 # The server's default.
                 own = {} if wire.get("mirror") or wire.get("sources") else {"subjects": [name]}
@@ -233,11 +232,11 @@ class StreamCalls:
         name, wire = self._named(config, options)
         try:
             return await self._update(name, wire)
-        except StreamNotFoundError:
+        except errors.StreamNotFoundError:
             pass
         try:
             return await self._send_config(js_api.STREAM_CREATE, name, wire)
-        except NameInUseError:  # created in between
+        except errors.NameInUseError:  # created in between
             return await self._update(name, wire)
 
     async def delete_stream(self, name: str) -> None:
@@ -259,7 +258,7 @@ class StreamCalls:
         than 1, BadSubjectError, StreamNotFoundError.
         """
         if keep is not None and seq is not None:
-            raise ConfigError("Give either keep or seq, not both.")
+            raise errors.ConfigError("Give either keep or seq, not both.")
         if filter is not None:
             check_subscribe_subject(filter)
         # To the server, 0 is "not given": purge everything.
@@ -334,7 +333,7 @@ class StreamCalls:
         """
         self._check_template(name)
         if max_streams < 1:
-            raise ConfigError("max_streams must be at least 1.")
+            raise errors.ConfigError("max_streams must be at least 1.")
         wire = config_to_wire(StreamConfig, config, options)
         for subject in wire.get("subjects") or []:
             check_subscribe_subject(subject)
@@ -370,7 +369,7 @@ class StreamCalls:
         wire = config_to_wire(StreamConfig, config, options)
         name = wire.get("name")
         if not isinstance(name, str):
-            raise ConfigError("The stream needs a name.")
+            raise errors.ConfigError("The stream needs a name.")
         check_name("stream", name)
         for subject in wire.get("subjects") or []:
             check_subscribe_subject(subject)
@@ -381,7 +380,7 @@ class StreamCalls:
         try:
             needs = stream_needs(wire)
             return _stream_info(await self._api.call(call, wire, needs, stream=name))
-        except APIError as error:
+        except errors.APIError as error:
             raise await naming_the_other(self._api, error, wire) from None
 
     def _check_template(self, name: str | None = None) -> None:
@@ -389,7 +388,7 @@ class StreamCalls:
             check_name("template", name)
         server = self._api.server
         if server is not None and server.at_least(2, 14):
-            raise UnsupportedByServerError("A stream template", "< 2.14", server.version)
+            raise errors.UnsupportedByServerError("A stream template", "< 2.14", server.version)
 
 
 def _stream_info(answer: dict[str, Any]) -> StreamInfo:

@@ -27,16 +27,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar
 
+import jetspark.errors as errors
 from jetspark.client.subscription import Scoped, closed_on_purpose
 from jetspark.client.tasks import move_on_after, next_within
 from jetspark.documents.consumers import DeliverPolicy
-from jetspark.errors import (
-    BadSubscriptionError,
-    ConnectionClosedError,
-    JetsparkError,
-    MessageNotFoundError,
-    StreamNotFoundError,
-)
 from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
 from jetspark.jetstream.ordered import Reached, StreamOrigin, expect
 from jetspark.retries import PAUSE, is_transient_for_client
@@ -91,7 +85,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         self._ready: deque[EntryT | None] = deque()
         self._complete = False
         self._stopped = False
-        self._error: JetsparkError | None = None
+        self._error: errors.JetsparkError | None = None
         self._last = 0
         """Sequence of the last message seen."""
         self._last_time = 0
@@ -122,7 +116,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         return self._last
 
     @property
-    def error(self) -> JetsparkError | None:
+    def error(self) -> errors.JetsparkError | None:
         """The error that ended it; None before, and after `stop`."""
         return self._error
 
@@ -136,7 +130,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         """Append the entries of the `_fresh` frames to `_ready`."""
         raise NotImplementedError
 
-    def _gone(self) -> JetsparkError:
+    def _gone(self) -> errors.JetsparkError:
         """The error for a missing stream."""
         raise NotImplementedError
 
@@ -185,7 +179,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
     async def _last_of(self, subject: str) -> int:
         try:
             stored = await self._js.get_msg(self._stream, last_by_subject=subject, direct=False)
-        except MessageNotFoundError:
+        except errors.MessageNotFoundError:
             return 0
         return stored.seq
 
@@ -228,9 +222,9 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         late = f"Nothing changed in {self._name!r}"
         return await next_within(self.__anext__, timeout, self._over, late)
 
-    def _over(self) -> JetsparkError:
+    def _over(self) -> errors.JetsparkError:
         self._js.client.require_open()
-        return BadSubscriptionError("The watch has ended.")
+        return errors.BadSubscriptionError("The watch has ended.")
 
     async def __anext__(self) -> EntryT | None:
         while not self._ready:
@@ -252,10 +246,10 @@ class StreamWatcher(Scoped, Generic[EntryT]):
                 await self._fill_initially()
         except StopAsyncIteration:
             self._end()
-        except StreamNotFoundError:
+        except errors.StreamNotFoundError:
             self._error = self._gone()
             raise self._error from None
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             if self._messages is not None and closed_on_purpose(error):
                 self._end()
             # Raise an error before the first entry, since the caller waits for it.
@@ -270,7 +264,7 @@ class StreamWatcher(Scoped, Generic[EntryT]):
     def _end(self) -> Never:
         """The client or the user ended it."""
         if not (self._stopped or self._complete):
-            self._error = ConnectionClosedError(
+            self._error = errors.ConnectionClosedError(
                 "The connection was closed before all entries came."
             )
             raise self._error from None
@@ -295,9 +289,9 @@ class StreamWatcher(Scoped, Generic[EntryT]):
         """The last wanted message may have been removed or overwritten before it came."""
         try:
             self._until = await self._last_message()
-        except (StreamNotFoundError, ConnectionClosedError):
+        except (errors.StreamNotFoundError, errors.ConnectionClosedError):
             raise
-        except JetsparkError:
+        except errors.JetsparkError:
             return  # no leader or link: ask again after LOOK_AFTER
         if self._until <= self._last:
             self._end_of_initial_data()

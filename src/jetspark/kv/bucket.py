@@ -19,20 +19,11 @@ from functools import partial
 from itertools import combinations
 from typing import Any, Final, Self, Unpack
 
+import jetspark.errors as errors
 from jetspark.client.client import Client
 from jetspark.client.listing import Listing
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import External, Source, StreamInfo
-from jetspark.errors import (
-    BucketNotFoundError,
-    ConfigError,
-    KeyExistsError,
-    KeyNotFoundError,
-    NameInUseError,
-    StreamNotFoundError,
-    UnsupportedByServerError,
-    WrongLastSequenceError,
-)
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.publish_request import TimeToLive
 from jetspark.jetstream.streams import known_as
@@ -182,11 +173,11 @@ class ReadOnlyBucket:
         wanted = Wanted(self._subjects(keys), **options)
         begins = (wanted.include_history, wanted.updates_only, wanted.resume_from is not None)
         if begins.count(True) > 1:
-            raise ConfigError("Give one of include_history, updates_only and resume_from.")
+            raise errors.ConfigError("Give one of include_history, updates_only and resume_from.")
         if wanted.resume_from is not None:
             check_sequence("resume_from", wanted.resume_from)
         if not 0.5 <= in_seconds(wanted.heartbeat) <= 15:  # at most half of a pull request's 30 s
-            raise ConfigError("heartbeat must be from 0.5 to 15 seconds.")
+            raise errors.ConfigError("heartbeat must be from 0.5 to 15 seconds.")
         return Watcher(self._stored, wanted, callback)
 
     def live(
@@ -204,7 +195,7 @@ class ReadOnlyBucket:
         """
         resync = in_seconds(resync)
         if not resync > 0:
-            raise ConfigError("resync must be more than 0 seconds.")
+            raise errors.ConfigError("resync must be more than 0 seconds.")
         wanted = Wanted(self._subjects(keys))
         return LiveBucket(self._stored, wanted, on_change, resync)
 
@@ -214,7 +205,7 @@ class ReadOnlyBucket:
             check_feature("several filters", (2, 10), self._js.server_info)
         for one, other in combinations(subjects, 2):
             if subjects_overlap(one, other):
-                raise ConfigError(
+                raise errors.ConfigError(
                     f"The filters for {one!r} and {other!r} overlap: give only one of them."
                 )
         return subjects
@@ -287,15 +278,15 @@ class Bucket(ReadOnlyBucket):
         for _ in range(_CREATE_TRIES):
             try:
                 return await self._stored.write(key, value, last=last, ttl=ttl)
-            except WrongLastSequenceError as error:
+            except errors.WrongLastSequenceError as error:
                 failed = error
             try:
                 entry = await self.get(key, leader=True)
-            except KeyNotFoundError as gone:
+            except errors.KeyNotFoundError as gone:
                 # The revision of the delete marker, or 0 when it is gone.
                 last = gone.revision or 0
             else:
-                raise KeyExistsError(self.name, key, entry.revision)
+                raise errors.KeyExistsError(self.name, key, entry.revision)
         raise failed
 
     async def update(self, key: str, value: Payload, revision: int) -> int:
@@ -333,7 +324,7 @@ class Bucket(ReadOnlyBucket):
         disconnected. A key written meanwhile keeps its new entries.
         """
         if (age := duration_to_ns(older_than)) < 0:
-            raise ConfigError("older_than cannot be negative: 0 removes every marker.")
+            raise errors.ConfigError("older_than cannot be negative: 0 removes every marker.")
         before = time.time_ns() - age
         wanted = Wanted(self._subjects(keys), meta_only=True)
         markers = [entry async for entry in self._initial_data(wanted) if entry.is_deleted]
@@ -388,7 +379,7 @@ class BucketCalls(JetStreamContext):
         """
         wanted = bucket_config(config, options)
         if wanted.mirror_name is not None:
-            raise ConfigError("A bucket that exists cannot become a mirror.")
+            raise errors.ConfigError("A bucket that exists cannot become a mirror.")
         await self._check_markers(wanted)
         with about_bucket(name):
             stream = (await self._bucket_info(name)).name
@@ -402,14 +393,14 @@ class BucketCalls(JetStreamContext):
         if wanted.mirror_name is None:
             try:
                 return await self.update_bucket(name, wanted)
-            except BucketNotFoundError:
+            except errors.BucketNotFoundError:
                 pass
         try:
             return await self.create_bucket(name, wanted)
-        except NameInUseError as error:
+        except errors.NameInUseError as error:
             try:
                 return await self.update_bucket(name, wanted)  # created in between
-            except BucketNotFoundError:
+            except errors.BucketNotFoundError:
                 raise error from None  # another stream has its name
 
     async def create_bucket_aggregate(
@@ -431,7 +422,7 @@ class BucketCalls(JetStreamContext):
         wanted, name = bucket_config(config, options), check_bucket(name)
         sources = [_source(origin, name) for origin in origins]
         if not sources:
-            raise ConfigError("An aggregate needs at least one origin.")
+            raise errors.ConfigError("An aggregate needs at least one origin.")
         _no_mirror(wanted)
         where: dict[str, Any] = {"sources": sources}
         if writable:
@@ -457,7 +448,7 @@ class BucketCalls(JetStreamContext):
         _no_mirror(wanted)
         name = check_name("stream", name)
         if name.startswith(STREAM_PREFIX):
-            raise ConfigError(f'The name of a mirror cannot begin with "{STREAM_PREFIX}".')
+            raise errors.ConfigError(f'The name of a mirror cannot begin with "{STREAM_PREFIX}".')
         where = {"mirror": origin.mirror(), "mirror_direct": True}
         return await self._make_bucket(name, wanted, where, stream=name)
 
@@ -502,11 +493,11 @@ class BucketCalls(JetStreamContext):
 
     async def _bucket_info(self, name: str) -> StreamInfo:
         """The stream's information. Raises BucketNotFoundError, also for another stream."""
-        with suppress(StreamNotFoundError):
+        with suppress(errors.StreamNotFoundError):
             info = await self.stream_info(STREAM_PREFIX + check_bucket(name))
             if is_bucket(info.config):
                 return info
-        raise BucketNotFoundError(name)
+        raise errors.BucketNotFoundError(name)
 
     def _bound(self, info: StreamInfo) -> Bucket:
         return Bucket(BucketStream(self, BucketEncoding(info.config, self.api_prefix)))
@@ -518,7 +509,7 @@ class BucketCalls(JetStreamContext):
         options = {**NEW_BUCKET, **stream_options(wanted), **where}
         try:
             return await self.create_stream(name=stream or STREAM_PREFIX + name, **options)
-        except NameInUseError as error:
+        except errors.NameInUseError as error:
             raise known_as(error, f'Bucket "{name}"', BUCKET_OPTIONS) from None
 
     async def _check_markers(self, wanted: BucketConfig) -> None:
@@ -529,7 +520,7 @@ class BucketCalls(JetStreamContext):
         if stats is None or stats.level < 1:
             info = self.client.server_info
             version = "older" if info is None else info.version
-            raise UnsupportedByServerError("limit_marker_ttl", "2.11", version)
+            raise errors.UnsupportedByServerError("limit_marker_ttl", "2.11", version)
 
 
 def _where(name: str, wanted: BucketConfig) -> dict[str, Any]:
@@ -544,10 +535,10 @@ def _source(origin: Origin | Source, bucket: str) -> Source:
     if isinstance(origin, Origin):
         return origin.source_of(bucket)
     if not origin.subject_transforms:
-        raise ConfigError("A Source needs subject_transforms; for a bucket, use Origin.")
+        raise errors.ConfigError("A Source needs subject_transforms; for a bucket, use Origin.")
     return origin
 
 
 def _no_mirror(wanted: BucketConfig) -> None:
     if wanted.mirror_name is not None:
-        raise ConfigError("mirror_name goes with create_bucket only.")
+        raise errors.ConfigError("mirror_name goes with create_bucket only.")

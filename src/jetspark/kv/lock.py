@@ -33,22 +33,10 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 import msgspec
 
+import jetspark.errors as errors
 from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.subscription import cancelled
 from jetspark.client.tasks import background, move_on_after, next_within
-from jetspark.errors import (
-    BadSubscriptionError,
-    BadTimeoutError,
-    CodecError,
-    ConfigError,
-    ConnectionClosedError,
-    DocumentError,
-    JetsparkError,
-    KeyNotFoundError,
-    LockLostError,
-    RequestTimeoutError,
-    WrongLastSequenceError,
-)
 from jetspark.kv.watch import Wanted, Watcher
 from jetspark.kv_rules import Operation
 from jetspark.retries import PAUSE, is_transient_for_client
@@ -86,7 +74,7 @@ class Seen(NamedTuple):
     record: LockRecord | None
 
 
-async def pause_after(error: JetsparkError) -> None:
+async def pause_after(error: errors.JetsparkError) -> None:
     """Pause before the next attempt. Raises an error that is not transient."""
     if not is_transient_for_client(error):
         raise error
@@ -109,7 +97,7 @@ class LockKey:
     async def read(self) -> Seen:
         try:
             return self.seen(await self._stored.read(self._key, leader=True))
-        except KeyNotFoundError as gone:
+        except errors.KeyNotFoundError as gone:
             return Seen(gone.revision or 0, None)
 
     def seen(self, entry: Entry) -> Seen:
@@ -118,8 +106,8 @@ class LockKey:
             return Seen(entry.revision, None)
         try:
             record = decode_json(entry.value, LockRecord, "record")
-        except DocumentError:
-            raise CodecError(
+        except errors.DocumentError:
+            raise errors.CodecError(
                 f'Key "{self._key}" of bucket "{entry.bucket}" does not hold a lock\'s record: '
                 "use another key."
             ) from None
@@ -153,9 +141,9 @@ class Lock:
         encoding.write_subject(key)  # a read-only bucket has no locks
         self._lease = in_seconds(lease)
         if not self._lease >= 1:
-            raise ConfigError("lease must be at least 1 second.")
+            raise errors.ConfigError("lease must be at least 1 second.")
         if encoding.max_age and encoding.max_age.total_seconds() < self._lease:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f'Bucket "{encoding.name}" keeps values for {encoding.max_age.total_seconds():g} s '
                 f"only: the lease cannot be {self._lease:g} s."
             )
@@ -171,7 +159,7 @@ class Lock:
         """The revision of the last write known to be stored."""
         self._until = 0.0
         """When the usable part of the lease ends, in `uptime`."""
-        self._lost: LockLostError | None = None
+        self._lost: errors.LockLostError | None = None
         self._changed = asyncio.Event()
         """Set while the lock is not held."""
         self._changed.set()
@@ -230,9 +218,9 @@ class Lock:
         """
         seconds = in_seconds(timeout)
         if seconds is not None and seconds <= 0:
-            raise BadTimeoutError(seconds)
+            raise errors.BadTimeoutError(seconds)
         if self._acquiring or self.held:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f'Lock "{self._key}" is held or being acquired by this object: '
                 "make another one to compete for it."
             )
@@ -245,7 +233,7 @@ class Lock:
                 return self.token
         finally:
             self._acquiring = False
-        raise RequestTimeoutError(
+        raise errors.RequestTimeoutError(
             f'Lock "{self._key}" of bucket "{self._bucket}" was held by others for {seconds:g} s.'
         )
 
@@ -272,7 +260,7 @@ class Lock:
             return  # released in the block
         try:
             await self.release()
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             if exc is None:
                 raise
             self._client.report(error)
@@ -283,14 +271,14 @@ class Lock:
 
     def _acquired(self) -> int:
         if self._token is None:
-            raise ConfigError(f'Lock "{self._key}" is not held: acquire it first.')
+            raise errors.ConfigError(f'Lock "{self._key}" is not held: acquire it first.')
         return self._token
 
-    def _loss(self) -> LockLostError:
+    def _loss(self) -> errors.LockLostError:
         if self._lost is not None:
             return self._lost
         reason = "it was not renewed within its lease."
-        return LockLostError(self._bucket, self._key, self._token or 0, reason)
+        return errors.LockLostError(self._bucket, self._key, self._token or 0, reason)
 
     # -- competing -----------------------------------------------------------------------------
 
@@ -305,13 +293,13 @@ class Lock:
                 try:
                     self._hold(await self._write_or_withdraw(seen.revision), began)
                     return
-                except WrongLastSequenceError:
+                except errors.WrongLastSequenceError:
                     pass
-                except JetsparkError as error:
+                except errors.JetsparkError as error:
                     await pause_after(error)
                 try:
                     seen = await self._at.read()
-                except JetsparkError as error:
+                except errors.JetsparkError as error:
                     await pause_after(error)
 
     async def _write_or_withdraw(self, last: int) -> int:
@@ -327,7 +315,7 @@ class Lock:
     async def _withdraw(self, writing: asyncio.Task[int]) -> None:
         try:
             revision = await writing
-        except JetsparkError:
+        except errors.JetsparkError:
             return  # if it is stored, it ends with its lease
         if not self._acquiring and self._token is None:
             await self._at.delete(revision)
@@ -339,13 +327,13 @@ class Lock:
         while (left := end - uptime()) > 0:
             try:
                 entry = await watcher.next(left)
-            except RequestTimeoutError:
+            except errors.RequestTimeoutError:
                 continue  # the lease is over, or the server has not answered
-            except BadSubscriptionError:
-                raise ConnectionClosedError(
+            except errors.BadSubscriptionError:
+                raise errors.ConnectionClosedError(
                     f'Waiting for lock "{self._key}" has ended: the connection is being drained.'
                 ) from None
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 if watcher.error is not None:
                     raise
                 await pause_after(error)
@@ -392,11 +380,11 @@ class Lock:
             try:
                 self._renewed(await self._at.write(self._revision), began)
                 return began
-            except WrongLastSequenceError:
+            except errors.WrongLastSequenceError:
                 if await self._is_ours(first):
                     return first
                 self.lose("another client has taken it over, or its key was changed.")
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 await pause_after(error)
         return first
 
@@ -406,23 +394,23 @@ class Lock:
             try:
                 seen = await self._at.read()
                 break
-            except CodecError:
+            except errors.CodecError:
                 return False
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 await pause_after(error)
         if seen.record != self._at.record:
             return False
         self._renewed(seen.revision, first)
         return True
 
-    def lose(self, reason: str | JetsparkError) -> None:
+    def lose(self, reason: str | errors.JetsparkError) -> None:
         """The lock is lost, if it was held."""
         if self._token is None or self._lost is not None:
             return
-        if isinstance(reason, JetsparkError):
+        if isinstance(reason, errors.JetsparkError):
             self._client.report(reason)
             reason = str(reason)
-        self._lost = LockLostError(self._bucket, self._key, self._token, reason)
+        self._lost = errors.LockLostError(self._bucket, self._key, self._token, reason)
         self._end_renewals()
         self._changed.set()
 
@@ -445,14 +433,14 @@ class Lock:
                 try:
                     await self._at.delete(self._revision)
                     return True
-                except WrongLastSequenceError:
+                except errors.WrongLastSequenceError:
                     seen = await self._at.read()
                 if seen.record != self._at.record:
                     return may_be_done
                 if seen.revision == self._revision:
                     return False
                 self._revision = seen.revision  # left by a renewal on its way
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 if uptime() >= self._until:
                     raise
                 may_be_done = True
@@ -497,7 +485,7 @@ class Election:
         self._states: deque[ElectionState] = deque()
         self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._error: JetsparkError | None = None
+        self._error: errors.JetsparkError | None = None
         self._left = False
 
     @property
@@ -519,7 +507,7 @@ class Election:
         return self._lock.token
 
     @property
-    def error(self) -> JetsparkError | None:
+    def error(self) -> errors.JetsparkError | None:
         """Why it is no longer a candidate; None while it is one, and after its end."""
         return self._error
 
@@ -540,8 +528,8 @@ class Election:
         late = f"Nothing changed in election {self.key!r}"
         return await next_within(self.__anext__, timeout, self._over, late)
 
-    def _over(self) -> JetsparkError:
-        return BadSubscriptionError("The election has ended for this client.")
+    def _over(self) -> errors.JetsparkError:
+        return errors.BadSubscriptionError("The election has ended for this client.")
 
     def __aiter__(self) -> AsyncIterator[ElectionState]:
         return self
@@ -549,7 +537,7 @@ class Election:
     async def __anext__(self) -> ElectionState:
         check_no_callback(self._callback)
         if self._task is None:
-            raise ConfigError("Enter the election first: `async with bucket.election(…)`.")
+            raise errors.ConfigError("Enter the election first: `async with bucket.election(…)`.")
         while not self._states:
             if self._error is not None:
                 raise self._error
@@ -571,7 +559,7 @@ class Election:
 
     async def __aenter__(self) -> Self:
         if self._task is not None:
-            raise ConfigError("An election can be entered only once.")
+            raise errors.ConfigError("An election can be entered only once.")
         self._task = background(
             self._campaign(),
             f"Election {self.key!r}",
@@ -583,7 +571,7 @@ class Election:
     async def __aexit__(self, _: object, exc: BaseException | None, *__: object) -> None:
         try:
             await self.resign()
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             if exc is None:
                 raise
             self._client.report(error)
@@ -602,13 +590,13 @@ class Election:
         while not self._left:
             try:
                 token = await self._lock.acquire()
-            except LockLostError:  # this process was suspended
+            except errors.LockLostError:  # this process was suspended
                 continue
             await self._tell(token)
             await self._lock.wait_lost()
             await self._tell(None)
 
-    def _broken(self, error: JetsparkError) -> None:
+    def _broken(self, error: errors.JetsparkError) -> None:
         self._error = error
         self._client.report(error)
         self._news.set()

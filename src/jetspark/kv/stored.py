@@ -6,18 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
+import jetspark.errors as errors
 from jetspark.documents.streams import StreamInfo
 from jetspark.err_codes import MESSAGE_TOO_LARGE, TTL_DISABLED
-from jetspark.errors import (
-    APIError,
-    BucketNotFoundError,
-    DirectGetError,
-    KeyNotFoundError,
-    MessageNotFoundError,
-    NoStreamResponseError,
-    RequestTimeoutError,
-    StreamNotFoundError,
-)
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.publish_request import TimeToLive
 from jetspark.jetstream.stored import TOGETHER
@@ -42,8 +33,8 @@ def about_bucket(name: str) -> Iterator[None]:
     """Raise BucketNotFoundError for a missing stream."""
     try:
         yield
-    except StreamNotFoundError:
-        raise BucketNotFoundError(name) from None
+    except errors.StreamNotFoundError:
+        raise errors.BucketNotFoundError(name) from None
 
 
 class BucketStream:
@@ -70,20 +61,20 @@ class BucketStream:
                 stored = await self.js.get_msg(
                     encoding.stream, revision, last_by_subject=last, direct=direct
                 )
-        except MessageNotFoundError:
-            raise KeyNotFoundError(encoding.name, key, revision=revision) from None
-        except RequestTimeoutError:
+        except errors.MessageNotFoundError:
+            raise errors.KeyNotFoundError(encoding.name, key, revision=revision) from None
+        except errors.RequestTimeoutError:
             server = self.js.client.server_info
             if direct and server is not None and not server.at_least(2, 10):
                 await self._check_exists()  # servers that do not answer 503
             raise
-        except DirectGetError as error:
+        except errors.DirectGetError as error:
             raise self._explained(error) from None
         if stored.subject != subject:
-            raise KeyNotFoundError(encoding.name, key, revision=revision)
+            raise errors.KeyNotFoundError(encoding.name, key, revision=revision)
         entry = encoding.entry_of(stored, key)
         if entry.is_deleted:
-            raise KeyNotFoundError(
+            raise errors.KeyNotFoundError(
                 encoding.name, key, revision=entry.revision, operation=entry.operation
             )
         return entry
@@ -97,12 +88,12 @@ class BucketStream:
             try:
                 with about_bucket(encoding.name):
                     found = await js.get_last_msgs_together(encoding.stream, subjects)
-            except DirectGetError as error:
+            except errors.DirectGetError as error:
                 raise self._explained(error) from None
             if found.up_to_seq >= least or (not found.messages and await self._has_none(subjects)):
                 break
             if js.client.loop.time() >= end:
-                raise RequestTimeoutError(
+                raise errors.RequestTimeoutError(
                     f'No replica of bucket "{encoding.name}" that answers had revision {least} '
                     f"within {js.api.timeout:g} s."
                 )
@@ -116,7 +107,7 @@ class BucketStream:
     async def _has_none(self, subjects: list[str]) -> bool:
         """Whether the leader has no entry of any key, since an empty answer names no sequence."""
         for subject in subjects:
-            with suppress(MessageNotFoundError):
+            with suppress(errors.MessageNotFoundError):
                 await self.js.get_msg(self.encoding.stream, last_by_subject=subject, direct=False)
                 return False
         return True
@@ -146,10 +137,10 @@ class BucketStream:
                 ttl=ttl,
                 timeout=timeout,
             )
-        except NoStreamResponseError:
+        except errors.NoStreamResponseError:
             await self._check_exists()
             raise  # it has no leader at the moment
-        except APIError as error:
+        except errors.APIError as error:
             if (why := _REFUSALS.get(error.err_code)) is None:
                 raise
             text = f'Bucket "{self.encoding.name}" refuses the value of key "{key}": {why}.'
@@ -157,10 +148,10 @@ class BucketStream:
         return ack.seq
 
     async def _check_exists(self) -> None:
-        with suppress(RequestTimeoutError):
+        with suppress(errors.RequestTimeoutError):
             await self.info()
 
-    def _explained(self, error: DirectGetError) -> DirectGetError:
+    def _explained(self, error: errors.DirectGetError) -> errors.DirectGetError:
         name = self.encoding.name
         if error.status == _TOO_MANY:
             text = (
@@ -173,4 +164,4 @@ class BucketStream:
             text = f'Bucket "{name}" is unavailable: no server with it answered.'
         else:
             text = f'Bucket "{name}" does not allow direct gets, which this call needs.'
-        return DirectGetError(error.status, error.description, text)
+        return errors.DirectGetError(error.status, error.description, text)

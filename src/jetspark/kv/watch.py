@@ -34,18 +34,10 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypedDict
 
 import msgspec
 
+import jetspark.errors as errors
 from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.subscription import cancelled
 from jetspark.client.tasks import background
-from jetspark.errors import (
-    BucketNotFoundError,
-    CodecError,
-    ConfigError,
-    ConnectionClosedError,
-    JetsparkError,
-    RequestTimeoutError,
-    user_error,
-)
 from jetspark.jetstream.message import JsMsg, MessageFrame
 from jetspark.jetstream.watching import StreamWatcher
 from jetspark.kv.codecs import Entry, operation_of_message
@@ -99,7 +91,7 @@ class Watcher(StreamWatcher[Entry]):
         stored: BucketStream,
         wanted: Wanted,
         callback: EntryCallback | None = None,
-        on_unreadable: Callable[[str, CodecError], None] | None = None,
+        on_unreadable: Callable[[str, errors.CodecError], None] | None = None,
     ) -> None:
         """`on_unreadable` is called with keys whose new value cannot be decoded."""
         encoding = stored.encoding
@@ -131,8 +123,8 @@ class Watcher(StreamWatcher[Entry]):
             release = stored.js.client.adopt(_WithClient(self._task, self._ready))
             self._task.add_done_callback(lambda _: release())
 
-    def _gone(self) -> JetsparkError:
-        return BucketNotFoundError(self._name)
+    def _gone(self) -> errors.JetsparkError:
+        return errors.BucketNotFoundError(self._name)
 
     @property
     def callback_task(self) -> asyncio.Task[None] | None:
@@ -143,7 +135,7 @@ class Watcher(StreamWatcher[Entry]):
     def source(self) -> str:
         return f"a watch on bucket {self._name!r}"
 
-    def report(self, error: JetsparkError) -> None:
+    def report(self, error: errors.JetsparkError) -> None:
         """Report to the client: last_error, the log, the error callback."""
         self._js.client.report(error)
 
@@ -178,17 +170,17 @@ class Watcher(StreamWatcher[Entry]):
                 else:
                     key = encoding.key_of(subject)
                     value = value if bare else encoding.value_of(data)
-            except (CodecError, UnicodeDecodeError) as error:
+            except (errors.CodecError, UnicodeDecodeError) as error:
                 self._left_out(key, _unreadable(name, error))
             else:
                 ready.append(Entry(name, key, value, revision, created_ns, pending, operation))
 
-    def _left_out(self, key: str | None, error: CodecError) -> None:
+    def _left_out(self, key: str | None, error: errors.CodecError) -> None:
         self.report(error)
         if key is not None and self._on_unreadable is not None:
             self._on_unreadable(key, error)
 
-    def _broken(self, error: JetsparkError) -> None:
+    def _broken(self, error: errors.JetsparkError) -> None:
         self._error = self._error or error
         self.report(error)
         self.stop()
@@ -202,7 +194,7 @@ class Watcher(StreamWatcher[Entry]):
                     await rest
         except StopAsyncIteration:
             pass
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             self.report(error)
 
 
@@ -215,7 +207,9 @@ class _WithClient:
 
     async def drain(self, timeout: Seconds | None = None) -> None:
         if not (await asyncio.wait({self._task}, timeout=in_seconds(timeout)))[0]:
-            raise RequestTimeoutError(f"{len(self._ready)} entries of {self} were not handled.")
+            raise errors.RequestTimeoutError(
+                f"{len(self._ready)} entries of {self} were not handled."
+            )
 
     def __repr__(self) -> str:
         return self._task.get_name()
@@ -228,10 +222,10 @@ class _WithClient:
         return cancelled(self._task)
 
 
-def _unreadable(bucket: str, error: CodecError | UnicodeDecodeError) -> CodecError:
-    if isinstance(error, CodecError):
+def _unreadable(bucket: str, error: errors.CodecError | UnicodeDecodeError) -> errors.CodecError:
+    if isinstance(error, errors.CodecError):
         return error
-    return CodecError(f"A key of bucket {bucket!r} is not UTF-8: {error}.")
+    return errors.CodecError(f"A key of bucket {bucket!r} is not UTF-8: {error}.")
 
 
 class LiveBucket(Mapping[str, bytes]):
@@ -249,14 +243,14 @@ class LiveBucket(Mapping[str, bytes]):
         self._resync = resync
         # By revision, oldest first. Single operations of a dict are safe between threads.
         self._entries: dict[str, Entry] = {}
-        self._unreadable: dict[str, JetsparkError] = {}
-        self._error: JetsparkError | None = None
+        self._unreadable: dict[str, errors.JetsparkError] = {}
+        self._error: errors.JetsparkError | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._first_seq = 0
         self._open = self._left = False
 
     @property
-    def error(self) -> JetsparkError | None:
+    def error(self) -> errors.JetsparkError | None:
         """Why it can no longer follow; None while it can."""
         return self._error
 
@@ -266,7 +260,7 @@ class LiveBucket(Mapping[str, bytes]):
         if self._error is not None:
             raise self._error
         if not self._open:
-            raise ConfigError(
+            raise errors.ConfigError(
                 "The live bucket is not open: read it inside its with block, where snapshot() "
                 "gives a copy to keep."
             )
@@ -314,7 +308,7 @@ class LiveBucket(Mapping[str, bytes]):
 
     async def __aenter__(self) -> Self:
         if self._tasks:
-            raise ConfigError("A live bucket can be entered only once.")
+            raise errors.ConfigError("A live bucket can be entered only once.")
         loop = self._client.loop
         watcher = Watcher(self._stored, self._wanted, on_unreadable=self._forget_unreadable)
         self._open = True  # `on_change` may read it from its first call on
@@ -350,7 +344,7 @@ class LiveBucket(Mapping[str, bytes]):
                         continue
                     self._set(entry)
                     await self._call_back(entry)
-            self._error = ConnectionClosedError()
+            self._error = errors.ConnectionClosedError()
         except BaseException as error:
             if not self._left:
                 self._fail(error, report=started.done())
@@ -361,13 +355,13 @@ class LiveBucket(Mapping[str, bytes]):
                 started.set_exception(self._error)
 
     def _fail(self, error: BaseException, *, report: bool) -> None:
-        if not isinstance(error, JetsparkError):
-            error = user_error(f"Following bucket {self._name!r}", error)
+        if not isinstance(error, errors.JetsparkError):
+            error = errors.user_error(f"Following bucket {self._name!r}", error)
         self._error = error
         if report:
             self._client.report(error)
 
-    def _forget_unreadable(self, key: str, error: JetsparkError) -> None:
+    def _forget_unreadable(self, key: str, error: errors.JetsparkError) -> None:
         self._entries.pop(key, None)
         self._unreadable[key] = error
 
@@ -389,7 +383,7 @@ class LiveBucket(Mapping[str, bytes]):
             await asyncio.sleep(self._resync)
             try:
                 info = await self._stored.info()
-            except JetsparkError:
+            except errors.JetsparkError:
                 continue  # no leader or link, or no bucket, which `_follow` notices
             await self._forget_before(info.state.first_seq)
 

@@ -44,22 +44,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+import jetspark.errors as errors
 from jetspark.client.tasks import in_thread, move_on_after
 from jetspark.err_codes import MESSAGE_NOT_FOUND, STREAM_NOT_FOUND
-from jetspark.errors import (
-    BadPayloadError,
-    ConfigError,
-    ConnectionClosedError,
-    DigestMismatchError,
-    JetsparkError,
-    JetStreamError,
-    MessageNotFoundError,
-    ObjectDamagedError,
-    ObjectNotFoundError,
-    ObjectStoreNotFoundError,
-    StreamNotFoundError,
-    WrongLastSequenceError,
-)
 from jetspark.files import beginning
 from jetspark.jetstream import JsMsg, OrderedMessages
 from jetspark.jetstream.context import JetStreamContext
@@ -116,7 +103,7 @@ class TransferRetry:
     def progress(self) -> None:
         self._since = None
 
-    async def wait(self, error: JetsparkError) -> None:
+    async def wait(self, error: errors.JetsparkError) -> None:
         """Pause. Raises the error if it is not transient, or after too long without progress."""
         now = asyncio.get_running_loop().time()
         if self._since is None:
@@ -154,7 +141,7 @@ class MetaStore:
         while True:
             try:
                 return await self._find(name)
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 await retry.wait(error)
 
     async def _find(self, name: str) -> StoredMeta:
@@ -177,7 +164,7 @@ class MetaStore:
         try:
             with about_store(self.store):
                 stored = await self.js.get_msg(self.stream, last_by_subject=subject, direct=False)
-        except MessageNotFoundError:
+        except errors.MessageNotFoundError:
             return StoredMeta(None, 0, b"", subject)
         return StoredMeta(info_of_stored(stored), stored.seq, stored.data, subject)
 
@@ -206,9 +193,9 @@ class MetaStore:
                     msg_id=message_id,
                     expect_last_subject_seq=found.seq,
                 )
-            except WrongLastSequenceError:
+            except errors.WrongLastSequenceError:
                 retry.progress()  # another writer was faster
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 if tried:
                     unsure.append((new, found.info))
                 await retry.wait(error)
@@ -227,19 +214,19 @@ class MetaStore:
         retry = TransferRetry()
         while True:
             try:
-                with suppress(StreamNotFoundError):
+                with suppress(errors.StreamNotFoundError):
                     await self.js.purge_stream(self.stream, filter=subject)
                 return True
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 try:
                     await retry.wait(error)
-                except JetsparkError:
+                except errors.JetsparkError:
                     self.js.client.report(error)
                     return False
 
 
-def no_store(name: str) -> ObjectStoreNotFoundError:
-    return ObjectStoreNotFoundError(
+def no_store(name: str) -> errors.ObjectStoreNotFoundError:
+    return errors.ObjectStoreNotFoundError(
         404, STREAM_NOT_FOUND, "object store not found", f'Object store "{name}" not found.'
     )
 
@@ -249,30 +236,30 @@ def about_store(name: str) -> Iterator[None]:
     """Raise ObjectStoreNotFoundError for a missing stream."""
     try:
         yield
-    except StreamNotFoundError:
+    except errors.StreamNotFoundError:
         raise no_store(name) from None
 
 
-def object_not_found(store: str, name: str, why: str | None = None) -> ObjectNotFoundError:
+def object_not_found(store: str, name: str, why: str | None = None) -> errors.ObjectNotFoundError:
     """The error for a missing object; `why`: where its link leads instead."""
     what = f'Object "{name}" not found in store "{store}".'
     if why is not None:
         what = f'"{name}" in store "{store}" {why}.'
-    return ObjectNotFoundError(404, MESSAGE_NOT_FOUND, "object not found", what)
+    return errors.ObjectNotFoundError(404, MESSAGE_NOT_FOUND, "object not found", what)
 
 
 def link_to(target: ObjectInfo) -> ObjectLink:
     if target.deleted:
-        raise ConfigError("A link cannot lead to a deleted object.")
+        raise errors.ConfigError("A link cannot lead to a deleted object.")
     if target.link is not None:
-        raise ConfigError("A link cannot lead to a link.")
+        raise errors.ConfigError("A link cannot lead to a link.")
     return ObjectLink(bucket=target.bucket, name=target.name)
 
 
 def info_of_link(store: str, name: str, link: ObjectLink) -> ObjectInfo:
     if link.bucket == store and link.name in (None, "", name):
         what = "the store that it is in" if not link.name else "itself"
-        raise ConfigError(f"Link {name!r} cannot lead to {what}.")
+        raise errors.ConfigError(f"Link {name!r} cannot lead to {what}.")
     return ObjectInfo(name=name, bucket=store, nuid=new_nuid(), options=ObjectOptions(link=link))
 
 
@@ -348,7 +335,7 @@ def _next(source: Iterator[bytes]) -> bytes | None:
 def sync_blocks(data: Any) -> Generator[bytes]:
     """`blocks` of a source that needs no event loop."""
     if isinstance(data, str):  # an iterable of texts, or nothing if empty
-        raise ConfigError("Give a path as a pathlib.Path, and text as bytes: text.encode().")
+        raise errors.ConfigError("Give a path as a pathlib.Path, and text as bytes: text.encode().")
     if isinstance(data, Readable):
         while block := data.read(BLOCK):
             yield from pieces(block)
@@ -366,7 +353,7 @@ def _opened(path: os.PathLike[str]) -> BinaryIO:
     try:
         return path_of("data", path).open("rb")
     except OSError as error:
-        raise ConfigError(f"Cannot read {path}: {error.strerror or error}.") from error
+        raise errors.ConfigError(f"Cannot read {path}: {error.strerror or error}.") from error
 
 
 def pieces(block: Bytes) -> Iterator[bytes]:
@@ -375,7 +362,7 @@ def pieces(block: Bytes) -> Iterator[bytes]:
         yield block
         return
     if isinstance(block, str):
-        raise BadPayloadError(block, "open it in binary mode, or encode it")
+        raise errors.BadPayloadError(block, "open it in binary mode, or encode it")
     with byte_view(block) as view:
         for begin in range(0, len(view), BLOCK):
             yield bytes(view[begin : begin + BLOCK])
@@ -395,12 +382,12 @@ class NewFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path_of("target", path)
         if not self._path.name or self._path.is_dir():
-            raise ConfigError(f"target must be the path of a file, not {str(path)!r}.")
+            raise errors.ConfigError(f"target must be the path of a file, not {str(path)!r}.")
         try:
             self._path = Path(os.path.realpath(self._path))
             mode = self._path.stat().st_mode if self._path.exists() else None
             if not (mode is None or stat.S_ISREG(mode)):  # a FIFO or device would be lost
-                raise ConfigError(
+                raise errors.ConfigError(
                     f"{path} is not a regular file: open it, and give the open file as target."
                 )
             name = f"{beginning(self._path.name)}.{secrets.token_hex(4)}.part"
@@ -410,7 +397,9 @@ class NewFile:
             if mode is not None:
                 self._part.chmod(stat.S_IMODE(mode))
         except OSError as error:
-            raise ConfigError(f"Cannot write {self._path}: {error.strerror or error}.") from error
+            raise errors.ConfigError(
+                f"Cannot write {self._path}: {error.strerror or error}."
+            ) from error
         self.write = self._file.write
 
     def keep(self) -> None:
@@ -513,7 +502,7 @@ class ObjectReader:
                         return await anext(messages)
                     await self._ask_leader()
             except StopAsyncIteration:
-                raise ConnectionClosedError("The connection was closed.") from None
+                raise errors.ConnectionClosedError("The connection was closed.") from None
 
     async def _ask_leader(self) -> None:
         """Raise ObjectDamagedError when the leader has no more chunks."""
@@ -521,16 +510,16 @@ class ObjectReader:
             await self._meta.js.get_msg(
                 self._meta.stream, self._last + 1, next_by_subject=self._subject, direct=False
             )
-        except MessageNotFoundError:
+        except errors.MessageNotFoundError:
             found = (await self._meta.find(self._info.name)).info
             if found is None or found.nuid != self._info.nuid:
                 raise self._damaged("it was replaced or deleted while it was read") from None
             raise self._damaged(
                 f"only {self._chunks} of its {self._info.chunks} chunks are in the store"
             ) from None
-        except (StreamNotFoundError, ConnectionClosedError):
+        except (errors.StreamNotFoundError, errors.ConnectionClosedError):
             raise
-        except JetsparkError:
+        except errors.JetsparkError:
             return  # no leader or link: ask again after LOOK_AFTER
 
     def _digest(self, lot: Sequence[bytes]) -> None:
@@ -545,13 +534,13 @@ class ObjectReader:
         if info.digest is None:
             raise self._damaged("its info has no digest")
         if not is_digest(info.digest, self._sha256.digest()):
-            raise DigestMismatchError(
+            raise errors.DigestMismatchError(
                 f'Object "{info.name}" of store "{info.bucket}" is damaged: its digest '
                 f"is not {info.digest}."
             )
 
-    def _damaged(self, what: str) -> ObjectDamagedError:
-        return ObjectDamagedError(
+    def _damaged(self, what: str) -> errors.ObjectDamagedError:
+        return errors.ObjectDamagedError(
             f'Object "{self._info.name}" of store "{self._info.bucket}" is damaged: {what}.'
         )
 
@@ -572,7 +561,7 @@ class ObjectWatcher(StreamWatcher[ObjectInfo]):
         )
         self._ignore_deletes = ignore_deletes
 
-    def _gone(self) -> JetsparkError:
+    def _gone(self) -> errors.JetsparkError:
         return no_store(self._name)
 
     def __aiter__(self) -> AsyncIterator[ObjectInfo | None]:
@@ -582,7 +571,7 @@ class ObjectWatcher(StreamWatcher[ObjectInfo]):
         for frame, _, time_ns, _ in self._fresh(frames):
             try:
                 info = info_of(frame.payload, ns_to_datetime(time_ns))
-            except JetStreamError as error:
+            except errors.JetStreamError as error:
                 self._js.client.report(error)
                 continue
             if not (info.deleted and self._ignore_deletes):

@@ -14,16 +14,9 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Final, TypeAlias, TypedDict, TypeVar, Unpack
 
+import jetspark.errors as errors
 from jetspark.client.listing import Listing
 from jetspark.client.tasks import in_thread
-from jetspark.errors import (
-    ConfigError,
-    NameInUseError,
-    ObjectDamagedError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    StreamNotFoundError,
-)
 from jetspark.jetstream.backing import STREAM_FIELDS, takes_in
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.streams import known_as
@@ -150,7 +143,9 @@ class ObjectStore:
             chunk_size = min(CHUNK_SIZE, most)
         check_whole("chunk_size", chunk_size)
         if chunk_size > most:
-            raise ConfigError(f"chunk_size must be from 1 to {most:,}, the server's max_payload.")
+            raise errors.ConfigError(
+                f"chunk_size must be from 1 to {most:,}, the server's max_payload."
+            )
         info = ObjectInfo(
             name=name,
             bucket=self.name,
@@ -204,9 +199,9 @@ class ObjectStore:
 
         try:
             await self._meta.replace(info.name, leave)
-        except ObjectNotFoundError:
+        except errors.ObjectNotFoundError:
             # It was replaced or deleted meanwhile, so its chunks are gone.
-            with suppress(ObjectNotFoundError):
+            with suppress(errors.ObjectNotFoundError):
                 await self._meta.replace(new.name, leave)
             raise
         return new
@@ -302,7 +297,7 @@ class ObjectStore:
             reader = await self.get(name)
             try:
                 return await use(reader)
-            except ObjectDamagedError:
+            except errors.ObjectDamagedError:
                 tries += 1
                 if tries == READ_TRIES or (await self.get(name)).info.nuid == reader.info.nuid:
                     raise
@@ -346,7 +341,7 @@ def _unless_taken(info: ObjectInfo, there: ObjectInfo | None, *, links_too: bool
     """Raise ObjectExistsError when the name is taken; `links_too`: even by a link."""
     if there is not None and not there.deleted and not (links_too and there.link is not None):
         text = f'Object "{info.name}" of store "{info.bucket}" exists already.'
-        raise ObjectExistsError(400, 0, "object exists", text)
+        raise errors.ObjectExistsError(400, 0, "object exists", text)
     return info
 
 
@@ -392,7 +387,7 @@ class ObjectStoreCalls(JetStreamContext):
         stream = STREAM_PREFIX + check_store(name)
         try:
             await self.create_stream(name=stream, **new_store(name, wanted))
-        except NameInUseError as error:
+        except errors.NameInUseError as error:
             raise known_as(error, f'Object store "{name}"', STREAM_FIELDS) from None
         return ObjectStore(self, name)
 
@@ -429,7 +424,7 @@ class ObjectStoreCalls(JetStreamContext):
     async def _store_stream(self, name: str) -> str:
         """The store's stream. Raises ObjectStoreNotFoundError, also for another stream."""
         stream = STREAM_PREFIX + check_store(name)
-        with suppress(StreamNotFoundError):
+        with suppress(errors.StreamNotFoundError):
             if takes_in((await self.stream_info(stream)).config, f"$O.{name}.M.>"):
                 return stream
         raise no_store(name)

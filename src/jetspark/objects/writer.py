@@ -24,18 +24,8 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+import jetspark.errors as errors
 from jetspark.documents.streams import PubAck
-from jetspark.errors import (
-    ConfigError,
-    JetsparkError,
-    JetStreamError,
-    MessageNotFoundError,
-    NoStreamResponseError,
-    ObjectDamagedError,
-    ObjectStoreNotFoundError,
-    OutboundBufferError,
-    WrongLastSequenceError,
-)
 from jetspark.objects.info import ObjectInfo, all_infos, chunk_subject, digest_text, info_of_stored
 from jetspark.objects.reader import MetaStore, TransferRetry, about_store
 from jetspark.timestamps import Seconds, in_seconds
@@ -146,7 +136,7 @@ class ObjectWriter:
             await self._publisher.flush()
             visible = await self._is_visible()
             gone = visible or await self._removed()
-        except JetsparkError:
+        except errors.JetsparkError:
             pass
         finally:  # even when the event loop ends and cancels it
             if self._chunks and not gone:
@@ -154,7 +144,7 @@ class ObjectWriter:
                 if visible is None:
                     name = self._info.name
                     what = f'Object "{name}" may be complete or not; if not, its chunks are left'
-                self._js.client.report(JetStreamError(f"{what}: {self._subject!r}."))
+                self._js.client.report(errors.JetStreamError(f"{what}: {self._subject!r}."))
             await self._close()
 
     async def _removed(self) -> bool:
@@ -177,9 +167,9 @@ class ObjectWriter:
         while True:
             try:
                 found = (await self._meta.find(self._info.name)).info
-            except ObjectStoreNotFoundError:
+            except errors.ObjectStoreNotFoundError:
                 return False
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 await self._retry.wait(error)
             else:
                 return found is not None and found.nuid == self._info.nuid
@@ -224,7 +214,7 @@ class ObjectWriter:
         while True:
             try:
                 ack = await self._publisher.submit(self._subject, chunk)
-            except OutboundBufferError as error:  # there was no link
+            except errors.OutboundBufferError as error:  # there was no link
                 await self._retry.wait(error)
             else:
                 self._sent.append((chunk, ack))
@@ -234,11 +224,11 @@ class ObjectWriter:
         """Check the oldest ack."""
         try:
             seq = (await ack).seq
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             await self._send_again(error)
             return
         if seq <= self._last_good:
-            raise ObjectDamagedError(
+            raise errors.ObjectDamagedError(
                 f'Object "{self._info.name}": chunks were stored in another order.'
             )
         self._sent.popleft()
@@ -247,7 +237,7 @@ class ObjectWriter:
 
     # -- retrying ------------------------------------------------------------------------------
 
-    async def _send_again(self, error: JetsparkError) -> None:
+    async def _send_again(self, error: errors.JetsparkError) -> None:
         """Send all chunks from the first one that may not be stored."""
         while True:
             await self._publisher.flush()
@@ -255,7 +245,7 @@ class ObjectWriter:
                 with about_store(self._meta.store):
                     await self._remove_behind_good()
                 break
-            except JetsparkError as worse:
+            except errors.JetsparkError as worse:
                 await self._retry.wait(worse)
         await self._retry.wait(error)
         chunks = [chunk for chunk, _ in self._sent]
@@ -265,7 +255,7 @@ class ObjectWriter:
 
     async def _remove_behind_good(self) -> None:
         # The stream's refusal of this shows that it has handled everything before.
-        with suppress(WrongLastSequenceError, NoStreamResponseError):
+        with suppress(errors.WrongLastSequenceError, errors.NoStreamResponseError):
             await self._js.publish(self._subject, expect_last_subject_seq=_NEVER)
         stream = self._meta.stream
         while True:
@@ -273,9 +263,9 @@ class ObjectWriter:
                 stored = await self._js.get_msg(
                     stream, self._last_good + 1, next_by_subject=self._subject, direct=False
                 )
-            except MessageNotFoundError:
+            except errors.MessageNotFoundError:
                 return
-            with suppress(MessageNotFoundError):
+            with suppress(errors.MessageNotFoundError):
                 await self._js.delete_msg(stream, stored.seq)
 
     async def _count_chunks(self) -> None:
@@ -284,11 +274,11 @@ class ObjectWriter:
             try:
                 info = await self._js.stream_info(self._meta.stream, subjects_filter=self._subject)
                 break
-            except JetsparkError as error:
+            except errors.JetsparkError as error:
                 await self._retry.wait(error)
         stored = (info.state.subjects or {}).get(self._subject, 0)
         if stored != self._chunks:
-            raise ObjectDamagedError(
+            raise errors.ObjectDamagedError(
                 f'Object "{self._info.name}": {stored} chunks are stored instead of '
                 f"{self._chunks}. Put it again."
             )
@@ -296,7 +286,7 @@ class ObjectWriter:
 
 async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
     if (age := in_seconds(older_than)) < 0:
-        raise ConfigError("older_than cannot be negative.")
+        raise errors.ConfigError("older_than cannot be negative.")
     before = time.time() - age
     js, stream, store = meta.js, meta.stream, meta.store
     removed = 0
@@ -308,7 +298,7 @@ async def purge_orphans(meta: MetaStore, older_than: Seconds) -> int:
             used = {chunk_subject(store, one.nuid) async for one in _infos(meta) if not one.deleted}
             subjects -= used
         for subject in sorted(subjects):
-            with suppress(MessageNotFoundError):  # removed by its own put
+            with suppress(errors.MessageNotFoundError):  # removed by its own put
                 last = await js.get_msg(stream, last_by_subject=subject, direct=False)
                 if last.time.timestamp() <= before:
                     removed += await js.purge_stream(stream, filter=subject, seq=last.seq + 1)
@@ -323,7 +313,7 @@ async def _infos(meta: MetaStore) -> AsyncIterator[ObjectInfo]:
             stored = await meta.js.get_msg(
                 meta.stream, seq + 1, next_by_subject=all_infos(meta.store), direct=False
             )
-        except MessageNotFoundError:
+        except errors.MessageNotFoundError:
             return
         seq = stored.seq
         yield info_of_stored(stored)

@@ -18,18 +18,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, NamedTuple, NoReturn, TypeVar
 
+import jetspark.errors as errors
 from jetspark.documents.document import Document, from_wire, to_wire
-from jetspark.errors import (
-    BadNameError,
-    BucketNotFoundError,
-    ConfigError,
-    DocumentError,
-    JetsparkError,
-    KeyNotFoundError,
-    MaxPayloadError,
-    ServiceError,
-    WrongLastSequenceError,
-)
 from jetspark.kv.bucket import Bucket, BucketCalls
 from jetspark.registry.compatibility import check_definition, load_rules, violations
 from jetspark.registry.documents import (
@@ -76,7 +66,7 @@ async def serve_registry(
     """
     try:
         schemas = await js.bucket(bucket)
-    except BucketNotFoundError:
+    except errors.BucketNotFoundError:
         schemas = await js.create_bucket(bucket, replicas=replicas)
     await to_thread(load_rules)  # before threads ask for them at once
     registry = _Registry(js, schemas, nc.max_payload * 7 // 8)
@@ -104,17 +94,17 @@ async def _answered(handler: Handler, head: int, request: Request) -> None:
     try:
         answer = await handler(request.subject[head:], request.data)
         await request.respond_json(to_wire(answer))
-    except DocumentError as error:
-        raise ServiceError(Code.INVALID_REQUEST, str(error)) from None
-    except MaxPayloadError as error:
-        raise ServiceError(
+    except errors.DocumentError as error:
+        raise errors.ServiceError(Code.INVALID_REQUEST, str(error)) from None
+    except errors.MaxPayloadError as error:
+        raise errors.ServiceError(
             Code.TOO_LARGE,
             f"The answer is too large for one message ({error}): give a filter, or ask for parts.",
         ) from None
-    except ServiceError:
+    except errors.ServiceError:
         raise
-    except JetsparkError as error:
-        raise ServiceError(Code.INTERNAL, str(error)) from error
+    except errors.JetsparkError as error:
+        raise errors.ServiceError(Code.INTERNAL, str(error)) from error
 
 
 class _Stored(NamedTuple):
@@ -213,7 +203,7 @@ class _Registry:
         wanted = request.filter or ">"
         try:
             check_subscribe_subject(wanted)
-        except ConfigError as error:
+        except errors.ConfigError as error:
             _refuse(Code.INVALID_REQUEST, f"filter: {error}")
         if request.after is not None:
             return await self._part(wanted, request.after)
@@ -282,7 +272,7 @@ class _Registry:
     async def _read(self, place: Place) -> _Stored | None:
         try:
             entry = await self._bucket.get(place.key, leader=True)
-        except KeyNotFoundError:
+        except errors.KeyNotFoundError:
             return None
         return _Stored(_schema(entry.value), entry.revision, len(entry.value))
 
@@ -298,13 +288,13 @@ class _Registry:
             )
         try:
             await self._bucket.update(stored.place.key, document, 0)
-        except WrongLastSequenceError:
+        except errors.WrongLastSequenceError:
             return None
         return _version_of(stored)
 
 
 def _refuse(code: Code, why: str) -> NoReturn:
-    raise ServiceError(code, f"{why}.")
+    raise errors.ServiceError(code, f"{why}.")
 
 
 def _read(cls: type[RequestT], data: bytes) -> RequestT:
@@ -314,7 +304,7 @@ def _read(cls: type[RequestT], data: bytes) -> RequestT:
 def _schema(data: bytes) -> Schema:
     try:
         return from_wire(Schema, decode_document(data, "schema"))
-    except DocumentError as error:
+    except errors.DocumentError as error:
         _refuse(Code.INTERNAL, f"The bucket has what is not a schema ({error.why})")
 
 
@@ -330,7 +320,7 @@ def _place(tail: str, request: UpdateRequest | GetRequest) -> Place:
 def _checked_name(name: str) -> str:
     try:
         return check_schema_name(name)
-    except BadNameError as error:
+    except errors.BadNameError as error:
         _refuse(Code.NAME_INVALID, str(error).removesuffix("."))
 
 
@@ -345,7 +335,7 @@ def _checked_format(format: str | None) -> str:
 def _check_definition(schema: Schema) -> None:
     try:
         check_definition(schema.payload_schema())
-    except ConfigError as error:
+    except errors.ConfigError as error:
         _refuse(Code.DEFINITION_INVALID, str(error).removesuffix("."))
 
 

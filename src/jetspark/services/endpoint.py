@@ -22,19 +22,12 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Any, Final, Protocol, TypeAlias, TypedDict, TypeVar, overload
 
+import jetspark.errors as errors
 from jetspark.client.client import PENDING_BYTES_LIMIT, Client
 from jetspark.client.messages import MessageView
 from jetspark.client.publishing import Publishing
 from jetspark.client.tasks import background
 from jetspark.documents.document import Duration
-from jetspark.errors import (
-    ConfigError,
-    DocumentError,
-    JetsparkError,
-    ServiceError,
-    shown,
-    user_error,
-)
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.services.protocol import EndpointInfo, EndpointStats, Tally, error_headers, one_line
 from jetspark.wire.documents import decode_json, encode_document
@@ -59,7 +52,7 @@ class Answering:
     __slots__ = ("publishing", "report", "tally")
 
     def __init__(
-        self, publishing: Publishing, report: Callable[[JetsparkError], None], tally: Tally
+        self, publishing: Publishing, report: Callable[[errors.JetsparkError], None], tally: Tally
     ) -> None:
         self.publishing = publishing
         self.report = report
@@ -110,8 +103,8 @@ class RequestView(MessageView):
         """
         try:
             return decode_json(self.data, type, "request")
-        except DocumentError as error:
-            raise ServiceError(400, f"The request cannot be read: {error.why}") from None
+        except errors.DocumentError as error:
+            raise errors.ServiceError(400, f"The request cannot be read: {error.why}") from None
 
 
 class Request(RequestView):
@@ -158,8 +151,8 @@ class Request(RequestView):
         self._client.send(self._frame.reply, payload, headers)
 
 
-def _no_reply() -> ConfigError:
-    return ConfigError("The request asks for no answer: it has no reply subject.")
+def _no_reply() -> errors.ConfigError:
+    return errors.ConfigError("The request asks for no answer: it has no reply subject.")
 
 
 class Workers:
@@ -177,7 +170,7 @@ class Workers:
         work: Callable[[], Coroutine[Any, Any, None]],
         limit: int,
         name: str,
-        on_error: Callable[[JetsparkError], None],
+        on_error: Callable[[errors.JetsparkError], None],
     ) -> None:
         self._loop = loop
         self._queue = queue
@@ -299,7 +292,7 @@ class Endpoint:
         """Whether the service's end is cancelling handlers."""
         self._abandoned = False
         self._bytes_queued = 0
-        self.error: JetsparkError | None = None
+        self.error: errors.JetsparkError | None = None
         """Why the server refused its subscription."""
         self._handling = handling(self)
         self.answering = self._handling.answering
@@ -344,11 +337,11 @@ class Endpoint:
 
     def failed(self, frame: MessageFrame, error: BaseException) -> None:
         """The handler raised this error: answer, count and report it."""
-        if isinstance(error, ServiceError):
+        if isinstance(error, errors.ServiceError):
             self._send_error(frame, error.code, error.description, error.data)
             return
         self._send_error(frame, FAILED, shown_error(error))
-        self.answering.report(user_error(f"The handler of {self.what}", error))
+        self.answering.report(errors.user_error(f"The handler of {self.what}", error))
 
     def _send_error(
         self, frame: MessageFrame, code: int, description: str, data: bytes = b""
@@ -358,11 +351,11 @@ class Endpoint:
             return
         try:
             self.answering.send_error(frame.reply, code, description, data)
-        except JetsparkError as error:
+        except errors.JetsparkError as error:
             # For example a payload that is too large, or a code below 1.
-            self.answering.report(user_error(f"Answering an error of {self.what}", error))
-            if isinstance(error, ConfigError) or data:
-                with suppress(JetsparkError):  # reported above
+            self.answering.report(errors.user_error(f"Answering an error of {self.what}", error))
+            if isinstance(error, errors.ConfigError) or data:
+                with suppress(errors.JetsparkError):  # reported above
                     self.answering.send_error(frame.reply, FAILED, shown_error(error))
 
     def info(self) -> EndpointInfo:
@@ -491,8 +484,8 @@ def _awaitable(result: Any, is_async: bool) -> Awaitable[Any]:
     return result  # type: ignore[no-any-return]
 
 
-def no_answer(result: object) -> ConfigError:
-    return ConfigError(
-        f"The handler returned {shown(result)}: it answers with request.respond, and returns "
-        "nothing."
+def no_answer(result: object) -> errors.ConfigError:
+    return errors.ConfigError(
+        f"The handler returned {errors.shown(result)}: it answers with request.respond, and "
+        "returns nothing."
     )

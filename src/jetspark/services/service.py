@@ -12,16 +12,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
+import jetspark.errors as errors
 from jetspark.client.client import Client, seconds_of
 from jetspark.client.subscription import Listener, closed_on_purpose
 from jetspark.client.tasks import background
-from jetspark.errors import (
-    ConfigError,
-    ConnectionClosedError,
-    JetsparkError,
-    RequestTimeoutError,
-    user_error,
-)
 from jetspark.services.discovery import Services
 from jetspark.services.endpoint import (
     FAILED,
@@ -192,7 +186,7 @@ class Running:
         self.what = what
         self.endpoints: list[Endpoint] = []
         self.ended = False
-        self._error: JetsparkError | None = None
+        self._error: errors.JetsparkError | None = None
         self._listeners: list[Listener] = []
         self._confirmed = False
         self._stopped = asyncio.Event()
@@ -227,9 +221,9 @@ class Running:
         publishing = self.client.publishing
         try:
             publishing.answer(reply, answer(), None)
-        except JetsparkError as error:
-            self.client.report(user_error(f"Answering on {subject!r}", error))
-            with suppress(JetsparkError):  # reported above
+        except errors.JetsparkError as error:
+            self.client.report(errors.user_error(f"Answering on {subject!r}", error))
+            with suppress(errors.JetsparkError):  # reported above
                 publishing.answer(reply, b"", error_headers(FAILED, shown_error(error)))
 
     def add_nowait(self, endpoint: Endpoint) -> None:
@@ -237,7 +231,7 @@ class Running:
         self._listen(endpoint, self._lost)
 
     def _listen(
-        self, endpoint: Endpoint, on_end: Callable[[JetsparkError | None], None]
+        self, endpoint: Endpoint, on_end: Callable[[errors.JetsparkError | None], None]
     ) -> Listener:
         options = endpoint.options
         listener = self.client.listen(
@@ -271,20 +265,20 @@ class Running:
 
     async def _known(self) -> None:
         if self.client.is_connected:
-            with suppress(ConnectionClosedError):  # perhaps only the link was lost
+            with suppress(errors.ConnectionClosedError):  # perhaps only the link was lost
                 await self.client.rtt()
         self.client.require_open()
 
-    def _refused(self, endpoint: Endpoint, error: JetsparkError | None) -> None:
-        if isinstance(error, ConnectionClosedError):
+    def _refused(self, endpoint: Endpoint, error: errors.JetsparkError | None) -> None:
+        if isinstance(error, errors.ConnectionClosedError):
             self._lost(error)
         elif endpoint.error is None:
             endpoint.error = error
 
-    def _lost(self, error: JetsparkError | None) -> None:
+    def _lost(self, error: errors.JetsparkError | None) -> None:
         if self.ended or self._error is not None:
             return
-        if isinstance(error, ConnectionClosedError):
+        if isinstance(error, errors.ConnectionClosedError):
             self._error = None if closed_on_purpose(error) else error
             for endpoint in self.endpoints:
                 endpoint.frames.clear()
@@ -320,7 +314,9 @@ class Running:
         try:
             for listener in self._listeners:
                 listener.stop()
-            with suppress(ConnectionClosedError, RequestTimeoutError):  # nothing more comes
+            with suppress(
+                errors.ConnectionClosedError, errors.RequestTimeoutError
+            ):  # nothing more comes
                 if self.client.is_connected:
                     await self.client.rtt(timeout)
             for listener in self._listeners:
@@ -332,7 +328,7 @@ class Running:
             if unfinished := sum(endpoint.give_up() for endpoint in self.endpoints):
                 if tasks:
                     await asyncio.wait(tasks, timeout=_CLEANING_UP)
-                raise RequestTimeoutError(
+                raise errors.RequestTimeoutError(
                     f"{unfinished} requests of {self.what} were not finished within {timeout:g} s: "
                     "they were answered with errors 503 (not begun) and 500 (begun)."
                 )
@@ -342,7 +338,7 @@ class Running:
     def _tasks(self) -> set[asyncio.Task[None]]:
         return {task for endpoint in self.endpoints for task in endpoint.workers.tasks}
 
-    def _end(self, error: JetsparkError | None) -> None:
+    def _end(self, error: errors.JetsparkError | None) -> None:
         if self.ended:
             return
         self.ended = True
@@ -422,7 +418,7 @@ class Service(EndpointCalls):
         check_queue(queue_group)
         self._queue_group = queue_group
         if inspect.iscoroutinefunction(stats_handler):
-            raise ConfigError("stats_handler is a plain function, not an async one.")
+            raise errors.ConfigError("stats_handler is a plain function, not an async one.")
         self._stats_handler = stats_handler
         self._id = new_nuid()
         self._started = datetime.now(UTC)
@@ -497,7 +493,7 @@ class Service(EndpointCalls):
             encode_document(data)
         except Exception as error:
             what = f"The stats_handler of service {self._name!r}"
-            self._client.report(user_error(what, error))
+            self._client.report(errors.user_error(what, error))
             return stats
         return stats.replace(data=data)
 
@@ -526,12 +522,14 @@ class Service(EndpointCalls):
     def _new(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> Endpoint:
         if self.running.ended:
             self._client.require_open()
-            raise ConfigError(f"Service {self._name!r} has stopped: it takes no more endpoints.")
+            raise errors.ConfigError(
+                f"Service {self._name!r} has stopped: it takes no more endpoints."
+            )
         for other in self.running.endpoints:
             known = other.options
             if (known.subject, known.queue_group) == (options.subject, options.queue_group):
                 group = f"in queue group {known.queue_group!r}" if known.queue_group else "already"
-                raise ConfigError(
+                raise errors.ConfigError(
                     f"Endpoint {known.name!r} of service {self._name!r} listens on "
                     f"{known.subject!r} {group}: give this one another subject or queue group."
                 )

@@ -21,17 +21,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+import jetspark.errors as errors
 from jetspark.bulk import links
 from jetspark.bulk.fixed_range import tail
 from jetspark.bulk.ranges import Loss, left_out
 from jetspark.bulk.stream_api import StandingConsumer, StreamAPI, StreamFacts, Witness
-from jetspark.errors import (
-    ConfigError,
-    DataLossError,
-    JetsparkError,
-    PermissionsError,
-    StreamNotFoundError,
-)
 from jetspark.spark import claims, planning
 from jetspark.spark.claims import Claims
 from jetspark.spark.failures import without_traceback
@@ -93,7 +87,7 @@ class ProgressConsumer:
                 for stream, offset in new.items():
                     self._move(api, stream, offset.next)
                     self._shown[stream] = (offset.created, offset.next)
-        except (JetsparkError, OSError) as error:
+        except (errors.JetsparkError, OSError) as error:
             self._not_before = time.monotonic() + _PAUSE_SECONDS
             logger.warning("The progress consumer %s was not moved: %s", self._name, error)
 
@@ -352,13 +346,13 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         advice = "Set failOnDataLoss to false to go on without them." if strict else ""
         if options.removes:
             advice = _BEGIN_ANEW
-        server, found = "", list[DataLossError]()
+        server, found = "", list[errors.DataLossError]()
         if any(one.last is not None for one in offsets.values()):
             try:
                 server, found = leaders(options).ask(
                     lambda api: (api.link.info.server_id, copies_found(api, offsets, advice))
                 )
-            except PermissionsError as error:
+            except errors.PermissionsError as error:
                 logger.info("Whether a stream was replaced by a copy is not known: %s", error)
         for loss in found:
             if strict:
@@ -398,7 +392,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
 
         try:
             return leaders(self._options).ask(question)
-        except (PermissionsError, StreamNotFoundError) as error:
+        except (errors.PermissionsError, errors.StreamNotFoundError) as error:
             logger.info("What a purge removes may not be noticed: %s", error)
             return {}
 
@@ -427,7 +421,7 @@ class JetStreamStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvaila
         offsets = from_json(document)
         wanted = set(self._options.streams)
         if wanted and offsets.keys() != wanted:
-            raise ConfigError(
+            raise errors.ConfigError(
                 f"The checkpoint belongs to a query on {', '.join(offsets)}, not on "
                 f"{', '.join(sorted(wanted))}: use another checkpoint (the option "
                 "checkpointLocation; in the file of a pipeline, the key checkpoint)."

@@ -5,14 +5,8 @@ from __future__ import annotations
 from copy import copy
 from typing import Final
 
+import jetspark.errors as errors
 from jetspark.client.client import Client, seconds_of
-from jetspark.errors import (
-    ConfigError,
-    JetsparkError,
-    PermissionsError,
-    RequestTimeoutError,
-    UnsupportedByServerError,
-)
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.timestamps import Seconds
 from jetspark.tracing.tree import MessageTrace, Reports, parse_report
@@ -53,12 +47,14 @@ class TraceCalls(Client):
         sent = Headers(headers or ())
         for name in _OURS:
             if name in sent:
-                raise ConfigError(f"The header {name} cannot be given: tracing sets its own.")
+                raise errors.ConfigError(
+                    f"The header {name} cannot be given: tracing sets its own."
+                )
         await self.flush(seconds)
         # No await from here to the publish: an older server, after a reconnect, would deliver the
         # message.
         if (info := self.server_info) is not None and not info.at_least(2, 11):
-            raise UnsupportedByServerError("trace", "2.11", info.version)
+            raise errors.UnsupportedByServerError("trace", "2.11", info.version)
         reports = Reports()
         deadline = self.loop.time() + seconds
         with self.requests.reply_queue(subject, deadline) as (replies, inbox):
@@ -70,18 +66,20 @@ class TraceCalls(Client):
                 while reports.missing() and (frame := await replies.next()) is not None:
                     try:
                         reports.add(parse_report(frame.payload))
-                    except JetsparkError as error:
+                    except errors.JetsparkError as error:
                         self.report(error)
-            except PermissionsError as error:
+            except errors.PermissionsError as error:
                 if error.operation == "publish" and error.subject == inbox.decode():
                     raise _refused_inbox(error, self.options.inbox_prefix) from None
                 raise
         if not reports:
-            raise RequestTimeoutError(f"No server reported on {subject!r} within {seconds:g} s.")
+            raise errors.RequestTimeoutError(
+                f"No server reported on {subject!r} within {seconds:g} s."
+            )
         return reports.joined(subject, delivered=deliver)
 
 
-def _refused_inbox(error: PermissionsError, prefix: str) -> PermissionsError:
+def _refused_inbox(error: errors.PermissionsError, prefix: str) -> errors.PermissionsError:
     own = copy(error)
     own.args = (
         f"Tracing needs the permission to publish to {prefix + '.>'!r}, where the servers' reports "

@@ -15,21 +15,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+import jetspark.errors as errors
 from jetspark import err_codes as codes
-from jetspark.errors import (
-    APIError,
-    BatchError,
-    ConfigError,
-    ConsumerNotFoundError,
-    JetStreamError,
-    JetStreamNotEnabledError,
-    JetStreamNotEnabledForAccountError,
-    MessageNotFoundError,
-    NameInUseError,
-    NotEnabledOnStreamError,
-    StreamNotFoundError,
-    WrongLastSequenceError,
-)
 from jetspark.subjects import check_name, check_publish_subject, plain_text
 from jetspark.wire.documents import convert_document, decode_document
 
@@ -112,30 +99,30 @@ _BATCH_ERRORS: Final = (
     codes.BATCHED_TOO_MANY,
 )
 
-ERRORS: Final[Mapping[int, type[APIError]]] = {
-    codes.CONSUMER_NOT_FOUND: ConsumerNotFoundError,
-    codes.CONSUMER_NAME_IN_USE: NameInUseError,
-    codes.MESSAGE_NOT_FOUND: MessageNotFoundError,
-    codes.SEQUENCE_NOT_FOUND: MessageNotFoundError,
-    codes.NOT_ENABLED_FOR_ACCOUNT: JetStreamNotEnabledForAccountError,
-    codes.STREAM_NAME_IN_USE: NameInUseError,
-    codes.STREAM_NOT_FOUND: StreamNotFoundError,
-    codes.WRONG_LAST_MSG_ID: WrongLastSequenceError,
-    codes.WRONG_LAST_SEQUENCE: WrongLastSequenceError,
-    codes.NOT_ENABLED: JetStreamNotEnabledError,
-    codes.STREAM_EXISTS_RESTORE: NameInUseError,
-    codes.CONSUMER_EXISTS: NameInUseError,
-    codes.CONSUMER_DOES_NOT_EXIST: ConsumerNotFoundError,
-    codes.WRONG_LAST_SEQUENCE_CONSTANT: WrongLastSequenceError,
-    **dict.fromkeys(NotEnabledOnStreamError.OPTIONS, NotEnabledOnStreamError),
-    **dict.fromkeys(_BATCH_ERRORS, BatchError),
+ERRORS: Final[Mapping[int, type[errors.APIError]]] = {
+    codes.CONSUMER_NOT_FOUND: errors.ConsumerNotFoundError,
+    codes.CONSUMER_NAME_IN_USE: errors.NameInUseError,
+    codes.MESSAGE_NOT_FOUND: errors.MessageNotFoundError,
+    codes.SEQUENCE_NOT_FOUND: errors.MessageNotFoundError,
+    codes.NOT_ENABLED_FOR_ACCOUNT: errors.JetStreamNotEnabledForAccountError,
+    codes.STREAM_NAME_IN_USE: errors.NameInUseError,
+    codes.STREAM_NOT_FOUND: errors.StreamNotFoundError,
+    codes.WRONG_LAST_MSG_ID: errors.WrongLastSequenceError,
+    codes.WRONG_LAST_SEQUENCE: errors.WrongLastSequenceError,
+    codes.NOT_ENABLED: errors.JetStreamNotEnabledError,
+    codes.STREAM_EXISTS_RESTORE: errors.NameInUseError,
+    codes.CONSUMER_EXISTS: errors.NameInUseError,
+    codes.CONSUMER_DOES_NOT_EXIST: errors.ConsumerNotFoundError,
+    codes.WRONG_LAST_SEQUENCE_CONSTANT: errors.WrongLastSequenceError,
+    **dict.fromkeys(errors.NotEnabledOnStreamError.OPTIONS, errors.NotEnabledOnStreamError),
+    **dict.fromkeys(_BATCH_ERRORS, errors.BatchError),
 }
 
 
 def api_prefix_of(domain: str | None, api_prefix: str | None) -> str:
     """The prefix of all API subjects. Raises ConfigError for a bad one, and if both are given."""
     if domain is not None and api_prefix is not None:
-        raise ConfigError("Give either domain or api_prefix, not both.")
+        raise errors.ConfigError("Give either domain or api_prefix, not both.")
     if domain is not None:
         return f"$JS.{check_name('domain', domain)}.API"
     if api_prefix is None:
@@ -181,27 +168,27 @@ class _Error(msgspec.Struct):
     description: str = ""
 
 
-def error_of(document: Any, names: Mapping[str, str]) -> APIError:
+def error_of(document: Any, names: Mapping[str, str]) -> errors.APIError:
     """The exception for the `error` of a response. `names`: the names in the call's subject.
 
     Raises DocumentError.
     """
     error = convert_document(document, _Error, "error in an answer")
     code, err_code, description = error.code, error.err_code, error.description
-    cls = ERRORS.get(err_code, APIError)
+    cls = ERRORS.get(err_code, errors.APIError)
     stream, consumer = names.get("stream"), names.get("consumer")
     message = None
-    if cls is StreamNotFoundError and stream:
+    if cls is errors.StreamNotFoundError and stream:
         message = f'Stream "{stream}" not found.'
-    elif cls is ConsumerNotFoundError and consumer:
+    elif cls is errors.ConsumerNotFoundError and consumer:
         message = f'Consumer "{consumer}" of stream "{stream}" not found.'
-    elif cls is NameInUseError and consumer:
+    elif cls is errors.NameInUseError and consumer:
         message = consumer_in_use(stream, consumer)
     elif err_code == codes.STREAM_EXISTS_RESTORE and stream:
         message = f'Stream "{stream}" exists already: delete it before it is restored.'
-    elif cls is NameInUseError and stream:
+    elif cls is errors.NameInUseError and stream:
         message = f'Stream "{stream}" exists with another configuration: {UPDATE}.'
-    elif cls is MessageNotFoundError and stream:
+    elif cls is errors.MessageNotFoundError and stream:
         message = f'No such message in stream "{stream}".'
     return cls(code, err_code, description, message)
 
@@ -231,7 +218,7 @@ def parse_answer(call: Call, data: bytes, names: Mapping[str, str]) -> dict[str,
     answer = parse_document(call.template, data, names)
     found = answer.pop("type", None)
     if call.answer is not None and found != _ANSWER_TYPE + call.answer:
-        raise JetStreamError(f"{call.template}: the answer is of type {found!r}.")
+        raise errors.JetStreamError(f"{call.template}: the answer is of type {found!r}.")
     if call.answer in _NEEDED:
         convert_document(answer, _NEEDED[call.answer], f"answer to {call.template}")
     return answer

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from jetspark.errors import (
-    BadHeaderError,
-    ConsumerDeletedError,
-    ConsumerIsPushError,
-    NotJetStreamMessageError,
-    PullError,
-)
+import jetspark.errors as errors
 from jetspark.wire import status as statuses
 from jetspark.wire.documents import encode_document
 from jetspark.wire.headers import parse_headers
@@ -155,22 +149,22 @@ def limit_of(status: Status) -> PullLimit | None:
     return PullLimit(batch=int(limit)) if what == "batch" else PullLimit(max_bytes=int(limit))
 
 
-def pull_error(status: Status) -> PullError:
+def pull_error(status: Status) -> errors.PullError:
     """The exception for a status that ended a pull request."""
     text = status.description.casefold()
     if status.code == statuses.CONFLICT:
         if _DELETED in text:
-            return ConsumerDeletedError(status.code, status.description)
+            return errors.ConsumerDeletedError(status.code, status.description)
         if _IS_PUSH in text:
-            return ConsumerIsPushError(status.code, status.description)
-    return PullError(status.code, status.description)
+            return errors.ConsumerIsPushError(status.code, status.description)
+    return errors.PullError(status.code, status.description)
 
 
 def number_in(block: bytes | None, header: str) -> int | None:
     """The number in a header of a status; None if there is none."""
     try:
         headers = parse_headers(block or b"")[0]
-    except BadHeaderError:
+    except errors.BadHeaderError:
         return None
     value = headers.get(header, "")
     return int(value) if value and value.isascii() and value.isdigit() else None
@@ -220,7 +214,7 @@ class ConsumerOrder:
     def _follows_change(self, reply: bytes | None) -> bool:
         try:
             prefix, stream_seq, consumer_seq = delivery_parts(reply)
-        except NotJetStreamMessageError:
+        except errors.NotJetStreamMessageError:
             return False
         if reply is None or consumer_seq != 1 or stream_seq <= self.stream_seq:
             return False
