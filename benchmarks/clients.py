@@ -32,6 +32,15 @@ async def nats_py(url: str) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
+async def nats_core(url: str) -> AsyncIterator[Any]:
+    client = await import_module("nats.client").connect(url)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@asynccontextmanager
 async def natsio(url: str) -> AsyncIterator[Any]:
     import_module("natsio.jetstream")  # versions before 1.0 have none, and another interface
     async with await import_module("natsio").connect(url) as client:

@@ -21,7 +21,9 @@ from benchmarks.measure import Job
 
 _PACKAGES = {
     "jetspark": "jetspark",
-    "nats": "nats-py",
+    "nats.aio": "nats-py",
+    "nats.client": "nats-core",
+    "nats.jetstream": "nats-jetstream",
     "natsrpy": "natsrpy",
     "natsio": "natsio",
     "pyarrow": "pyarrow",

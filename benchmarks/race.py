@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from benchmarks.measure import Job
 from benchmarks.report import Section
 from benchmarks.turns import Contestant, take_turns
 
 _OURS = "jetspark"
-_NATSIO = "natsio"
+_NEWER = ("natsio", "nats_core")
+"""They need Python 3.13."""
 
 
-def contestant_options(parser: argparse.ArgumentParser, functions: Iterable[str]) -> None:
-    """`--only`, `--against`, and `--natsio-python` where natsio takes part."""
+def contestant_options(parser: argparse.ArgumentParser, functions: Collection[str]) -> None:
+    """`--only`, `--against`, and `--newer-python` where a client that needs one takes part."""
     names = [_name(function) for function in functions]
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CONTESTANT")
     parser.add_argument(
@@ -23,12 +24,12 @@ def contestant_options(parser: argparse.ArgumentParser, functions: Iterable[str]
         metavar="PYTHON",
         help="an interpreter that has another jetspark: ours take turns with those",
     )
-    if any(name.startswith(_NATSIO) for name in names):
+    if any(function.startswith(_NEWER) for function in functions):
         parser.add_argument(
-            "--natsio-python",
+            "--newer-python",
             default=sys.executable,
             metavar="PYTHON",
-            help="an interpreter that has natsio: 1.0 needs Python 3.13",
+            help="Python 3.13 or newer with natsio, nats-core and nats-jetstream",
         )
 
 
@@ -60,8 +61,8 @@ def race(
         )
 
     for function, label in labels.items():
-        natsio = function.startswith(_NATSIO)
-        add(function, label, options.natsio_python if natsio else sys.executable)
+        newer = function.startswith(_NEWER)
+        add(function, label, options.newer_python if newer else sys.executable)
         against = getattr(options, "against", None)  # some suites have no former version to race
         if against and function.startswith(_OURS):
             others[label] = f"{label} of --against"

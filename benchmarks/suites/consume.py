@@ -14,10 +14,18 @@ from itertools import islice
 from benchmarks import clients
 from benchmarks.measure import Job, Measure, Tally
 from benchmarks.race import chosen, contestant_options, race
-from benchmarks.reading import JETSPARK, NATSIO, Look, equal_consumers, look_at, look_at_first
+from benchmarks.reading import (
+    JETSPARK,
+    NATS_PY,
+    NATSIO,
+    Look,
+    equal_consumers,
+    look_at,
+    look_at_first,
+)
 from benchmarks.report import Section
 from benchmarks.stage import stage
-from benchmarks.suites.read import BATCH, Bind, natsio_consumer
+from benchmarks.suites.read import BATCH, Bind, nats_core_consumer, natsio_consumer
 
 # Contestants here too.
 from benchmarks.suites.read import jetspark_fetch as jetspark_fetch
@@ -31,6 +39,7 @@ _LABELS = {
     "jetspark_blocking": "jetspark consume, blocking",
     "jetspark_fetch": f"jetspark fetch({BATCH})",
     "natsio_consume": "natsio consume",
+    "nats_core_messages": "nats-core messages",
     "nats_py_fetch": f"nats-py fetch({BATCH})",
 }
 
@@ -69,6 +78,22 @@ def jetspark_consume(job: Job) -> Measure:
 def natsio_consume(job: Job) -> Measure:
     with in_one_loop(clients.natsio(job.url)) as (client, plain):
         return _consumed(job, plain, partial(natsio_consumer, client), NATSIO)
+
+
+def nats_core_messages(job: Job) -> Measure:
+    consumers = equal_consumers(job)
+    with in_one_loop(clients.nats_core(job.url)) as (client, plain):
+
+        @plain
+        async def read(stream: str, messages: int) -> Tally:
+            consumer = await nats_core_consumer(client, stream, consumers[stream])
+            arriving = await consumer.messages()
+            try:
+                return await look_at_first(messages, arriving, NATS_PY)
+            finally:
+                await arriving.stop()
+
+        return timed_reading(job, read)
 
 
 def jetspark_blocking(job: Job) -> Measure:

@@ -16,9 +16,13 @@ from benchmarks.race import chosen, contestant_options, race
 from benchmarks.reading import JETSPARK, NATS_PY, look_at, look_at_first
 from benchmarks.report import Section
 from benchmarks.stage import stage
+
+# A contestant here too.
+from benchmarks.suites.read import raw_drain as raw_drain
 from benchmarks.trial import in_one_loop, timed_reading
 
 _LABELS = {
+    "raw_drain": "raw drain",
     "jetspark_ordered": "jetspark ordered",
     "jetspark_blocking": "jetspark ordered, blocking",
     "nats_py_ordered": "nats-py ordered",
@@ -32,7 +36,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Iterator[Section]:
     with stage(options) as job:
         title = f"Read {options.messages:,} messages of {options.size:,} bytes in order"
-        yield race(options, __name__, chosen(options, _LABELS), job, title, "nats_py_ordered")
+        bases = "raw_drain", "nats_py_ordered"
+        yield race(options, __name__, chosen(options, _LABELS), job, title, *bases)
 
 
 # -- contestants -------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from itertools import cycle, islice
 from typing import Any, TypeAlias
 
@@ -47,6 +48,7 @@ _SINGLE = {
     "jetspark_single_blocking": "jetspark, blocking",
     "natsrpy_single": "natsrpy",
     "natsio_single": "natsio",
+    "nats_core_single": "nats-core",
     "nats_py_single": "nats-py",
 }
 
@@ -231,6 +233,12 @@ def nats_py_window(job: Job) -> Measure:
 
 def nats_py_single(job: Job) -> Measure:
     return _in_one_loop(job, clients.nats_py(job.url), _single)
+
+
+def nats_core_single(job: Job) -> Measure:
+    with in_one_loop(clients.nats_core(job.url)) as (nc, plain):
+        js = import_module("nats.jetstream").new(nc)
+        return _stored(job, plain(partial(_single, js)))
 
 
 def natsio_window(job: Job) -> Measure:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
+from importlib import import_module
 from typing import Any, TypeAlias
 
 from benchmarks import clients
@@ -32,6 +33,7 @@ _LABELS = {
     "jetspark_fetch": f"jetspark fetch({BATCH})",
     "natsrpy_fetch": f"natsrpy fetch({BATCH})",
     "natsio_fetch": f"natsio fetch({BATCH})",
+    "nats_core_fetch": f"nats-core fetch({BATCH})",
     "nats_py_fetch": f"nats-py fetch({BATCH})",
 }
 
@@ -184,6 +186,30 @@ def natsrpy_fetch(job: Job) -> Measure:
 def natsio_fetch(job: Job) -> Measure:
     with in_one_loop(clients.natsio(job.url)) as (client, plain):
         return _fetched(job, plain, partial(natsio_consumer, client), NATSIO)
+
+
+def nats_core_fetch(job: Job) -> Measure:
+    with in_one_loop(clients.nats_core(job.url)) as (client, plain):
+
+        async def bind(stream: str, name: str) -> NatsCoreConsumer:
+            return NatsCoreConsumer(await nats_core_consumer(client, stream, name))
+
+        return _fetched(job, plain, bind, NATS_PY)
+
+
+class NatsCoreConsumer:
+    """`fetch` as the others have it: theirs returns before the messages are there."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    async def fetch(self, batch: int, *, timeout: float) -> list[Any]:
+        arriving = await self._consumer.fetch(max_messages=batch, max_wait=timeout)
+        return [message async for message in arriving]
+
+
+async def nats_core_consumer(client: Any, stream: str, name: str) -> Any:
+    return await import_module("nats.jetstream").new(client).get_consumer(stream, name)
 
 
 async def natsio_consumer(client: Any, stream: str, name: str) -> Any:

@@ -27,6 +27,7 @@ _LABELS = {
     "jetspark_uvloop": "jetspark, uvloop",
     "jetspark_blocking": "jetspark, blocking",
     "natsio": "natsio",
+    "nats_core": "nats-core",
     "nats_py": "nats-py",
 }
 
@@ -95,3 +96,7 @@ def nats_py(job: Job) -> Measure:
 
 def natsio(job: Job) -> Measure:
     return _asked(job, clients.natsio(job.url))
+
+
+def nats_core(job: Job) -> Measure:
+    return _asked(job, clients.nats_core(job.url))

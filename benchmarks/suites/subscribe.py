@@ -30,6 +30,7 @@ _LABELS = {
     "jetspark_callback": "jetspark, callback",
     "jetspark_blocking": "jetspark, blocking",
     "natsio": "natsio, iterated",
+    "nats_core": "nats-core, iterated",
     "nats_py": "nats-py, callback",
 }
 
@@ -204,5 +205,12 @@ def nats_py(job: Job) -> Measure:
 def natsio(job: Job) -> Measure:
     with in_one_loop(clients.natsio(job.url)) as (nc, plain):
         sub = plain(nc.subscribe)(FEED)
+        plain(nc.flush)()
+        return _iterated(job, plain, sub, _with_tasks(nc.publish))
+
+
+def nats_core(job: Job) -> Measure:
+    with in_one_loop(clients.nats_core(job.url)) as (nc, plain):
+        sub = plain(nc.subscribe)(FEED, max_pending_messages=None, max_pending_bytes=None)
         plain(nc.flush)()
         return _iterated(job, plain, sub, _with_tasks(nc.publish))
