@@ -3,8 +3,8 @@
 `JetStream.create_dead_letters` makes it, built on the public calls of JetStream.
 """
 
-from jetspark.dead_letters.dead_letters import DeadLetterCalls, DeadLetters, Replayed
-from jetspark.dead_letters.letter import DeadLetter
-from jetspark.dead_letters.worker import DeadLetterWorker
-
-__all__ = ["DeadLetter", "DeadLetterCalls", "DeadLetterWorker", "DeadLetters", "Replayed"]
+from jetspark.dead_letters.dead_letters import DeadLetterCalls as DeadLetterCalls
+from jetspark.dead_letters.dead_letters import DeadLetters as DeadLetters
+from jetspark.dead_letters.dead_letters import Replayed as Replayed
+from jetspark.dead_letters.letter import DeadLetter as DeadLetter
+from jetspark.dead_letters.worker import DeadLetterWorker as DeadLetterWorker

@@ -3,26 +3,14 @@
 `JetStream.create_elastic_group` and `create_static_group` create them.
 """
 
-from jetspark.groups.documents import (
-    ElasticConfig,
-    GroupConfig,
-    MemberMapping,
-    PartitioningFilter,
-    StaticConfig,
-)
-from jetspark.groups.group import ConsumerGroup, ElasticGroup, GroupCalls, StaticGroup
-from jetspark.groups.member import GroupMember, GroupMsg
-
-__all__ = [
-    "ConsumerGroup",
-    "ElasticConfig",
-    "ElasticGroup",
-    "GroupCalls",
-    "GroupConfig",
-    "GroupMember",
-    "GroupMsg",
-    "MemberMapping",
-    "PartitioningFilter",
-    "StaticConfig",
-    "StaticGroup",
-]
+from jetspark.groups.documents import ElasticConfig as ElasticConfig
+from jetspark.groups.documents import GroupConfig as GroupConfig
+from jetspark.groups.documents import MemberMapping as MemberMapping
+from jetspark.groups.documents import PartitioningFilter as PartitioningFilter
+from jetspark.groups.documents import StaticConfig as StaticConfig
+from jetspark.groups.group import ConsumerGroup as ConsumerGroup
+from jetspark.groups.group import ElasticGroup as ElasticGroup
+from jetspark.groups.group import GroupCalls as GroupCalls
+from jetspark.groups.group import StaticGroup as StaticGroup
+from jetspark.groups.member import GroupMember as GroupMember
+from jetspark.groups.member import GroupMsg as GroupMsg

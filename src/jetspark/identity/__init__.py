@@ -1,49 +1,29 @@
 """Who is who: NKeys, JWTs of users (ADR-14), and authorization callouts (ADR-26)."""
 
-from jetspark.connection.nkeys import CurveKeyPair, KeyKind, KeyPair, verify
-from jetspark.errors import CalloutRefusal, JWTError, NKeyError
-from jetspark.identity.callout import AuthCallout, CalloutCalls, CalloutStats, Grant
-from jetspark.identity.claims import (
-    Allowed,
-    AllowedResponses,
-    AuthRequest,
-    Claims,
-    ClientIdentity,
-    ClientTLS,
-    ConnectOpts,
-    HoursOfDay,
-    ServerIdentity,
-    UserClaims,
-    permitted,
-)
-from jetspark.identity.jwt import check_times, creds_text, issue_user, read_jwt, user_claims
-
-__all__ = [
-    "Allowed",
-    "AllowedResponses",
-    "AuthCallout",
-    "AuthRequest",
-    "CalloutCalls",
-    "CalloutRefusal",
-    "CalloutStats",
-    "Claims",
-    "ClientIdentity",
-    "ClientTLS",
-    "ConnectOpts",
-    "CurveKeyPair",
-    "Grant",
-    "HoursOfDay",
-    "JWTError",
-    "KeyKind",
-    "KeyPair",
-    "NKeyError",
-    "ServerIdentity",
-    "UserClaims",
-    "check_times",
-    "creds_text",
-    "issue_user",
-    "permitted",
-    "read_jwt",
-    "user_claims",
-    "verify",
-]
+from jetspark.connection.nkeys import CurveKeyPair as CurveKeyPair
+from jetspark.connection.nkeys import KeyKind as KeyKind
+from jetspark.connection.nkeys import KeyPair as KeyPair
+from jetspark.connection.nkeys import verify as verify
+from jetspark.errors import CalloutRefusal as CalloutRefusal
+from jetspark.errors import JWTError as JWTError
+from jetspark.errors import NKeyError as NKeyError
+from jetspark.identity.callout import AuthCallout as AuthCallout
+from jetspark.identity.callout import CalloutCalls as CalloutCalls
+from jetspark.identity.callout import CalloutStats as CalloutStats
+from jetspark.identity.callout import Grant as Grant
+from jetspark.identity.claims import Allowed as Allowed
+from jetspark.identity.claims import AllowedResponses as AllowedResponses
+from jetspark.identity.claims import AuthRequest as AuthRequest
+from jetspark.identity.claims import Claims as Claims
+from jetspark.identity.claims import ClientIdentity as ClientIdentity
+from jetspark.identity.claims import ClientTLS as ClientTLS
+from jetspark.identity.claims import ConnectOpts as ConnectOpts
+from jetspark.identity.claims import HoursOfDay as HoursOfDay
+from jetspark.identity.claims import ServerIdentity as ServerIdentity
+from jetspark.identity.claims import UserClaims as UserClaims
+from jetspark.identity.claims import permitted as permitted
+from jetspark.identity.jwt import check_times as check_times
+from jetspark.identity.jwt import creds_text as creds_text
+from jetspark.identity.jwt import issue_user as issue_user
+from jetspark.identity.jwt import read_jwt as read_jwt
+from jetspark.identity.jwt import user_claims as user_claims
