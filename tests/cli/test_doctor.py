@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     Doctor = Callable[..., tuple[int, Found]]
 
 CHECKS = (
-    *("Python", "kernel", "libraries", "PySpark", "Java", "disk", "workers"),
-    *("server", "JetStream", "user", "clock"),
+    *("Python", "kernel", "deltalake", "pyiceberg", "PySpark", "Java", "workers", "disk"),
+    *("nats-server", "JetStream", "user", "clock"),
 )
 
 
@@ -43,8 +43,7 @@ def doctor(run: Run) -> Doctor:
         assert err == ""
         checks: Found = {}
         for one in json.loads(out):
-            said = " ".join([one["found"], one["advice"]])
-            checks.setdefault(one["check"], []).append((one["state"], said))
+            checks.setdefault(one["check"], []).append((one["state"], one["said"]))
         return code, checks
 
     return found
@@ -80,7 +79,6 @@ def test_where_all_is_well_each_line_is_ok_and_so_is_the_exit_code(
     code, out, _ = run("doctor")
     assert code == app.DONE
     assert [line.split()[:2] for line in out.splitlines()] == [["ok", one] for one in CHECKS]
-    assert run("doctor", "--quiet")[:2] == (app.DONE, "\n")
 
 
 def test_versions_that_are_called_tested_are_those_of_the_tests() -> None:
@@ -89,6 +87,9 @@ def test_versions_that_are_called_tested_are_those_of_the_tests() -> None:
     )
     matrix = Path(__file__).parent.parent.parent / "scripts" / "matrix.py"
     [listed] = re.findall(r"^_SPARKS = (.*)$", matrix.read_text("utf-8"), re.MULTILINE)
+    needed = (matrix.parent.parent / "pyproject.toml").read_text("utf-8")
+    assert '"deltalake>=1.6.4,<2"' in needed
+    assert '"pyiceberg>=0.12,<0.13"' in needed
     sparks = re.findall(r"(\d+)\.(\d+)", listed)
     assert TESTED["PySpark"] == tuple(tuple(map(int, one)) for one in (sparks[0], sparks[-1]))
 
@@ -103,27 +104,10 @@ def test_a_version_that_is_too_new_is_a_warning_and_one_too_old_a_problem(
     monkeypatch.setitem(TESTED, "PySpark", ((5, 0), (5, 2)))
     code, found = doctor()
     assert code == app.FAILED
-    [(state, said)] = found["server"]
+    [(state, said)] = found["nats-server"]
     assert (state, said.partition(" It ")[2]) == ("warning", "is tested with 1.0 to 2.8.")
     [(state, said)] = found["PySpark"]
     assert (state, said.partition(" It ")[2]) == ("problem", "is tested with 5.0 to 5.2.")
-
-
-def test_libraries_of_versions_that_do_not_fit_are_named_with_what_to_install(
-    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted = [
-        *("msgspec>=99", 'deltalake<1; extra == "delta"', 'pytest>=99; extra == "dev"'),
-        *("rich>=1", 'no-such-library>=1; extra == "cli"', 'jetspark[spark]; extra == "demo"'),
-    ]
-    monkeypatch.setattr(metadata, "requires", lambda _: wanted)
-    code, found = doctor()
-    assert code == app.FAILED
-    first, second, rest = found["libraries"]
-    assert first[0] == second[0] == "problem"
-    assert first[1].endswith("jetspark needs >=99. pip install 'jetspark'.")
-    assert second[1].endswith("jetspark[delta] needs <1. pip install 'jetspark[delta]'.")
-    assert rest[0] == "ok"
 
 
 def test_without_spark_its_java_and_workers_are_not_asked_for(
@@ -140,7 +124,7 @@ def test_without_spark_its_java_and_workers_are_not_asked_for(
     assert not {"Java", "workers"} & set(found)
 
 
-@pytest.mark.parametrize("says", ["echo '{}'", "echo no such module >&2; exit 1", None])
+@pytest.mark.parametrize("says", ["echo 2 7 1 0.1", "echo no such module >&2; exit 1", None])
 def test_a_worker_with_other_versions_or_none_is_a_problem(
     says: str | None, doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +139,7 @@ def test_a_worker_with_other_versions_or_none_is_a_problem(
     [(state, said)] = found["workers"]
     assert state == "problem"
     assert str(python) in said
-    expected = {"echo '{}'": "here {", None: "No such file"}
+    expected = {"echo 2 7 1 0.1": "says: 2 7 1 0.1. This one: 3 ", None: "No such file"}
     assert expected.get(says, "no such module") in said
     assert states(found)["Java"] == "problem"
 
@@ -164,7 +148,7 @@ def test_a_disk_that_is_nearly_full_or_read_only_is_told(
     doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = namedtuple("usage", "total used free")
-    free = {tmp_path: 1 << 30, tmp_path.parent: 1 << 20}
+    free = {tmp_path: 1 << 20, tmp_path.parent: 1 << 30}
     monkeypatch.setattr(shutil, "disk_usage", lambda at: usage(0, 0, free.get(Path(at), 1 << 40)))
     allowed = os.access
     monkeypatch.setattr(
@@ -173,21 +157,7 @@ def test_a_disk_that_is_nearly_full_or_read_only_is_told(
     places = [str(tmp_path / "lake"), str(tmp_path.parent), "/proc"]
     code, found = doctor(*(word for place in places for word in ("--folder", place)))
     assert code == app.FAILED
-    assert [state for state, _ in found["disk"]] == ["ok", "warning", "problem", "problem"]
-
-
-def test_master_and_conf_are_for_spark(run: Run) -> None:
-    code, _, err = run("doctor", "--master", "local[1]")
-    assert (code, err) == (app.FAILED, "--master and --conf are for --spark: give that, too.\n")
-
-
-@pytest.mark.spark
-def test_on_request_the_workers_of_a_session_are_asked(run_in_spark: Run) -> None:
-    code, out, _ = run_in_spark("doctor", "--spark", "--json")
-    assert code == app.DONE
-    [workers] = [one for one in json.loads(out) if one["check"] == "workers"]
-    assert workers["state"] == "ok"
-    assert workers["found"] == "local[*]: the same versions as here"
+    assert [state for state, _ in found["disk"]] == ["ok", "warning", "ok", "problem"]
 
 
 # -- the servers -----------------------------------------------------------------------------------
@@ -196,7 +166,7 @@ def test_on_request_the_workers_of_a_session_are_asked(run_in_spark: Run) -> Non
 def test_a_server_that_is_not_there_is_a_problem_and_the_rest_is_looked_at(doctor: Doctor) -> None:
     code, found = doctor(server="nats://127.0.0.1:1")
     assert code == app.FAILED
-    assert list(found) == [*CHECKS[:7], "server"]
+    assert list(found) == [*CHECKS[:8], "server"]
     assert states(found)["server"] == "problem"
 
 
@@ -226,7 +196,7 @@ def test_a_role_that_the_user_lacks_is_told_with_what_it_lacks(
     assert right[0] == "ok"
     assert other[0] == service[0] == "problem"
     assert "may not publish to $JS.API.CONSUMER.INFO.S.d, publish to" in other[1]
-    assert "and 1 more. `jetspark acl pull-reader=S --consumer d` prints" in other[1]
+    assert "4 lack; `jetspark acl pull-reader=S --consumer d` prints" in other[1]
     assert "subscribe to $SRV.PING" in service[1]
 
 
@@ -235,7 +205,7 @@ def test_what_is_denied_lacks_even_where_it_is_allowed(
 ) -> None:
     needs_server("2.14")  # older ones do not tell the group
     user = """{ user: u, password: u, permissions: {
-        publish: { deny: "s.secret" }, subscribe: { allow: ["_INBOX.>", "calc.> q"] } } }"""
+        publish: { deny: "s.secret" }, subscribe: { allow: ["_INBOX.>", "calc.x q"] } } }"""
     url = make_server(f"authorization: {{ users: [ {user} ] }}").url.replace("//", "//u:u@")
     texts = ["publisher --subject s.*", "publisher --subject t.*"]
     texts += [f"push-reader=S --consumer c --deliver-subject calc.x{more}" for more in
@@ -271,5 +241,4 @@ def test_clocks_that_differ_are_told(
     _, found = doctor()
     [(told, said)] = found["clock"]
     assert told == state
-    assert ("ahead of" in said) >= (ahead > 0)
-    assert ("behind" in said) >= (ahead < 0)
+    assert abs(float(said.split()[0]) - ahead) < 5

@@ -109,23 +109,28 @@ def acl(
         api_prefix: The JetStream API prefix, instead of a domain.
         json: Print JSON.
     """
-    given = dict(locals())  # each option by its parameter
-    if roles:
-        found = permissions_of(given)
-        console.say(found.to_json() if json else found.to_config())
-    elif _options(given):
-        raise ConfigError("Name a role; `jetspark acl` alone prints what each is for.")
-    else:
+    found = permissions_of(locals())
+    if found is None:
         console.say(*(f"{role:16}{_purpose(name)}" for role, name in _ROLES.items()))
+    else:
+        console.say(found.to_json() if json else found.to_config())
 
 
-def permissions_of(given: Mapping[str, Any]) -> Permissions:
-    """The permissions of a command line. `given`: the arguments of `acl`. Raises ConfigError."""
+def permissions_of(given: Mapping[str, Any]) -> Permissions | None:
+    """Those of the arguments of `acl`; None if there are none. Raises ConfigError."""
+    roles = given["roles"]
     maker = Roles(**{name: given[name] for name in ("inbox_prefix", "domain", "api_prefix")})
-    options = _options(given)
+    options = {
+        name.replace("_", "-"): value
+        for name, value in given.items()
+        if name not in _COMMON and value not in (None, False)
+    }
     if given["responses"]:
         options["responses"] = Responses()
-    roles: tuple[str, ...] = given["roles"]
+    if not roles:
+        if options:
+            raise ConfigError("Name a role; `jetspark acl` alone prints what each is for.")
+        return None
     found, left = Permissions(), set(options)
     for text in roles:
         role, equals, about = text.partition("=")
@@ -142,15 +147,6 @@ def permissions_of(given: Mapping[str, Any]) -> Permissions:
     if left:
         raise ConfigError(f"{' and '.join(roles)} takes no --{min(left)}.")
     return found
-
-
-def _options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were given, by their names."""
-    return {
-        name.replace("_", "-"): value
-        for name, value in given.items()
-        if name not in _COMMON and value not in (None, False)
-    }
 
 
 def _purpose(method: str) -> str:

@@ -34,7 +34,7 @@ DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 # The extra that installs a missing library.
 _EXTRAS = {
     **dict.fromkeys(("pyspark", "py4j", "pyarrow", "pandas", "numpy"), "spark"),
-    **dict.fromkeys(("cyclopts", "packaging", "rich"), "cli"),
+    **dict.fromkeys(("cyclopts", "rich"), "cli"),
     **dict.fromkeys(("avro", "google", "grpc_tools", "jsonschema", "referencing"), "registry"),
 }
 
@@ -216,7 +216,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "Look at this machine, its Spark and the servers, and say what to do.",
         "jetspark doctor --server nats://host:4222",
         "jetspark doctor --role spark-source=ORDERS --folder lake",
-        "jetspark doctor --spark --master spark://host:7077",
     ),
     "acl": (
         "Print the permissions that a role needs.",

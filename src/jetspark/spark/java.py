@@ -24,17 +24,11 @@ JAVA_HOME)."
     if found is None or not os.access(found, os.X_OK):
         where = f"there is no java in JAVA_HOME ({home})" if home else "no java was found"
         raise SparkUnavailableError(f"{advice} Now {where}.")
-    version = java_version(Path(found))
-    if version is None or version < OLDEST_JAVA:
-        is_now = f"version {version}" if version else "not a working Java"
+    match = _VERSION.search(version_text(Path(found)))
+    if match is None or int(match[1]) < OLDEST_JAVA:
+        is_now = f"version {match[1]}" if match else "not a working Java"
         raise SparkUnavailableError(f"{advice} {found} is {is_now}.")
     return Path(found)
-
-
-def java_version(java: Path) -> int | None:
-    """The version, such as 17; None for what is not a working Java."""
-    match = _VERSION.search(version_text(java))
-    return None if match is None else int(match[1])
 
 
 @cache
