@@ -107,7 +107,6 @@ def _side(subjects: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 USER_INFO: Final = "$SYS.REQ.USER.INFO"
-"""Where each user may ask for its own account and permissions, unless that is not allowed."""
 _OF_SERVERS: Final = (
     *("STATSZ", "VARZ", "HEALTHZ", "CONNZ", "SUBSZ", "JSZ", "ACCOUNTZ"),
     *("ROUTEZ", "GATEWAYZ", "LEAFZ"),

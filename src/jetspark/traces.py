@@ -15,15 +15,13 @@ from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, TracerProvider
 
-from jetspark.client.hooks import Acknowledgement, Hooks
+from jetspark.client.hooks import Acknowledgement, Around, Hooks
 from jetspark.client.messages import MessageView, PreparedMessage
 from jetspark.errors import NotJetStreamMessageError
 from jetspark.payloads import byte_view
 from jetspark.version import __version__
-from jetspark.wire.headers import Headers, HeadersLike
+from jetspark.wire.headers import Headers
 from jetspark.wire.kernel import frame_of
-
-Around = AbstractContextManager[Any]
 
 
 class Traces(Hooks):
@@ -65,37 +63,22 @@ class Traces(Hooks):
 
     def deliver(self, message: MessageView, *, handled: bool) -> Around:
         """See `Hooks.deliver`."""
-        return self.process(message) if handled else self._got("receive", SpanKind.CLIENT, message)
+        return self.process(message, "process" if handled else "receive")
 
-    def process(self, message: MessageView) -> Around:
+    def process(self, message: MessageView, name: str = "process") -> AbstractContextManager[Any]:
         """The span of processing a message, whose sender's span is its parent."""
-        return self._got("process", SpanKind.CONSUMER, message)
+        more = _of_message(message)
+        with suppress(NotJetStreamMessageError):
+            more |= _of_jetstream(message)
+        kind = SpanKind.CONSUMER if name == "process" else SpanKind.CLIENT
+        return self._span(name, kind, message.subject, more, _context(message.headers))
 
-    def ack(self, ack: Acknowledgement) -> Around | None:
+    def ack(self, ack: Acknowledgement) -> Around:
         """See `Hooks.ack`."""
         if not trace.get_current_span().is_recording():
             return None
         more = _of_jetstream(ack) | {"messaging.operation.type": "settle"}
         return self._span(ack.kind, SpanKind.CLIENT, ack.metadata.stream, more)
-
-    def forwarded(self, headers: HeadersLike | None, name: str) -> list[tuple[str, str]] | None:
-        """The headers of a row that becomes a message, with a span "process `name`" between both.
-
-        For rows of Spark, in a function for their column `headers`. A row without headers has no
-        span.
-        """
-        if not headers:
-            return None
-        carried = Headers(headers)
-        with self._span("process", SpanKind.CONSUMER, name, {}, _context(carried)):
-            _inject(carried)
-        return list(carried.items())
-
-    def _got(self, operation: str, kind: SpanKind, message: MessageView) -> Around:
-        more = _of_message(message)
-        with suppress(NotJetStreamMessageError):
-            more |= _of_jetstream(message)
-        return self._span(operation, kind, message.subject, more, _context(message.headers))
 
     @contextmanager
     def _span(

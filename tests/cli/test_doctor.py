@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Doctor = Callable[..., tuple[int, Found]]
 
 CHECKS = (
-    *("Python", "kernel", "deltalake", "pyiceberg", "PySpark", "Java", "workers", "disk"),
+    *("Python", "kernel", "PySpark", "deltalake", "pyiceberg", "Java", "workers", "disk"),
     *("nats-server", "JetStream", "user", "clock"),
 )
 
@@ -113,12 +113,7 @@ def test_a_version_that_is_too_new_is_a_warning_and_one_too_old_a_problem(
 def test_without_spark_its_java_and_workers_are_not_asked_for(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def version(package: str) -> str:
-        if package == "pyspark":
-            raise metadata.PackageNotFoundError
-        return "1"
-
-    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(metadata, "distributions", list)
     _, found = doctor()
     assert states(found)["PySpark"] == "warning"
     assert not {"Java", "workers"} & set(found)

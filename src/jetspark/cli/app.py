@@ -35,6 +35,7 @@ DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 _EXTRAS = {
     **dict.fromkeys(("pyspark", "py4j", "pyarrow", "pandas", "numpy"), "spark"),
     **dict.fromkeys(("cyclopts", "rich"), "cli"),
+    "openlineage": "lineage",
     **dict.fromkeys(("avro", "google", "grpc_tools", "jsonschema", "referencing"), "registry"),
 }
 
@@ -47,7 +48,7 @@ def make_app(called: str = "") -> App:
     app = App(
         name="jetspark",
         help="Move events between NATS JetStream and Apache Spark.",
-        version=_version,
+        version=version_text,
         version_format="plaintext",
         default_parameter=Parameter(converter=_converted),
         console=console.out,
@@ -121,24 +122,19 @@ def _usage(error: CycloptsError) -> CycloptsError | str:
     return error
 
 
-def _version() -> str:
+def version_text() -> str:
+    """The version and the kernel; on a second line, why that is not the faster one."""
     from jetspark.version import __version__
     from jetspark.wire.kernel import IMPLEMENTATION
 
-    kernel = {"c": "C", "python": "plain-Python"}[IMPLEMENTATION]
-    return "\n".join(filter(None, (f"jetspark {__version__} ({kernel} kernel)", kernel_advice())))
-
-
-def kernel_advice() -> str:
-    """What to do for the C kernel; empty if it is in use, or not wanted."""
-    from jetspark.wire.kernel import IMPLEMENTATION
-
+    if IMPLEMENTATION == "c":
+        return f"jetspark {__version__} (C kernel)"
+    version = f"jetspark {__version__} (plain-Python kernel)"
     # Free-threaded Python has no C kernel yet.
-    chosen = os.environ.get("JETSPARK_KERNEL") or sysconfig.get_config_var("Py_GIL_DISABLED")
-    if IMPLEMENTATION == "c" or chosen:
-        return ""
+    if os.environ.get("JETSPARK_KERNEL") == "python" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return version
     return (
-        "The faster C kernel was not built, or cannot be loaded: install a C compiler "
+        f"{version}\nThe faster C kernel was not built, or cannot be loaded: install a C compiler "
         "and jetspark again, with `pip install -v`, which shows why it fails."
     )
 

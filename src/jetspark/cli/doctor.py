@@ -12,26 +12,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from rich.text import Text
 
 from jetspark.acl import USER_INFO, Permissions
 from jetspark.cli import console
 from jetspark.cli.acl import permissions_of
-from jetspark.cli.app import kernel_advice, make_app
+from jetspark.cli.app import make_app, version_text
 from jetspark.cli.options import DEFAULT, Connection, JsonOption, Repeated
 from jetspark.errors import JetsparkError, PermissionsError, SparkUnavailableError
 from jetspark.subjects import subject_within, subjects_overlap
 from jetspark.timestamps import parse_isotime
 from jetspark.version import __version__
 from jetspark.wire.documents import decode_json
-from jetspark.wire.kernel import IMPLEMENTATION
 
 if TYPE_CHECKING:
     from jetspark.full_client import Client
@@ -46,14 +42,11 @@ TESTED: Final = {
 }
 """The oldest and the newest version that the tests are run with."""
 _OK, _WARNING, _PROBLEM = "ok", "warning", "problem"
-_COLOURS = {_OK: "green", _WARNING: "yellow", _PROBLEM: "bold red"}
 _LITTLE = 1 << 30  # bytes free on a disk
 _CLOCK_SECONDS = 1.0
-_SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One line."""
 
     check: str
@@ -78,12 +71,11 @@ def doctor(
         folder: Folder of a table or a checkpoint, for its disk; may be given again.
         json: Print JSON.
     """
-    connection.options()
     roles = {text: _permissions(text) for text in role or ()}
-    found = [*_python(), *_spark(), *_disks([tempfile.gettempdir(), *(folder or ())])]
+    found = [*_python_and_spark(), *_disks([tempfile.gettempdir(), *(folder or ())])]
 
     async def ask(nc: Client) -> list[Finding]:
-        return [await _server(nc), await _jetstream(nc), *await _user(nc, roles)]
+        return await _server(nc) + await _user(nc, roles)
 
     try:
         found += connection.run(ask)
@@ -91,10 +83,9 @@ def doctor(
         found.append(Finding("server", _PROBLEM, str(error)))
     console.show_refusals(except_in="\n".join(one.said for one in found))
     if json:
-        console.say_json([asdict(one) for one in found], indent=True)
+        console.say_json(found, indent=True)
     for one in () if json else found:
-        text = console.harmless(f"{one.check:11} {one.said}")
-        console.say(Text.assemble((f"{one.state:8} ", _COLOURS[one.state]), text))
+        console.say(f"{one.state:8} {one.check:11} {one.said}")
     return 1 if any(one.state == _PROBLEM for one in found) else 0
 
 
@@ -120,23 +111,6 @@ def _tested(what: str, version: str, more: str = "") -> Finding:
     return Finding(what, state, f"{version}{more}. It is tested with {known}.")
 
 
-def _version(package: str) -> str:
-    """That of an installed package; empty for another one."""
-    with suppress(metadata.PackageNotFoundError):
-        return metadata.version(package)
-    return ""
-
-
-def _python() -> Iterator[Finding]:
-    yield _tested("Python", platform.python_version(), f" ({sys.executable})")
-    kernel = {"c": "C", "python": "plain Python"}[IMPLEMENTATION]
-    advice = kernel_advice()
-    yield Finding("kernel", _WARNING if advice else _OK, advice or kernel)
-    for library in ("deltalake", "pyiceberg"):
-        if version := _version(library):
-            yield _tested(library, version)
-
-
 # The versions of a Python that can be one of Spark's workers.
 _ABOUT = """
 import pandas, pyarrow, sys
@@ -146,30 +120,33 @@ print(*sys.version_info[:2], version("pyspark"), __version__)
 """
 
 
-def _spark() -> Iterator[Finding]:
-    if not (version := _version("pyspark")):
+def _python_and_spark() -> Iterator[Finding]:
+    yield _tested("Python", platform.python_version(), f" ({sys.executable})")
+    kernel, _, advice = version_text().partition("\n")
+    yield Finding("kernel", _WARNING if advice else _OK, advice or kernel)
+    there = {one.name.casefold(): one.version for one in metadata.distributions()}
+    known = [one for one in TESTED if one.casefold() in there]
+    yield from (_tested(one, there[one.casefold()]) for one in known)
+    if "PySpark" not in known:
         yield Finding("PySpark", _WARNING, "Not there: pip install 'jetspark[spark]'.")
         return
-    yield _tested("PySpark", version)
-    from jetspark.spark.java import find_java, version_text
+    from jetspark.spark import java as spark_java
 
     try:
-        java = find_java()
-        yield _tested("Java", version_text(java).split('"')[1], f" ({java})")
+        java = spark_java.find_java()
+        yield _tested("Java", spark_java.version_text(java).split('"')[1], f" ({java})")
     except SparkUnavailableError as error:
         yield Finding("Java", _PROBLEM, str(error))
     python = os.environ.get("PYSPARK_PYTHON") or sys.executable
     try:
-        ran = subprocess.run([python, "-c", _ABOUT], capture_output=True, text=True, check=True)  # noqa: S603
-        versions = ran.stdout.strip()
-    except (OSError, subprocess.CalledProcessError) as error:
-        versions = str(getattr(error, "stderr", "") or error).strip().rpartition("\n")[2]
-    here = " ".join([*map(str, sys.version_info[:2]), version, __version__])
-    if versions == here:
-        yield Finding("workers", _OK, f"{python} has the versions of this one")
-    else:
-        why = f"{python} says: {versions}. This one: {here}. Set PYSPARK_PYTHON to one like this."
-        yield Finding("workers", _PROBLEM, why)
+        ran = subprocess.run([python, "-c", _ABOUT], capture_output=True, text=True)  # noqa: S603
+        says = (ran.stdout or ran.stderr).strip().rpartition("\n")[2]
+    except OSError as error:
+        says = str(error)
+    here = " ".join([*map(str, sys.version_info[:2]), there["pyspark"], __version__])
+    why = f"{python} says: {says}. This one: {here}. Set PYSPARK_PYTHON to one like this."
+    same = Finding("workers", _OK, f"{python} has the versions of this one")
+    yield same if says == here else Finding("workers", _PROBLEM, why)
 
 
 def _disks(folders: Sequence[str]) -> Iterator[Finding]:
@@ -179,32 +156,28 @@ def _disks(folders: Sequence[str]) -> Iterator[Finding]:
         free = shutil.disk_usage(there).free
         if not os.access(there, os.W_OK):
             yield Finding("disk", _PROBLEM, f"{there} cannot be written by this user.")
-        elif free < _LITTLE:
-            yield Finding("disk", _WARNING, f"Only {console.size(free)} are free for {folder}.")
         else:
-            yield Finding("disk", _OK, f"{console.size(free)} free for {folder}")
+            state = _OK if free >= _LITTLE else _WARNING
+            yield Finding("disk", state, f"{console.size(free)} free for {folder}")
 
 
 # -- the servers -----------------------------------------------------------------------------------
 
 
-async def _server(nc: Client) -> Finding:
+async def _server(nc: Client) -> list[Finding]:
     version = "" if nc.server_info is None else nc.server_info.version
     away = f" at {nc.current_server}, {await nc.rtt() * 1000:.1f} ms away"
-    return _tested("nats-server", version, away)
-
-
-async def _jetstream(nc: Client) -> Finding:
+    found = [_tested("nats-server", version, away)]
     try:
         account = await nc.jetstream().account_info()
-    except PermissionsError as error:  # few roles may ask
-        enabled = nc.server_info is not None and nc.server_info.jetstream
-        return Finding("JetStream", _OK if enabled else _WARNING, f"enabled: {enabled}; {error}")
+        stored = f"{account.streams:,} streams, {console.size(account.storage)} in files"
+        found.append(Finding("JetStream", _OK, stored))
+    except PermissionsError as error:
+        found.append(Finding("JetStream", _OK, f"few roles may ask: {error}"))
     except JetsparkError as error:
         advice = "Write `jetstream {}` into the server's configuration, and the account's."
-        return Finding("JetStream", _PROBLEM, f"{error} {advice}")
-    stored = f"{account.streams:,} streams, {console.size(account.storage)} in files"
-    return Finding("JetStream", _OK, stored)
+        found.append(Finding("JetStream", _PROBLEM, f"{error} {advice}"))
+    return found
 
 
 class _User(msgspec.Struct):
@@ -218,7 +191,7 @@ class _UserInfo(msgspec.Struct):
     data: _User
 
 
-async def _user(nc: Client, roles: Mapping[str, Permissions]) -> Sequence[Finding]:
+async def _user(nc: Client, roles: Mapping[str, Permissions]) -> list[Finding]:
     """User, clock and roles: all that the server tells about this user."""
     before = time.time_ns()
     try:
@@ -238,7 +211,7 @@ async def _user(nc: Client, roles: Mapping[str, Permissions]) -> Sequence[Findin
     ]
     for text, needed in roles.items():
         if lacking := _lacking(needed, info.data.permissions):
-            said = f"{text}: the user may not {', '.join(lacking[:_SHOWN])}. {len(lacking)} lack; "
+            said = f"{text}: the user may not {', '.join(lacking[:3])}. {len(lacking)} lack; "
             said += f"`jetspark acl {text}` prints what the role needs."
             findings.append(Finding("role", _PROBLEM, said))
         else:

@@ -94,6 +94,7 @@ def ingest(
     table_option: Repeated = None,
     max_offsets_per_trigger: int | None = None,
     option: Repeated = None,
+    lineage: Switch = False,
     flags: SparkFlags = LOCAL,
     json_output: JsonOutputFlag = False,
 ) -> int | None:
@@ -147,6 +148,7 @@ def ingest(
         max_offsets_per_trigger: Maximum number of sequences in one batch; by default 2,000,000 and
             1 GiB, of a bucket 500,000; through a snapshot (option backfill) without a limit.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
+        lineage: Send OpenLineage's events to where OPENLINEAGE_URL or openlineage.yml say.
     """
     outcome = Outcome(flags.quiet, json_output)
     further = named_options("--option", option, _OF_SOURCE)
@@ -218,6 +220,10 @@ def ingest(
         job.check()
         messages = check_source(source, is_new=job.is_new)
         watch = Watch(outcome)
+        if lineage:
+            from jetspark.cli.lineage import lineage_of
+
+            watch.lineage = lineage_of(f"ingest {to}", [job.source], {to: job.table}, follow)
         job.look_ahead()
         removed = 0
 

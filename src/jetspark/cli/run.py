@@ -30,6 +30,7 @@ def run(
     check: Switch = False,
     adopt: Switch = False,
     through_spark: Switch = False,
+    lineage: Switch = False,
     flags: SparkFlags = LOCAL,
     json_output: JsonOutputOption = False,
 ) -> int | None:
@@ -46,6 +47,7 @@ def run(
             what a run would change on the servers. Starts Spark, but no query.
         adopt: Add rows to tables that this pipeline has not written.
         through_spark: Let all rows pass Spark, also where a task could write what it reads.
+        lineage: Send OpenLineage's events to where OPENLINEAGE_URL or openlineage.yml say.
     """
     from dataclasses import replace
 
@@ -79,6 +81,12 @@ def run(
     check_writers(pipeline)
     written = {name for name, sink in pipeline.sinks.items() if pipeline.stream_of(sink)}
     watch = Watch(outcome, read=pipeline.sinks.keys() - written)
+    if lineage:
+        from jetspark.cli.lineage import lineage_of
+
+        streams = [source.parsed for source in pipeline.sources.values()]
+        sinks = {name: sink.parsed for name, sink in pipeline.sinks.items()}
+        watch.lineage = lineage_of(pipeline.name, streams, sinks, pipeline.follow)
     direct: dict[str, bool] = {}
     with (
         watch.until_stopped() as stop,

@@ -9,7 +9,7 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from jetspark.cli.console import Outcome
+    from jetspark.cli.lineage import Lineage
     from jetspark.cli.signals import Stop
     from jetspark.spark.lag import Progress as QueryProgress
     from jetspark.spark.lag import RowsUnderWay
@@ -328,6 +329,7 @@ class Watch:
     """
 
     def __init__(self, outcome: Outcome, *, read: Collection[str] = ()) -> None:
+        self.lineage: Lineage | None = None
         self._outcome = outcome
         self._read = read
         self.losses = Losses()
@@ -397,14 +399,15 @@ class Watch:
         minute. `again` starts a query anew that has ended with an error, or returns None. Raises
         PipelineError with the reason, StopRequested, and the errors of `meanwhile` and `again`.
         """
-        with stop.holding():
-            self._run(dict(queries), stop, meanwhile, again)
+        told = nullcontext() if self.lineage is None else self.lineage(lambda: self.rows)
+        with stop.holding(), told as tell:
+            self._run(dict(queries), stop, [one for one in (tell, meanwhile) if one], again)
 
     def _run(
         self,
         queries: dict[str, StreamingQuery],
         stop: Stop,
-        meanwhile: Callable[[], None] | None,
+        meanwhile: Collection[Callable[[], None]],
         again: Callable[[StreamingQuery], StreamingQuery | None],
     ) -> None:
         from pyspark.errors import StreamingQueryException
@@ -443,9 +446,10 @@ class Watch:
                     if begun and self._reports is not None:
                         shutil.rmtree(self._reports, ignore_errors=True)
                         self._reports = None
-                    if meanwhile is not None and begun and time.monotonic() >= due:
+                    if meanwhile and begun and time.monotonic() >= due:
                         before = time.monotonic()
-                        meanwhile()
+                        for one in meanwhile:
+                            one()
                         took = time.monotonic() - before
                         due = before + max(_MEANWHILE_SECONDS, _MEANWHILE_SHARE * took)
                     with suppress(StreamingQueryException):

@@ -78,10 +78,7 @@ class Hooks:
         return None
 
     def given(self, messages: Sequence[MessageView]) -> Iterable[MessageView]:
-        """An iterator or `next` gets one message, or `fetch` all of its messages.
-
-        `deliver` is called for those that it returns, by default for all.
-        """
+        """An iterator, `next` or `fetch` gets these; `deliver` is called for what it returns."""
         return messages
 
     def ack(self, ack: Acknowledgement) -> Around:
@@ -264,10 +261,8 @@ class HookRunner:
         if self._quiet or not messages:
             return
         told: list[MessageView] = []
-        try:
-            told.extend(self.hooks.given(messages))
-        except Exception as error:
-            self._raised("given", error)
+        with self._around("given", lambda: told.extend(self.hooks.given(messages))):
+            pass
         for message in told:
             with self._around("deliver", partial(self.hooks.deliver, message, handled=False)):
                 pass

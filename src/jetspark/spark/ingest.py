@@ -148,7 +148,7 @@ class Ingest:
         for name, expression in self._partitions:
             _check_column(name, expression, columns)
             columns.append(name)
-        is_bucket = self._source.bucket is not None
+        is_bucket = self.source.bucket is not None
         for flag, given in (
             ("--quarantine", self.quarantine),
             ("--on-bad-record", self.on_bad_record),
@@ -161,8 +161,8 @@ class Ingest:
         if self.evolve and (not self._has_fields or is_bucket):
             raise ConfigError("--evolve is for streams with --json or --decode, whose fields grow.")
         if self.evolve:
-            check_one_schema("--evolve", self._table)
-            check_versions("--evolve", self._source)
+            check_one_schema("--evolve", self.table)
+            check_versions("--evolve", self.source)
         if self.history and not self.keys:
             raise ConfigError("--history goes with --key, the columns that tell whose history.")
         if self.keys and (is_bucket or "keys" in map(str.casefold, self.table_options)):
@@ -171,32 +171,32 @@ class Ingest:
         if self.rest_column is not None and is_bucket:
             raise ConfigError("--rest-column is for streams: leave --bucket out.")
         if is_bucket:
-            if self._table.route is not None:
+            if self.table.route is not None:
                 raise ConfigError(f"--to {self.to}: a bucket has one table; leave the braces out.")
-            bucket_table.check_source(self._source)
+            bucket_table.check_source(self.source)
             bucket_table.check_table_options(self.table_options)
-        if self._table.letters is not None:
-            self._table.letters.check_not_read(self._source)
-        check_library(self._table.format)
+        if self.table.letters is not None:
+            self.table.letters.check_not_read(self.source)
+        check_library(self.table.format)
 
     def look_ahead(self) -> None:
         """Check the table as far as possible before Spark is started; changes nothing. Raises
         ConfigError when table, checkpoint and stream do not belong together."""
         self._check_start()
         self._check_columns()
-        if self._table.letters is not None:
-            self._table.letters.check()
+        if self.table.letters is not None:
+            self.table.letters.check()
 
     def _check_columns(self) -> None:
         made = [name for name, expression in self._partitions if expression is not None]
         names = [*self._columns(), *self._values, *made]
-        if self.quarantine is not None or self._table.on_bad_record == STOP:
+        if self.quarantine is not None or self.table.on_bad_record == STOP:
             names.remove(CORRUPT)
-        check_columns(self._table, names)
+        check_columns(self.table, names)
 
     def look_at_records(self) -> None:
         """As `look_ahead`, for `try_again`. Raises ConfigError."""
-        check_records(self._table)
+        check_records(self.table)
         self._check_columns()
 
     def try_again(self, spark: SparkSession) -> Tried:
@@ -207,28 +207,28 @@ class Ingest:
         Raises as `look_at_records` and `retry_quarantine.try_again`, or PipelineError.
         """
         self.look_at_records()
-        return try_again_in_spark(spark, self._table, self._rows())
+        return try_again_in_spark(spark, self.table, self._rows())
 
     def _check_start(self) -> None:
-        check_start(self._table, self.checkpoint_location)
-        if self._source.bucket is not None:
-            bucket_table.check_choice(self._table, self.checkpoint_location)
+        check_start(self.table, self.checkpoint_location)
+        if self.source.bucket is not None:
+            bucket_table.check_choice(self.table, self.checkpoint_location)
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises as `look_ahead`, or PipelineError with Spark's reason."""
         self._check_start()
         register_formats(spark)
         try:
-            format_ = self._table.format
+            format_ = self.table.format
             sink = self._sink_options(format_)
             sink["checkpointLocation"] = self.checkpoint_location
             if self.follow:
-                sink |= when_following(self._table)
-            of_bucket = {} if self._source.bucket is None else {"presentValues": "true"}
+                sink |= when_following(self.table)
+            of_bucket = {} if self.source.bucket is None else {"presentValues": "true"}
             flow = flow_into(
                 spark,
                 source_options({**self.options, **of_bucket}, follow=self.follow),
-                self._table,
+                self.table,
                 sink,
                 self._rows(),
                 through_spark=self.through_spark,
@@ -248,7 +248,7 @@ class Ingest:
     @property
     def passes_spark(self) -> bool:
         """Whether many rows go through the JVM, as far as is known before Spark is started."""
-        if self.through_spark or self._in_sql or self._source.bucket is not None:
+        if self.through_spark or self._in_sql or self.source.bucket is not None:
             return True
         if self.json_schema is None:
             return False
@@ -271,7 +271,7 @@ class Ingest:
             self.rest_column,
             there=self._columns(),
             schema=self.json_schema,
-            times=times_of(self._source),
+            times=times_of(self.source),
             said=FLAGS,
         )
 
@@ -281,7 +281,7 @@ class Ingest:
             ("--json", self.json_schema),
             {**self._values, **of_day},
             self._in_sql,
-            decoding=self._source.decoding,
+            decoding=self.source.decoding,
         )
 
     def remove_gone_keys(self) -> int:
@@ -292,20 +292,21 @@ class Ingest:
         only then is it certain that the bucket is the table's. Raises TableError if others commit
         without a break, and ServerError and ConnectionError as a read.
         """
-        if self._source.bucket is None:
+        if self.source.bucket is None:
             return 0
-        return bucket_table.remove_gone_keys(self._source, self._table)
+        return bucket_table.remove_gone_keys(self.source, self.table)
 
     @cached_property
-    def _source(self) -> SourceOptions:
+    def source(self) -> SourceOptions:
+        """The options of the source."""
         return parse_options(self.options)
 
     def _columns(self) -> Sequence[str]:
         """Without those that are made for partitions."""
-        columns = self._source.columns
+        columns = self.source.columns
         kept = self.quarantine is not None
-        if self._source.decoding is not None:
-            return decoded_columns(self._source)
+        if self.source.decoding is not None:
+            return decoded_columns(self.source)
         if self.json_schema is None:
             return columns
         return json_columns(self.json_schema, "--json", columns, keep_payload=kept)
@@ -313,7 +314,7 @@ class Ingest:
     @property
     def _has_fields(self) -> bool:
         """Whether payloads become columns."""
-        return self.json_schema is not None or self._source.decoding is not None
+        return self.json_schema is not None or self.source.decoding is not None
 
     @cached_property
     def _partitions(self) -> list[tuple[str, str | None]]:
@@ -324,13 +325,14 @@ class Ingest:
             if not name or (equals and not expression):
                 raise ConfigError(f"--partition-by {item!r}: write a column, or {_NEW}.")
             if name == DAY and not equals and DAY not in (*self._columns(), *self._values):
-                is_bucket = self._source.bucket is not None
+                is_bucket = self.source.bucket is not None
                 equals, expression = "=", "to_date(created)" if is_bucket else _OF_DAY
             pairs.append((name, expression if equals else None))
         return pairs
 
     @cached_property
-    def _table(self) -> LakehouseOptions:
+    def table(self) -> LakehouseOptions:
+        """The options of the table."""
         name = self.format or self._own_format() or Format.DELTA
         if name != Format.ICEBERG and in_catalog(self.to) is not None:
             raise ConfigError(
@@ -357,8 +359,8 @@ class Ingest:
         return next(filter(None, map(format_of, map(Path, places))), None)
 
     def _sink_options(self, format_: Format) -> dict[str, str]:
-        options = {"writerName": f"the run on {_streams(self._source)}"}
-        of_database = self._source.decodes("debezium")
+        options = {"writerName": f"the run on {_streams(self.source)}"}
+        of_database = self.source.decodes("debezium")
         own: dict[str, str] = {}
         if self.keys:
             own = {"keys": ",".join(self.keys), "sequenceBy": "seq"}
@@ -378,7 +380,7 @@ class Ingest:
             options["catalog"], options["table"] = found
         if names := [name for name, _ in self._partitions]:
             options["partitionBy"] = ",".join(names)
-        if self._source.bucket is not None:
+        if self.source.bucket is not None:
             options |= bucket_table.TABLE_OPTIONS
         if self.quarantine is not None:
             options["quarantineTable"] = self.quarantine

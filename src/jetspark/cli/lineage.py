@@ -1,0 +1,113 @@
+"""`--lineage`: OpenLineage's events of a run, by the library's own configuration.
+
+That is OPENLINEAGE_URL, other variables of this prefix, or openlineage.yml. An event that cannot be
+sent is a warning, since the rows matter more.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from openlineage.client import OpenLineageClient
+from openlineage.client import facet_v2 as facets
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+from openlineage.client.uuid import generate_new_uuid
+
+from jetspark.cli.signals import StopRequested
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.urls import parse_urls
+from jetspark.errors import ConfigError
+from jetspark.lakehouse.formats import absolute, find_table
+from jetspark.spark.lakehouse.options import LakehouseOptions
+from jetspark.spark.options import SourceOptions
+from jetspark.spark.sink_options import SinkOptions
+
+logger = logging.getLogger("jetspark.cli")
+Sinks: TypeAlias = Mapping[str, SinkOptions | LakehouseOptions | None]
+Rows: TypeAlias = Callable[[], Mapping[str, int]]
+Lineage: TypeAlias = Callable[[Rows], AbstractContextManager[Callable[[], None]]]
+
+
+def lineage_of(
+    job: str, sources: Iterable[SourceOptions | None], sinks: Sinks, follow: bool
+) -> Lineage:
+    """What `Watch` enters around a run. Raises ConfigError if there is nowhere to send events."""
+    client, run = OpenLineageClient(), str(generate_new_uuid())
+    if client.transport.kind == "console":
+        raise ConfigError("--lineage: set OPENLINEAGE_URL, or write an openlineage.yml.")
+    place = Job(os.environ.get("OPENLINEAGE_NAMESPACE", "jetspark"), job)
+    inputs = [
+        InputDataset(_servers(one.connection), name)
+        for one in filter(None, sources)
+        for name in one.streams or (one.bucket or str(one.stream_pattern),)
+    ]
+
+    @contextmanager
+    def told(rows: Rows) -> Iterator[Callable[[], None]]:
+        def tell(state: RunState, **facets: Any) -> None:
+            try:
+                event = RunEvent(
+                    eventType=state,
+                    eventTime=datetime.now(UTC).isoformat(),
+                    job=place,
+                    run=Run(run, facets),
+                    inputs=inputs,
+                    outputs=[*_outputs(sinks, rows())],
+                    producer="https://pypi.org/project/jetspark",
+                )
+                client.emit(event)
+            except Exception as error:
+                logger.warning("Lineage: %s was not sent: %s", state.name, error)
+
+        tell(RunState.START)
+        try:
+            yield partial(tell, RunState.RUNNING)
+        except StopRequested:
+            tell(RunState.COMPLETE if follow else RunState.ABORT)
+            raise
+        except BaseException as error:
+            why = facets.error_message_run.ErrorMessageRunFacet(str(error), "Python")
+            tell(RunState.FAIL, errorMessage=why)
+            raise
+        else:
+            tell(RunState.COMPLETE)
+        finally:
+            client.close(timeout=10)
+
+    return told
+
+
+def _servers(connection: ConnectOptions) -> str:
+    return str(parse_urls(connection.servers)[0])
+
+
+def _outputs(sinks: Sinks, rows: Mapping[str, int]) -> Iterator[OutputDataset]:
+    statistics, schema = facets.output_statistics_output_dataset, facets.schema_dataset
+    for name, sink in sinks.items():
+        count = statistics.OutputStatisticsOutputDatasetFacet(rows.get(name))
+        how: dict[str, Any] = {"outputFacets": {"outputStatistics": count}}
+        if isinstance(sink, SinkOptions):
+            yield OutputDataset(_servers(sink.connection), sink.bucket or sink.stream, **how)
+        elif sink is not None and sink.tables:  # their rows are counted together
+            yield from _outputs({str(one.options.name): one.options for one in sink.tables}, {})
+        elif sink is not None:
+            table = None if sink.route else find_table(sink.format, sink.name)
+            fields = [] if table is None else table.schema
+            columns = [schema.SchemaDatasetFacetFields(one.name, str(one.type)) for one in fields]
+            how["facets"] = {"schema": schema.SchemaDatasetFacet(columns)}
+            yield OutputDataset(*_place(sink), **how)
+
+
+def _place(sink: LakehouseOptions) -> tuple[str, str]:
+    """Namespace and name: files as OpenLineage names them, tables of a catalog by its name."""
+    if sink.name.path is None:
+        return str(sink.name.catalog), str(sink.name.identifier)
+    url = urlsplit(absolute(sink.name.path))
+    return (f"{url.scheme}://{url.netloc}", url.path[1:]) if url.netloc else ("file", url.path)
