@@ -417,7 +417,7 @@ def test_reading_a_stream_into_arrow_loads_no_client() -> None:
     [
         ("pyiceberg", "jetspark.spark.ingest, jetspark.lakehouse.delta, jetspark.cli.table"),
         ("deltalake", "jetspark.spark.ingest, jetspark.lakehouse.iceberg, jetspark.cli.table"),
-        ("pyspark", "jetspark.bulk.reader, jetspark.bulk.ddl, jetspark.spark.java"),
+        ("pyspark", "jetspark.bulk.reader, jetspark.codecs.ddl, jetspark.spark.java"),
         ("pyarrow", "jetspark.cli.ingest, jetspark.cli.run, jetspark.cli.demo"),
         ("polars_avro", "jetspark.spark.source, jetspark.spark.ingest, jetspark.cli.ingest"),
         ("ptars", "jetspark.spark.source, jetspark.spark.ingest, jetspark.cli.ingest"),

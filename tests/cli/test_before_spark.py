@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from jetspark.bulk.ddl import check_fields
 from jetspark.cli import app, demo, spark_runs
 from jetspark.cli.ingest import batch_limits
 from jetspark.cli.options import options_as_flags, starting
 from jetspark.cli.signals import StopRequested
 from jetspark.cli.spark_runs import SparkFlags
+from jetspark.codecs.ddl import check_fields
 from jetspark.errors import ConfigError, SparkUnavailableError
 from jetspark.lakehouse.formats import Format, make_table
 from jetspark.lakehouse.table import TableName

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jetspark.bulk.ddl import check_fields, with_types
+from jetspark.codecs.ddl import check_fields, with_types
 from jetspark.errors import ConfigError, SchemaGrown
 from jetspark.lakehouse.formats import Format, make_table, open_table
 from jetspark.lakehouse.table import TableName

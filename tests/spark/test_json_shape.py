@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.streams import Admin
 
-from jetspark.bulk.ddl import check_fields
 from jetspark.bulk.json_shape import Shape
 from jetspark.cli import app
+from jetspark.codecs.ddl import check_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from tests.support.both_ways import rows_of
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.bulk import arrow
-from jetspark.bulk.ddl import check_fields
+from jetspark.codecs.ddl import check_fields
 from jetspark.errors import PipelineError, SchemaGrown, TableError
 from jetspark.lakehouse import batches
 from jetspark.lakehouse.formats import Format

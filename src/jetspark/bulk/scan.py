@@ -26,7 +26,6 @@ from jetspark.bulk.arrow import (
     schema_of,
 )
 from jetspark.bulk.backup import open_backup
-from jetspark.bulk.ddl import ambiguous, check_fields
 from jetspark.bulk.fixed_range import (
     AtTime,
     Position,
@@ -43,6 +42,7 @@ from jetspark.bulk.reader import read_range
 from jetspark.bulk.sample import few, first_rows, sample
 from jetspark.bulk.snapshot import read_values
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.codecs.ddl import ambiguous, check_fields
 from jetspark.codecs.decoding import Decoder, Decoding
 from jetspark.connection.options import ConnectOptions
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter

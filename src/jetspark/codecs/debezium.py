@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.codecs.connect import Reader, Schema, arrow_type, of_avro, reader
+from jetspark.codecs.ddl import arrow_columns
 from jetspark.codecs.decoder import PAYLOAD, REASON, Packed, PayloadFields, with_fields
 
 OP: Final = "__op"
@@ -57,21 +58,7 @@ _OF_TRANSACTION = {"status", "id", "data_collections"}
 _UNKNOWN = "__debezium_unavailable_value"
 _NOT_SENT = (_UNKNOWN, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
 _LATEST = 2**53
-_SHOWN = 40
-"""Characters of a wrong schema."""
 _NUMBER = re.compile(r"\d+$")
-_COLUMN = re.compile(
-    r"\s*(?P<name>`(?:[^`]|``)+`|\w+)(?:\s*:\s*|\s+|(?<=`))(?P<kind>\w+)\s*"
-    r"(?:\(\s*(?P<digits>\d+)\s*(?:,\s*(?P<scale>\d+)\s*)?\))?\s*(?:,|\Z)"
-)
-_TYPES = {
-    "boolean": pa.bool_(), "tinyint": pa.int8(), "byte": pa.int8(), "smallint": pa.int16(),
-    "short": pa.int16(), "int": pa.int32(), "integer": pa.int32(), "bigint": pa.int64(),
-    "long": pa.int64(), "float": pa.float32(), "real": pa.float32(), "double": pa.float64(),
-    "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"), "timestamp_ltz": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-}  # fmt: skip
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ANY = msgspec.json.Decoder()
 
@@ -277,7 +264,7 @@ def given_schema(text: str) -> tuple[pa.Schema, str | None, bool]:
     Avro; from what users give: the schema of an event in JSON or in Avro, an event with its schema,
     or the columns in Spark's DDL. Raises ValueError."""
     if not text.lstrip().startswith("{"):
-        return ddl_columns(text), None, False
+        return arrow_columns(text), None, False
     try:
         found = _ANY.decode(text)
     except msgspec.DecodeError as error:
@@ -286,36 +273,6 @@ def given_schema(text: str) -> tuple[pa.Schema, str | None, bool]:
         found = of_avro(found)
     schema = msgspec.json.encode(found.get("schema", found))
     return row_columns(schema), schema.decode(), in_avro
-
-
-def ddl_columns(text: str) -> pa.Schema:
-    """Columns as in `id BIGINT, amount DECIMAL(10,2)`. Raises ValueError."""
-    found, at = [], 0
-    while at < len(text):
-        part = _COLUMN.match(text, at)
-        kind = None if part is None else _type_of(part)
-        if part is None or kind is None:
-            raise ValueError(
-                f"{_shown(text[at:])} does not begin with a column, such as id BIGINT or amount "
-                "DECIMAL(10,2); for others give the schema that Debezium has written"
-            )
-        found.append(pa.field(part["name"].strip("`").replace("``", "`"), kind))
-        at = part.end()
-    return pa.schema(found)
-
-
-def _shown(text: str) -> str:
-    text = text.strip()
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
-
-
-def _type_of(part: re.Match[str]) -> pa.DataType | None:
-    kind, digits, scale = part["kind"].casefold(), part["digits"], part["scale"]
-    if kind in ("decimal", "dec", "numeric") and 0 <= int(scale or 0) <= int(digits or 10) <= 38:
-        return pa.decimal128(int(digits or 10), int(scale or 0))
-    if kind in ("varchar", "char"):
-        return pa.string()
-    return None if digits else _TYPES.get(kind)
 
 
 class DebeziumFields:

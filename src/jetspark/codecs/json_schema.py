@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from jetspark.codecs.debezium import ddl_columns
+from jetspark.codecs.ddl import arrow_columns
 from jetspark.codecs.schema import UnusableSchema
 
 _TIMES: Final = {"date": pa.date32(), "date-time": pa.timestamp("us", tz="UTC")}
@@ -22,7 +22,7 @@ def columns_of(text: str) -> pa.Schema:
     """
     try:
         if not text.lstrip().startswith("{"):
-            return ddl_columns(text)
+            return arrow_columns(text)
         whole = json.loads(text)
         found = _type(whole, whole, ())
     except (ValueError, RecursionError) as error:

@@ -27,8 +27,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StringType, StructType
 
 from jetspark.bulk.arrow import JsonFields
-from jetspark.bulk.ddl import check_fields
 from jetspark.bulk.ranges import SequenceRange
+from jetspark.codecs.ddl import check_fields
 from jetspark.codecs.decoder import only_refused
 from jetspark.codecs.decoding import Decoder, Decoding
 from jetspark.errors import ConfigError

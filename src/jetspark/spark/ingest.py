@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.bulk.arrow import TYPES
-from jetspark.bulk.ddl import check_fields
 from jetspark.codecs import debezium
+from jetspark.codecs.ddl import check_fields
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import (
     Format,

@@ -17,7 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StringType, StructField, StructType
 
 from jetspark.bulk.arrow import TYPES, schema_of
-from jetspark.bulk.ddl import ambiguous, check_fields
+from jetspark.codecs.ddl import ambiguous, check_fields
 from jetspark.codecs.decoder import REASON
 from jetspark.codecs.decoding import read_schema
 from jetspark.codecs.json_schema import columns_of

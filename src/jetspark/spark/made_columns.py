@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from jetspark.bulk.ddl import check_fields
+from jetspark.codecs.ddl import check_fields
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.routes import ValueOf
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from jetspark.bulk.arrow import TYPES
-from jetspark.bulk.ddl import check_fields
+from jetspark.codecs.ddl import check_fields
 from jetspark.connection.options import ConnectOptions, make_options
 from jetspark.connection.proxy import parse_proxy
 from jetspark.connection.urls import parse_urls

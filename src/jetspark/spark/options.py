@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from jetspark.bulk.arrow import BUCKET_COLUMNS, COLUMNS, JsonFields, schema_of
-from jetspark.bulk.ddl import ambiguous
 from jetspark.bulk.fixed_range import NS_PER_MS, AtTime, Position, Wanted
 from jetspark.bulk.ranges import ReadLimits
+from jetspark.codecs.ddl import ambiguous
 from jetspark.codecs.decoding import Decoder, Decoding
 from jetspark.codecs.framing import Framing
 from jetspark.connection.options import ConnectOptions

@@ -31,8 +31,8 @@ import pyarrow as pa
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.bulk.arrow import TYPES
-from jetspark.bulk.ddl import check_fields, with_types
 from jetspark.bulk.json_shape import LEAST, MOST, common_type, plain_type
+from jetspark.codecs.ddl import check_fields, with_types
 from jetspark.errors import CommitConflict, ConfigError, SchemaGrown
 from jetspark.lakehouse.formats import find_table, open_table
 from jetspark.lakehouse.routes import ValueOf

@@ -1,4 +1,5 @@
-"""The fields of a schema in Spark's DDL, read without Spark to report most mistakes early.
+"""The fields of a schema in Spark's DDL, read without Spark to report most mistakes early, and
+their types in Arrow, of those that a database's columns have.
 
 Spark's own parser decides: it may refuse schemas that are accepted here, but accepts none that is
 refused here.
@@ -7,9 +8,11 @@ refused here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from jetspark.errors import ConfigError
+import pyarrow as pa
+
+from jetspark.errors import ConfigError, shown
 from jetspark.subjects import nearest_name
 
 _NUMBERS = (
@@ -28,6 +31,13 @@ _SHORT = {
     "timestamp_ltz": "timestamp",
 }
 """Types that Spark writes by another name."""
+_ARROW = {
+    "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(),
+    "bigint": pa.int64(), "float": pa.float32(), "real": pa.float32(), "double": pa.float64(),
+    "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"), "timestamp_ntz": pa.timestamp("us"),
+}  # fmt: skip
+_DIGITS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 _TEXT = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _PIECE = re.compile(rf"`(?:[^`]|``)+`|{_TEXT}|.", re.DOTALL)
 _STRUCT = re.compile(r"struct\s*<(.*)>", re.DOTALL | re.IGNORECASE)
@@ -44,17 +54,13 @@ def check_fields(ddl: str, option: str, *, timestamp: str = "") -> dict[str, str
     message; `timestamp`: what this type is, which in Spark depends on a setting. Raises
     ConfigError.
     """
-    text = ddl.strip()
-    if whole := _STRUCT.fullmatch(text):
-        text = whole[1]
     fields: dict[str, str] = {}
     try:
-        for part in _split(text):
-            name, kind = _field(part.strip())
+        for name, kind, more, _ in _fields(ddl):
             if name in fields:
-                raise _NoSchema(f"{name} is there twice")
-            fields[name] = timestamp if kind == "timestamp" else _SHORT.get(kind, kind)
-    except _NoSchema as reason:
+                raise ValueError(f"{name} is there twice")
+            fields[name] = "" if more else timestamp if kind == "timestamp" else kind
+    except ValueError as reason:
         raise ConfigError(
             f"{option} {ddl!r} is not a schema: {reason}; write for example "
             "'carrier STRING, delay DOUBLE, tags ARRAY<STRING>'."
@@ -64,15 +70,36 @@ def check_fields(ddl: str, option: str, *, timestamp: str = "") -> dict[str, str
 
 def with_types(ddl: str, kinds: Mapping[str, str]) -> str:
     """A schema that `check_fields` takes, with other types for these fields, and further ones."""
-    text = ddl.strip()
-    if whole := _STRUCT.fullmatch(text):
-        text = whole[1]
     left, parts = dict(kinds), []
-    for part in _split(text):
-        name, _ = _field(part.strip())
+    for name, _, _, part in _fields(ddl):
         kind = left.pop(name, None)
-        parts.append(part.strip() if kind is None else _quoted(name, kind))
+        parts.append(part if kind is None else _quoted(name, kind))
     return ", ".join([*parts, *(_quoted(*one) for one in left.items())])
+
+
+def arrow_columns(ddl: str) -> pa.Schema:
+    """Columns as in `id BIGINT, amount DECIMAL(10,2)`. Raises ValueError."""
+    found = []
+    for name, kind, more, part in _fields(ddl):
+        if (arrow := _arrow_type(kind, more)) is None:
+            raise ValueError(
+                f"{shown(part)} is not a column of a plain type, such as id BIGINT or amount "
+                "DECIMAL(10,2); for others give the schema that Debezium has written"
+            )
+        found.append(pa.field(name, arrow))
+    return pa.schema(found)
+
+
+def _arrow_type(kind: str, more: str) -> pa.DataType | None:
+    digits = _DIGITS.fullmatch(more)
+    if more and digits is None:
+        return None
+    if kind in ("decimal", "dec", "numeric"):
+        whole, scale = (int(digits[1]), int(digits[2] or 0)) if digits else (10, 0)
+        return pa.decimal128(whole, scale) if scale <= whole <= 38 else None
+    if kind in ("varchar", "char"):
+        return pa.string()
+    return None if digits else _ARROW.get(kind)
 
 
 def _quoted(name: str, kind: str) -> str:
@@ -90,8 +117,13 @@ def ambiguous(columns: Iterable[str], fields: Iterable[str]) -> str | None:
     return None
 
 
-class _NoSchema(Exception):
-    pass
+def _fields(ddl: str) -> Iterator[tuple[str, str, str, str]]:
+    """Of each field: its name, its type's first word and what follows it, and its text."""
+    text = ddl.strip()
+    if whole := _STRUCT.fullmatch(text):
+        text = whole[1]
+    for part in map(str.strip, _split(text)):
+        yield *_field(part), part
 
 
 def _split(text: str) -> list[str]:
@@ -104,20 +136,20 @@ def _split(text: str) -> list[str]:
         else:
             parts[-1] += piece
     if depth:
-        raise _NoSchema("its brackets do not match")
+        raise ValueError("its brackets do not match")
     return parts
 
 
-def _field(text: str) -> tuple[str, str]:
+def _field(text: str) -> tuple[str, str, str]:
     match = _FIELD.fullmatch(text)
     if match is None:
-        raise _NoSchema(f"{text!r} is not a name and a type" if text else "a field is missing")
+        raise ValueError(f"{shown(text, 60)} is not a name and a type" if text else "a field is missing")
     name = match[1][1:-1].replace("``", "`") if match[1].startswith("`") else match[1]
     kind, rest = match[2].casefold(), match[3].strip()
     if kind not in _TYPES:
         near = nearest_name(kind, _TYPES)
         hint = f" (did you mean {near.upper()}?)" if near else ""
-        raise _NoSchema(f"there is no type {kind.upper()}{hint}")
+        raise ValueError(f"there is no type {kind.upper()}{hint}")
     if re.search(r"\bnot\s+null\b", re.sub(_TEXT, "", rest), re.IGNORECASE):
-        raise _NoSchema(f"{name} is NOT NULL, but each column of JSON payloads may be null")
-    return name, "" if rest else kind
+        raise ValueError(f"{name} is NOT NULL, but each column of payloads may be null")
+    return name, _SHORT.get(kind, kind), rest
