@@ -183,16 +183,18 @@ def test_a_role_that_the_user_lacks_is_told_with_what_it_lacks(
     code, found = doctor(
         *("--role", "pull-reader=S --consumer c", "--role", "pull-reader=S --consumer d"),
         *("--role", 'service=sums --subject "sums.>"'),
+        *("--role", "pull-reader=S --consumer c --responses"),
         server=guarded(allowed),
     )
     assert code == app.FAILED
     assert found["JetStream"][0][0] == found["user"][0][0] == "ok"
-    right, other, service = found["role"]
+    right, other, service, answering = found["role"]
     assert right[0] == "ok"
     assert other[0] == service[0] == "problem"
     assert "may not publish to $JS.API.CONSUMER.INFO.S.d, publish to" in other[1]
-    assert "4 lack; `jetspark acl pull-reader=S --consumer d` prints" in other[1]
+    assert " (4 in all); `jetspark acl pull-reader=S --consumer d` prints" in other[1]
     assert "subscribe to $SRV.PING" in service[1]
+    assert "may not answer (allow_responses) (1 in all); " in answering[1]
 
 
 def test_what_is_denied_lacks_even_where_it_is_allowed(
@@ -207,8 +209,8 @@ def test_what_is_denied_lacks_even_where_it_is_allowed(
               (" --deliver-group q", "")]  # fmt: skip
     _, found = doctor(*(word for text in texts for word in ("--role", text)), server=url)
     assert [state for state, _ in found["role"]] == ["problem", "ok", "ok", "problem"]
-    assert "may not publish to s.*." in found["role"][0][1]
-    assert "may not subscribe to calc.x." in found["role"][3][1]
+    assert "may not publish to s.* (1" in found["role"][0][1]
+    assert "may not subscribe to calc.x (1" in found["role"][3][1]
 
 
 def test_where_the_server_does_not_tell_of_the_user_a_warning_says_how_it_would(

@@ -201,7 +201,7 @@ async def _user(nc: Client, roles: Mapping[str, Permissions]) -> list[Finding]:
         server = parse_isotime(str(info.server.get("time")))
     except (JetsparkError, ValueError) as error:
         how = "From server 2.10 on, `jetspark acl doctor` prints what allows it."
-        return [Finding("user", _WARNING, f"No permissions and clocks: {error} {how}")]
+        return [Finding("user", _WARNING, f"Permissions and clock are unknown. {error} {how}")]
     ahead, within = ((before + after) / 2 - server) / 1e9, (after - before) / 2e9
     off = abs(ahead) - within > _CLOCK_SECONDS
     clock = f"{ahead:+.4f} s from the server's (± {within:.4f} s)"
@@ -211,7 +211,7 @@ async def _user(nc: Client, roles: Mapping[str, Permissions]) -> list[Finding]:
     ]
     for text, needed in roles.items():
         if lacking := _lacking(needed, info.data.permissions):
-            said = f"{text}: the user may not {', '.join(lacking[:3])}. {len(lacking)} lack; "
+            said = f"{text}: the user may not {', '.join(lacking[:3])} ({len(lacking)} in all); "
             said += f"`jetspark acl {text}` prints what the role needs."
             findings.append(Finding("role", _PROBLEM, said))
         else:
