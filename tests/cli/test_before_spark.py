@@ -374,14 +374,14 @@ def test_run_check_that_is_stopped_says_so(
     )
 
 
-def test_the_readme_shows_the_line_about_faster_starts(
+def test_the_guide_shows_the_line_about_faster_starts(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive = SimpleNamespace(make_later=lambda: True)
     monkeypatch.setattr("jetspark.spark.fast_start.class_archive.class_archive", lambda: archive)
     spark_runs._make_class_archive(quiet=False)
-    readme = Path(__file__).parents[2] / "README.md"
-    assert capsys.readouterr().err.strip() in readme.read_text("utf-8").splitlines()
+    guide = Path(__file__).parents[2] / "docs" / "guide-cli.md"
+    assert capsys.readouterr().err.strip() in guide.read_text("utf-8").splitlines()
 
 
 # -- parts ---------------------------------------------------------------------------------------

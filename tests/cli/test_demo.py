@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pages.page import is_as_shown, read_page
 from tests.support.processes import finish, first_line, jetspark
+from tests.support.table_readers import column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
+
+README = Path(__file__).parents[2] / "README.md"
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
@@ -22,21 +27,16 @@ def _own_temporary_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
 
 
-def test_every_flight_arrives_once(tmp_path: Path, nothing_left: Callable[[], None]) -> None:
-    with jetspark("demo", "--to", str(tmp_path / "flights")) as command:
+def test_killed_in_the_middle_it_goes_on_and_prints_what_the_readme_shows(
+    tmp_path: Path, nothing_left: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with jetspark("demo") as command:
         code, out, err = finish(command, 300)
     assert code == 0, err
-    assert "EWR 120,835, JFK 111,279, LGA 104,662" in out
-    assert (
-        "336,776 published · 336,776 in the stream · 336,776 in the table · "
-        "0 missing · 0 repeated" in out
-    )
-    assert "≠" not in out
-    assert out.count("=") >= 16
-    assert "jetspark ingest STREAM --to PATH --server nats://host:4222" in out
-    assert sorted(p.name for p in (tmp_path / "flights").glob("origin=*")) == [
-        "origin=EWR", "origin=JFK", "origin=LGA",
-    ]  # fmt: skip
+    (shown,) = (block for block in read_page(README, "README.md") if "kill -9" in block.text)
+    assert is_as_shown(shown.text, out), out
+    assert column("delta", tmp_path / "jetspark-demo-1", "seq") == Counter(range(1, 336_777))
     nothing_left()
     assert not list((tmp_path / "temporary").iterdir())
 

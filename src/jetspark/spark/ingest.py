@@ -64,7 +64,7 @@ class Ingest:
     """A stream, its table, and the options of the query."""
 
     options: Mapping[str, str] = field(repr=False)
-    """Options of the source: stream, servers, subjects, … (docs/guide-spark.md). With `bucket` the
+    """Options of the source: stream, servers, subjects, … (docs/options.md). With `bucket` the
     table has one row for each key, its present value."""
     to: str
     """Folder or URI of the table."""
@@ -112,7 +112,7 @@ class Ingest:
     direct: bool = field(default=False, init=False)
     """Whether the query's tasks write the files of what they read; known when it has started."""
     table_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Further options of format jetspark-delta or jetspark-iceberg (docs/guide-tables.md)."""
+    """Further options of format jetspark-delta or jetspark-iceberg (docs/options.md)."""
 
     @property
     def checkpoint_location(self) -> str:

@@ -219,7 +219,7 @@ _FOR_READ = {
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """The source's options; docs/guide-spark.md explains each."""
+    """The source's options; docs/options.md explains each."""
 
     connection: ConnectOptions = dataclasses.field(repr=False)
     given: frozenset[str] = frozenset()

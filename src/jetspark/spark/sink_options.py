@@ -60,7 +60,7 @@ _ONLY_EXACTLY_ONCE = ("transactionId", "lanes", "prepareStream", "adoptLedger", 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions:
-    """The sink's options; docs/guide-spark-writing.md explains each."""
+    """The sink's options; docs/options.md explains each."""
 
     connection: ConnectOptions = field(repr=False)
     stream: str

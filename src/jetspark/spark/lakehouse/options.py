@@ -109,7 +109,7 @@ _WHERE = {Format.DELTA: ("path",), Format.ICEBERG: ("path", "catalog", "table")}
 
 @dataclass(frozen=True, kw_only=True)
 class LakehouseOptions:
-    """The options, as explained in docs/guide-tables.md."""
+    """The options, as explained in docs/options.md."""
 
     format: Format
     name: TableName
