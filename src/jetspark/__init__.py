@@ -37,12 +37,19 @@ if TYPE_CHECKING:
     from jetspark import traces as traces
     from jetspark import tracing as tracing
     from jetspark.public_names import *  # noqa: F403
+    from jetspark.public_names import __version__ as __version__
 else:
 
     def __getattr__(name):
-        names = import_module("jetspark.public_names")
-        if name == "__all__" or name in names.__all__:
-            found = getattr(names, name)
+        names = {
+            public: value
+            for public, value in vars(import_module("jetspark.public_names")).items()
+            if public == "__version__" or not public.startswith("_")
+        }
+        if name == "__all__":
+            found = sorted(names)
+        elif name in names:
+            found = names[name]
         elif name.startswith("_"):
             raise AttributeError(f"module 'jetspark' has no attribute {name!r}")
         else:

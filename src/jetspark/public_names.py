@@ -1,106 +1,54 @@
 """The public names of `jetspark`, which has them from here when they are first used."""
 
-from jetspark.client.client import Statistics
-from jetspark.client.hooks import Acknowledgement, Hooks
-from jetspark.client.messages import Message, PreparedMessage
-from jetspark.client.requests import Replies
-from jetspark.client.subscription import Listener, Subscription
-from jetspark.connection.events import (
-    Closed,
-    Connected,
-    ConnectionEvent,
-    ConnectionStatus,
-    Disconnected,
-    Draining,
-    LameDuck,
-    Reconnected,
-    ServersDiscovered,
-)
-from jetspark.connection.options import ConnectOptions
-from jetspark.connection.pool import PoolServer
-from jetspark.connection.transports import TLSState
-from jetspark.errors import (
-    AuthError,
-    AuthorizationError,
-    BadSubjectError,
-    BadSubscriptionError,
-    ConfigError,
-    ConnectionClosedError,
-    ConnectionFailure,
-    ConnectionLostError,
-    HeadersNotSupportedError,
-    JetsparkError,
-    JetStreamError,
-    MaxPayloadError,
-    NoRespondersError,
-    NoServersError,
-    OutboundBufferError,
-    PermissionsError,
-    RequestTimeoutError,
-    ServiceError,
-    SlowConsumerError,
-)
-from jetspark.full_client import Client, JetStream, connect
-from jetspark.rows import Rows, read
-from jetspark.services.service import Service
-from jetspark.tracing.tree import MessageTrace
-from jetspark.version import __version__
-from jetspark.wire.documents import ServerInfo
-from jetspark.wire.headers import Headers, HeadersLike
-from jetspark.wire.reply_subject import Metadata
-from jetspark.wire.status import Status
-
-__all__ = [
-    "Acknowledgement",
-    "AuthError",
-    "AuthorizationError",
-    "BadSubjectError",
-    "BadSubscriptionError",
-    "Client",
-    "Closed",
-    "ConfigError",
-    "ConnectOptions",
-    "Connected",
-    "ConnectionClosedError",
-    "ConnectionEvent",
-    "ConnectionFailure",
-    "ConnectionLostError",
-    "ConnectionStatus",
-    "Disconnected",
-    "Draining",
-    "Headers",
-    "HeadersLike",
-    "HeadersNotSupportedError",
-    "Hooks",
-    "JetStream",
-    "JetStreamError",
-    "JetsparkError",
-    "LameDuck",
-    "Listener",
-    "MaxPayloadError",
-    "Message",
-    "MessageTrace",
-    "Metadata",
-    "NoRespondersError",
-    "NoServersError",
-    "OutboundBufferError",
-    "PermissionsError",
-    "PoolServer",
-    "PreparedMessage",
-    "Reconnected",
-    "Replies",
-    "RequestTimeoutError",
-    "Rows",
-    "ServerInfo",
-    "ServersDiscovered",
-    "Service",
-    "ServiceError",
-    "SlowConsumerError",
-    "Statistics",
-    "Status",
-    "Subscription",
-    "TLSState",
-    "__version__",
-    "connect",
-    "read",
-]
+from jetspark.client.client import Statistics as Statistics
+from jetspark.client.hooks import Acknowledgement as Acknowledgement
+from jetspark.client.hooks import Hooks as Hooks
+from jetspark.client.messages import Message as Message
+from jetspark.client.messages import PreparedMessage as PreparedMessage
+from jetspark.client.requests import Replies as Replies
+from jetspark.client.subscription import Listener as Listener
+from jetspark.client.subscription import Subscription as Subscription
+from jetspark.connection.events import Closed as Closed
+from jetspark.connection.events import Connected as Connected
+from jetspark.connection.events import ConnectionEvent as ConnectionEvent
+from jetspark.connection.events import ConnectionStatus as ConnectionStatus
+from jetspark.connection.events import Disconnected as Disconnected
+from jetspark.connection.events import Draining as Draining
+from jetspark.connection.events import LameDuck as LameDuck
+from jetspark.connection.events import Reconnected as Reconnected
+from jetspark.connection.events import ServersDiscovered as ServersDiscovered
+from jetspark.connection.options import ConnectOptions as ConnectOptions
+from jetspark.connection.pool import PoolServer as PoolServer
+from jetspark.connection.transports import TLSState as TLSState
+from jetspark.errors import AuthError as AuthError
+from jetspark.errors import AuthorizationError as AuthorizationError
+from jetspark.errors import BadSubjectError as BadSubjectError
+from jetspark.errors import BadSubscriptionError as BadSubscriptionError
+from jetspark.errors import ConfigError as ConfigError
+from jetspark.errors import ConnectionClosedError as ConnectionClosedError
+from jetspark.errors import ConnectionFailure as ConnectionFailure
+from jetspark.errors import ConnectionLostError as ConnectionLostError
+from jetspark.errors import HeadersNotSupportedError as HeadersNotSupportedError
+from jetspark.errors import JetsparkError as JetsparkError
+from jetspark.errors import JetStreamError as JetStreamError
+from jetspark.errors import MaxPayloadError as MaxPayloadError
+from jetspark.errors import NoRespondersError as NoRespondersError
+from jetspark.errors import NoServersError as NoServersError
+from jetspark.errors import OutboundBufferError as OutboundBufferError
+from jetspark.errors import PermissionsError as PermissionsError
+from jetspark.errors import RequestTimeoutError as RequestTimeoutError
+from jetspark.errors import ServiceError as ServiceError
+from jetspark.errors import SlowConsumerError as SlowConsumerError
+from jetspark.full_client import Client as Client
+from jetspark.full_client import JetStream as JetStream
+from jetspark.full_client import connect as connect
+from jetspark.rows import Rows as Rows
+from jetspark.rows import read as read
+from jetspark.services.service import Service as Service
+from jetspark.tracing.tree import MessageTrace as MessageTrace
+from jetspark.version import __version__ as __version__
+from jetspark.wire.documents import ServerInfo as ServerInfo
+from jetspark.wire.headers import Headers as Headers
+from jetspark.wire.headers import HeadersLike as HeadersLike
+from jetspark.wire.reply_subject import Metadata as Metadata
+from jetspark.wire.status import Status as Status

@@ -143,7 +143,9 @@ def _split(text: str) -> list[str]:
 def _field(text: str) -> tuple[str, str, str]:
     match = _FIELD.fullmatch(text)
     if match is None:
-        raise ValueError(f"{shown(text, 60)} is not a name and a type" if text else "a field is missing")
+        raise ValueError(
+            f"{shown(text, 60)} is not a name and a type" if text else "a field is missing"
+        )
     name = match[1][1:-1].replace("``", "`") if match[1].startswith("`") else match[1]
     kind, rest = match[2].casefold(), match[3].strip()
     if kind not in _TYPES:
