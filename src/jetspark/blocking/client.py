@@ -171,8 +171,7 @@ EventCallback: TypeAlias = Callable[[ConnectionEvent], None]
 class EventStream(SingleIterator[ConnectionEvent]):
     """Iterator over connection events, for one thread; ends after Closed."""
 
-    def close(self) -> None:
-        self._thread.call(self._inner.close)
+    close = calls(AsyncEventStream.close)
 
 
 # -------------------------------------------------------------------------------------------------

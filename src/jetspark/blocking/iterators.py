@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeAlias, TypeVar
 
 from jetspark.blocking.caller_side import CallerSide
-from jetspark.blocking.twin import Block, Twin, makes
+from jetspark.blocking.twin import Block, Read, Twin, makes
 from jetspark.blocking.worker import Worker, check_callback
 from jetspark.client.callbacks import check_no_callback
 from jetspark.client.listing import Listing as AsyncListing
@@ -302,23 +302,9 @@ class MessageIterator(CallbackIterator[MessageT], MessageSource[MessageT]):
 class EntryIterator(LoopIterator[EntryT | None], Generic[EntryT]):
     """Iterates over the entries of a watch."""
 
-    @property
-    def active(self) -> bool:
-        """Whether more entries may come."""
-        active: bool = self._inner.active
-        return active
-
-    @property
-    def complete(self) -> bool:
-        """Whether all current entries have come."""
-        complete: bool = self._inner.complete
-        return complete
-
-    @property
-    def error(self) -> JetsparkError | None:
-        """The error that ended it; None without one."""
-        error: JetsparkError | None = self._inner.error
-        return error
+    active = Read[bool]()
+    complete = Read[bool]()
+    error = Read[JetsparkError | None]()
 
     def _take(self, first: EntryT | None) -> None:
         self._taken.append(first)

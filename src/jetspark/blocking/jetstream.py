@@ -120,18 +120,9 @@ class Events(MessageSource[Event], SingleIterator[Event], Block):
 class Paged(Listing[ItemT]):
     """Iterate it, or `paged.all()` for a list."""
 
-    _inner: AsyncPaged[ItemT]
     _lot = 256  # at most the server's smallest page, so that no page is requested early
-
-    @property
-    def missing(self) -> list[str]:
-        """Streams or consumers that did not answer in the last iteration."""
-        return self._inner.missing
-
-    @property
-    def offline(self) -> dict[str, str]:
-        """Streams or consumers that the server cannot run, with its reason (2.12)."""
-        return self._inner.offline
+    missing = Read[list[str]]()
+    offline = Read[dict[str, str]]()
 
 
 def pages(

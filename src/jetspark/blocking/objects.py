@@ -47,15 +47,9 @@ class ObjectReader(Twin):
 
     _inner: AsyncObjectReader
 
-    @property
-    def info(self) -> ObjectInfo:
-        return self._inner.info
-
-    def all(self) -> bytes:
-        return self._thread.run(self._inner.all)
-
-    def next_lot(self) -> list[bytes]:
-        return self._thread.run(self._inner.next_lot)
+    info = Read[ObjectInfo]()
+    all = awaits(AsyncObjectReader.all)
+    next_lot = awaits(AsyncObjectReader.next_lot)
 
     def __iter__(self) -> Iterator[bytes]:
         try:
