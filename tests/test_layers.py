@@ -386,7 +386,7 @@ def test_circle_of_imports_is_noticed() -> None:
 
 HEAVY = {
     *("pyspark", "pyarrow", "rich", "pandas", "numpy", "cyclopts"),
-    *("nacl", "cryptography", "websockets", "opentelemetry"),
+    *("nacl", "cryptography", "websockets", "opentelemetry", "openlineage"),
 }
 
 
@@ -422,6 +422,8 @@ def test_reading_a_stream_into_arrow_loads_no_client() -> None:
         ("polars_avro", "jetspark.spark.source, jetspark.spark.ingest, jetspark.cli.ingest"),
         ("ptars", "jetspark.spark.source, jetspark.spark.ingest, jetspark.cli.ingest"),
         ("google", "jetspark.spark.source, jetspark.spark.ingest, jetspark.cli.ingest"),
+        ("openlineage", "jetspark.cli.ingest, jetspark.cli.run"),
+        ("opentelemetry", "jetspark.full_client, jetspark.blocking"),
         ("sqlglot", "jetspark.lakehouse.delta, jetspark.lakehouse.iceberg, jetspark.spark.direct"),
     ],
 )
