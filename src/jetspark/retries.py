@@ -22,26 +22,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+import jetspark.err_codes as err_codes
 import jetspark.errors as errors
-from jetspark.err_codes import (
-    CLUSTER_NOT_AVAILABLE,
-    ID_IN_PROCESS,
-    INSUFFICIENT_RESOURCES,
-    NOT_ENABLED,
-    NOT_LEADER,
-    TOO_MANY_REQUESTS,
-    WRONG_LAST_SEQUENCE_CONSTANT,
-)
 
-ELECTING: Final = frozenset({CLUSTER_NOT_AVAILABLE, NOT_LEADER})
+ELECTING: Final = frozenset({err_codes.CLUSTER_NOT_AVAILABLE, err_codes.NOT_LEADER})
 """The stream, or the cluster, has no leader at the moment."""
-NO_JETSTREAM: Final = frozenset({NOT_ENABLED})
+NO_JETSTREAM: Final = frozenset({err_codes.NOT_ENABLED})
 """This server runs without JetStream, or has not started it yet; another server may have it."""
-BUSY: Final = frozenset({TOO_MANY_REQUESTS})
+BUSY: Final = frozenset({err_codes.TOO_MANY_REQUESTS})
 """The server's queue is full."""
-FULL: Final = frozenset({INSUFFICIENT_RESOURCES})
+FULL: Final = frozenset({err_codes.INSUFFICIENT_RESOURCES})
 """No memory or storage is left, or no server has room for what is to be created."""
-REPLICATING: Final = frozenset({ID_IN_PROCESS, WRONG_LAST_SEQUENCE_CONSTANT})
+REPLICATING: Final = frozenset({err_codes.ID_IN_PROCESS, err_codes.WRONG_LAST_SEQUENCE_CONSTANT})
 """An earlier message with this id, or of this subject, is neither stored nor refused yet."""
 
 TRANSIENT_CODES: Final = ELECTING | NO_JETSTREAM | BUSY | FULL | REPLICATING

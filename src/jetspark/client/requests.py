@@ -29,16 +29,11 @@ from contextlib import contextmanager
 from copy import copy
 from typing import Any, Final, NamedTuple, Protocol, Self
 
+import jetspark.errors as errors
 from jetspark.client.messages import Message
 from jetspark.client.publishing import Publishing
 from jetspark.connection.routes import Route
 from jetspark.connection.supervisor import Supervisor
-from jetspark.errors import (
-    ConnectionClosedError,
-    JetsparkError,
-    NoRespondersError,
-    RequestTimeoutError,
-)
 from jetspark.payloads import Payload
 from jetspark.wire.headers import HeadersLike
 from jetspark.wire.kernel import MessageFrame
@@ -62,7 +57,7 @@ class Answer(Protocol):
     def set_result(self, frame: MessageFrame, /) -> None:
         """The reply."""
 
-    def set_exception(self, error: JetsparkError, /) -> None:
+    def set_exception(self, error: errors.JetsparkError, /) -> None:
         """No reply will come, because of this error."""
 
 
@@ -233,7 +228,7 @@ class RequestMux:
         if block is not None and not frame.payload:
             status = status_of(block)
             if status is not None and status.code == NO_RESPONDERS:
-                raise NoRespondersError(subject)
+                raise errors.NoRespondersError(subject)
 
     # -- called by the route -------------------------------------------------------------------
 
@@ -245,7 +240,7 @@ class RequestMux:
         elif (queue := self._queues.get(reply)) is not None:
             queue.push(frame)
 
-    def _on_end(self, error: JetsparkError | None) -> None:
+    def _on_end(self, error: errors.JetsparkError | None) -> None:
         self._route = None
         waiting, self._open = self._open, {}
         unsent = self._outbox.never_sent
@@ -264,10 +259,10 @@ class RequestMux:
         for reply in sorted(again, key=lambda reply: reply not in unsent):
             try:
                 self._outbox.put(again[reply])
-            except JetsparkError:
+            except errors.JetsparkError:
                 return  # the buffer is full, or the connection ends
 
-    def _on_refused(self, name: str, error: JetsparkError) -> None:
+    def _on_refused(self, name: str, error: errors.JetsparkError) -> None:
         """Fail requests whose subject or reply subject was refused."""
         # Copies: a callback may send another request.
         for reply, request in self._open.copy().items():
@@ -302,11 +297,11 @@ class RequestMux:
             self._set_timer(max(earliest, now + _TICK))
 
 
-def no_reply(subject: str, timeout: float, *, sent: bool = True) -> RequestTimeoutError:
+def no_reply(subject: str, timeout: float, *, sent: bool = True) -> errors.RequestTimeoutError:
     """The error of a request after its timeout."""
     if sent:
-        return RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
-    error = RequestTimeoutError(
+        return errors.RequestTimeoutError(f"No reply from {subject!r} within {timeout:g} s.")
+    error = errors.RequestTimeoutError(
         f"The request to {subject!r} could not be sent within {timeout:g} s, and will not be: "
         "there was no connection to a server."
     )
@@ -314,10 +309,12 @@ def no_reply(subject: str, timeout: float, *, sent: bool = True) -> RequestTimeo
     return error
 
 
-def _for_caller(error: JetsparkError | None, subject: str, *, sent: bool) -> JetsparkError:
+def _for_caller(
+    error: errors.JetsparkError | None, subject: str, *, sent: bool
+) -> errors.JetsparkError:
     """A copy for one caller: tasks that raised the same instance would mix their tracebacks."""
-    if error is None or isinstance(error, ConnectionClosedError):
-        own = ConnectionClosedError() if error is None else type(error)()
+    if error is None or isinstance(error, errors.ConnectionClosedError):
+        own = errors.ConnectionClosedError() if error is None else type(error)()
         own.sent = sent
         if not sent:
             own.args = (f"{own} The request to {subject!r} was not sent, and will not be.",)
@@ -355,7 +352,7 @@ class ReplyQueue:
         self._frames: deque[MessageFrame] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._ended = False
-        self._error: JetsparkError | None = None
+        self._error: errors.JetsparkError | None = None
 
     def push(self, frame: MessageFrame) -> None:
         """A reply came."""
@@ -376,7 +373,7 @@ class ReplyQueue:
             self._ended = self.was_cut = True
             self._wake()
 
-    def fail(self, error: JetsparkError) -> None:
+    def fail(self, error: errors.JetsparkError) -> None:
         """No more replies will come, because of this error."""
         self._ended = True
         self._error = error

@@ -8,32 +8,11 @@ from typing import Final
 
 import msgspec
 
+import jetspark.letter_rules as rules
 from jetspark.documents.document import text_of_time, timestamp_of_text
 from jetspark.documents.events import MaxDeliverEvent, TerminatedEvent, event_subjects
 from jetspark.documents.streams import StoredMsg, StreamConfig
 from jetspark.errors import BadHeaderError, ConfigError, JetStreamError, shown
-from jetspark.letter_rules import (
-    COLUMN,
-    CONSUMER,
-    DELIVERIES,
-    GONE,
-    MISSING,
-    OF_SERVER,
-    PUBLISHED,
-    QUARANTINED,
-    REASON,
-    SEQUENCE,
-    STREAM,
-    SUBJECT,
-    TEXT,
-    TIME,
-    TOO_LARGE,
-    kept,
-    letters_subject,
-    one_line,
-    original,
-    subject_of_letter,
-)
 from jetspark.subjects import subject_matches
 from jetspark.wire.headers import Headers, forwarded
 
@@ -42,7 +21,7 @@ ADVISORIES: Final = "_ADVISORIES"
 WORKER: Final = "worker"
 """The consumer of that stream, which all workers share."""
 KINDS: Final = ("max_deliver", "terminated")
-REASONS: Final = (*KINDS, QUARANTINED)
+REASONS: Final = (*KINDS, rules.QUARANTINED)
 _WATCHED: Final = frozenset(subject.removesuffix(".*.*") for subject in event_subjects(KINDS))
 """The subjects of these advisories, without stream and consumer."""
 
@@ -100,7 +79,7 @@ def check_replay_subject(subject: str, *, own: bool = False) -> None:
     On a letter's subject it would not be a letter, and on a server's subject it would be a request
     or an advisory; only a message that was stored there may go back.
     """
-    of_letters = subject_matches(letters_subject("*"), subject)
+    of_letters = subject_matches(rules.letters_subject("*"), subject)
     if of_letters or (not own and subject_matches("$JS.>", subject)):
         whose = "dead letters" if of_letters else "the server"
         raise ConfigError(
@@ -110,31 +89,31 @@ def check_replay_subject(subject: str, *, own: bool = False) -> None:
 
 
 def letter_subject(name: str, death: Death) -> str:
-    return subject_of_letter(name, death.stream, death.consumer, str(death.id))
+    return rules.subject_of_letter(name, death.stream, death.consumer, str(death.id))
 
 
 def filter_subject(name: str, stream: str | None, consumer: str | None) -> str:
     """The subjects of all letters, or those of a stream or a consumer."""
-    return subject_of_letter(name, stream or "*", consumer or "*", "*")
+    return rules.subject_of_letter(name, stream or "*", consumer or "*", "*")
 
 
 def died_of(death: Death, message: StoredMsg | None, *, complete: bool = True) -> Headers:
     """The headers of a letter. `message`: None if it is gone. `complete`: with its payload."""
     headers = Headers() if message is None or not complete else _kept(message)
-    headers.set(REASON, str(death.kind))
+    headers.set(rules.REASON, str(death.kind))
     if isinstance(death, TerminatedEvent) and death.reason:
-        headers.set(TEXT, one_line(death.reason))
-    headers.set(STREAM, death.stream)
-    headers.set(CONSUMER, death.consumer)
-    headers.set(SEQUENCE, str(death.stream_seq))
-    headers.set(DELIVERIES, str(death.deliveries))
+        headers.set(rules.TEXT, rules.one_line(death.reason))
+    headers.set(rules.STREAM, death.stream)
+    headers.set(rules.CONSUMER, death.consumer)
+    headers.set(rules.SEQUENCE, str(death.stream_seq))
+    headers.set(rules.DELIVERIES, str(death.deliveries))
     if death.timestamp is not None:
-        headers.set(TIME, text_of_time(death.timestamp))
+        headers.set(rules.TIME, text_of_time(death.timestamp))
     if message is not None:
-        headers.set(SUBJECT, message.subject)
-        headers.set(PUBLISHED, text_of_time(message.time))
+        headers.set(rules.SUBJECT, message.subject)
+        headers.set(rules.PUBLISHED, text_of_time(message.time))
     if message is None or not complete:
-        headers.set(MISSING, GONE if message is None else TOO_LARGE)
+        headers.set(rules.MISSING, rules.GONE if message is None else rules.TOO_LARGE)
     return headers
 
 
@@ -143,28 +122,28 @@ def _kept(message: StoredMsg) -> Headers:
         found = message.headers or Headers()
     except BadHeaderError:  # no client can read them
         found = Headers()
-    return forwarded(kept(found.items()))
+    return forwarded(rules.kept(found.items()))
 
 
 def read_letter(stored: StoredMsg) -> DeadLetter:
     try:
         headers = stored.headers or Headers()
-        published = headers.get(PUBLISHED)
+        published = headers.get(rules.PUBLISHED)
         return DeadLetter(
             seq=stored.seq,
-            reason=headers[REASON],
-            text=headers.get(TEXT),
-            stream=headers[STREAM],
-            consumer=headers[CONSUMER],
-            stream_seq=int(headers[SEQUENCE]),
-            deliveries=int(headers[DELIVERIES]),
-            time=timestamp_of_text(headers.get(TIME) or text_of_time(stored.time)),
-            missing=headers.get(MISSING),
-            subject=headers.get(SUBJECT),
+            reason=headers[rules.REASON],
+            text=headers.get(rules.TEXT),
+            stream=headers[rules.STREAM],
+            consumer=headers[rules.CONSUMER],
+            stream_seq=int(headers[rules.SEQUENCE]),
+            deliveries=int(headers[rules.DELIVERIES]),
+            time=timestamp_of_text(headers.get(rules.TIME) or text_of_time(stored.time)),
+            missing=headers.get(rules.MISSING),
+            subject=headers.get(rules.SUBJECT),
             published=None if published is None else timestamp_of_text(published),
-            column=headers.get(COLUMN),
+            column=headers.get(rules.COLUMN),
             data=stored.data,
-            headers=forwarded(original(headers.items())),
+            headers=forwarded(rules.original(headers.items())),
         )
     except KeyError as error:
         why = f"it has no header {error.args[0]}"
@@ -178,7 +157,7 @@ def replayed_headers(letter: DeadLetter) -> Headers:
     return forwarded(
         (name, value)
         for name, value in letter.headers.items()
-        if name == _RESTORED or not name.lower().startswith(OF_SERVER)
+        if name == _RESTORED or not name.lower().startswith(rules.OF_SERVER)
     )
 
 

@@ -15,18 +15,12 @@ from datetime import datetime
 from operator import index
 from typing import Any, Unpack
 
+import jetspark.errors as errors
 from jetspark.client.client import request_and_read
 from jetspark.client.messages import Message, Sendable, parts_of
 from jetspark.documents.document import text_of_time
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import PubAck, StoredMsg
-from jetspark.errors import (
-    ConfigError,
-    DocumentError,
-    JetStreamError,
-    MessageNotFoundError,
-    NoRespondersError,
-)
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.atomic_batch import AtomicBatch, AtomicSender
 from jetspark.jetstream.fast_ingest import FastIngest, GapPolicy, IngestSender
@@ -186,7 +180,7 @@ class PublishCalls(StoredCalls):
         if ack.duplicate:
             return (await self.get_counter(ack.stream, subject)).value
         if ack.val is None:
-            raise JetStreamError(
+            raise errors.JetStreamError(
                 f"Stream {ack.stream!r} does not count: it stored an ordinary message at "
                 f"sequence {ack.seq}."
             )
@@ -211,7 +205,7 @@ class PublishCalls(StoredCalls):
         async for message in self.get_last_msgs(stream, subjects):
             try:
                 counters.append(_counter(message))
-            except JetStreamError as error:
+            except errors.JetStreamError as error:
                 self._api.client.report(error)
         return counters
 
@@ -253,9 +247,9 @@ class PublishCalls(StoredCalls):
         if source is not None:
             check_publish_subject(source, what="source")
         if len({subject, target, source}) < 3:
-            raise ConfigError("subject, target and source must be different subjects.")
+            raise errors.ConfigError("subject, target and source must be different subjects.")
         if time_zone is not None and cron is None:
-            raise ConfigError("time_zone goes with cron only.")
+            raise errors.ConfigError("time_zone goes with cron only.")
         ours = [
             (SCHEDULE, _pattern(at, every, cron)),
             (TARGET, target),
@@ -278,11 +272,11 @@ class PublishCalls(StoredCalls):
             message = await self.get_msg(stream, last_by_subject=subject, direct=False)
             headers = message.headers
             if headers is None or SCHEDULE not in headers:
-                raise JetStreamError(
+                raise errors.JetStreamError(
                     f"The last message on {subject!r} of stream {stream!r} is not a schedule."
                 )
             await self.delete_msg(stream, message.seq)
-        except MessageNotFoundError:
+        except errors.MessageNotFoundError:
             return False
         return True
 
@@ -307,7 +301,7 @@ class PublishCalls(StoredCalls):
         check_feature("end_schedule", (2, 14), self._api.server)
         check_publish_subject(schedule)
         if schedule == subject:
-            raise ConfigError("The message that ends a schedule goes to another subject.")
+            raise errors.ConfigError("The message that ends a schedule goes to another subject.")
         own = publish_headers(
             self._api.server,
             headers,
@@ -333,7 +327,7 @@ async def acknowledged(
                 return await request_and_read(
                     client, subject, payload, _pub_ack, timeout=tries.left, headers=headers
                 )
-        except NoRespondersError:
+        except errors.NoRespondersError:
             await asyncio.sleep(tries.pause())
 
 
@@ -386,8 +380,8 @@ def _counter(message: StoredMsg) -> Counter:
             },
             seq=message.seq,
         )
-    except (DocumentError, KeyError):
-        raise JetStreamError(
+    except (errors.DocumentError, KeyError):
+        raise errors.JetStreamError(
             f"The last message on {message.subject!r}, at sequence {message.seq}, is not a counter."
         ) from None
 
@@ -397,7 +391,7 @@ def _number(text: Any) -> int:
     try:
         return int(text)
     except (TypeError, ValueError):
-        raise JetStreamError(f"A counter has the value {str(text)[:40]!r}.") from None
+        raise errors.JetStreamError(f"A counter has the value {str(text)[:40]!r}.") from None
 
 
 # -------------------------------------------------------------------------------------------------
@@ -421,14 +415,14 @@ NEXT = "Nats-Schedule-Next"
 
 def _pattern(at: datetime | None, every: Seconds | None, cron: str | None) -> str:
     if [at, every, cron].count(None) != 2:
-        raise ConfigError("A schedule needs exactly one of at, every and cron.")
+        raise errors.ConfigError("A schedule needs exactly one of at, every and cron.")
     if at is not None:
         moment = check_moment("at", at)
         return f"@at {text_of_time(moment)}"
     if every is not None:
         if (ns := ns_from_now("every", every)) < NANOSECONDS:
-            raise ConfigError("every is at least 1 second.")
+            raise errors.ConfigError("every is at least 1 second.")
         return f"@every {ns}ns"
     if not (text := (cron or "").strip()):  # the server would see no schedule at all
-        raise ConfigError("cron is empty.")
+        raise errors.ConfigError("cron is empty.")
     return text

@@ -15,21 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import jetspark.registry.documents as documents
 from jetspark.bulk.links import pool
 from jetspark.bulk.retry import Retry, attempt
 from jetspark.codecs.schema import PayloadSchema, SchemaLookup
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import BadNameError, ConfigError, NoRespondersError, SchemaNotFoundError
 from jetspark.registry.confluent import ConfluentRegistry
-from jetspark.registry.documents import (
-    GetResponse,
-    Place,
-    Verb,
-    answer_of,
-    check_schema_name,
-    no_registry,
-    request_subject,
-)
 from jetspark.wire.headers import parse_headers
 
 OVER_NATS: Final = "nats"
@@ -76,20 +68,22 @@ class NatsRegistry:
     def by_name(self, name: str, version: int | None) -> PayloadSchema:
         """A version of a schema, or its latest; see SchemaLookup."""
         try:
-            place = Place(check_schema_name(name), version=version)
+            place = documents.Place(documents.check_schema_name(name), version=version)
         except BadNameError as error:  # of a payload's header
             raise SchemaNotFoundError(f"There is no such schema. {error}") from None
         try:
             return attempt(lambda: self._asked(place), Retry(_WITHIN))
         except NoRespondersError:
-            raise no_registry(", ".join(map(str, self.options.urls()))) from None
+            raise documents.no_registry(", ".join(map(str, self.options.urls()))) from None
 
-    def _asked(self, place: Place) -> PayloadSchema:
-        subject = request_subject(Verb.GET, place.subject_tail)
+    def _asked(self, place: documents.Place) -> PayloadSchema:
+        subject = documents.request_subject(documents.Verb.GET, place.subject_tail)
         with pool.link(self.options) as link:
             frame = link.request(subject, b"{}", _ONE_ANSWER)
         headers = parse_headers(frame.headers)[0] if frame.headers else None
-        return answer_of(headers, frame.payload, GetResponse).schema.payload_schema()
+        return documents.answer_of(
+            headers, frame.payload, documents.GetResponse
+        ).schema.payload_schema()
 
 
 @dataclass(frozen=True)

@@ -19,32 +19,10 @@ from functools import partial
 from typing import Final, NamedTuple, NoReturn, TypeVar
 
 import jetspark.errors as errors
+import jetspark.registry.documents as documents
 from jetspark.documents.document import Document, from_wire, to_wire
 from jetspark.kv.bucket import Bucket, BucketCalls
 from jetspark.registry.compatibility import check_definition, load_rules, violations
-from jetspark.registry.documents import (
-    BUCKET,
-    DEFAULT_POLICY,
-    FORMATS,
-    POLICIES,
-    SERVICE,
-    AddRequest,
-    Code,
-    GetRequest,
-    GetResponse,
-    ListRequest,
-    ListResponse,
-    Place,
-    RemoveRequest,
-    RemoveResponse,
-    Schema,
-    SchemaVersion,
-    UpdateRequest,
-    Verb,
-    check_schema_name,
-    policy_of,
-    served_subject,
-)
 from jetspark.services.endpoint import Request
 from jetspark.services.service import Service, ServiceCalls
 from jetspark.subjects import check_subscribe_subject, subject_matches
@@ -57,7 +35,7 @@ RequestT = TypeVar("RequestT", bound=Document)
 
 
 async def serve_registry(
-    nc: ServiceCalls, js: BucketCalls, *, bucket: str = BUCKET, replicas: int = 1
+    nc: ServiceCalls, js: BucketCalls, *, bucket: str = documents.BUCKET, replicas: int = 1
 ) -> Service:
     """Start an instance; its schemas are in `bucket`, which is created if there is none.
 
@@ -70,10 +48,10 @@ async def serve_registry(
         schemas = await js.create_bucket(bucket, replicas=replicas)
     await to_thread(load_rules)  # before threads ask for them at once
     registry = _Registry(js, schemas, nc.max_payload * 7 // 8)
-    service = await nc.add_service(SERVICE, _version(), description="Schemas of payloads")
+    service = await nc.add_service(documents.SERVICE, _version(), description="Schemas of payloads")
     try:
         for verb, handler in registry.handlers.items():
-            subject = served_subject(verb)
+            subject = documents.served_subject(verb)
             endpoint = partial(_answered, handler, len(subject) - 1)
             name = verb.lower()
             await service.add_endpoint(name, endpoint, subject=subject, concurrency=_AT_ONCE)
@@ -95,20 +73,20 @@ async def _answered(handler: Handler, head: int, request: Request) -> None:
         answer = await handler(request.subject[head:], request.data)
         await request.respond_json(to_wire(answer))
     except errors.DocumentError as error:
-        raise errors.ServiceError(Code.INVALID_REQUEST, str(error)) from None
+        raise errors.ServiceError(documents.Code.INVALID_REQUEST, str(error)) from None
     except errors.MaxPayloadError as error:
         raise errors.ServiceError(
-            Code.TOO_LARGE,
+            documents.Code.TOO_LARGE,
             f"The answer is too large for one message ({error}): give a filter, or ask for parts.",
         ) from None
     except errors.ServiceError:
         raise
     except errors.JetsparkError as error:
-        raise errors.ServiceError(Code.INTERNAL, str(error)) from error
+        raise errors.ServiceError(documents.Code.INTERNAL, str(error)) from error
 
 
 class _Stored(NamedTuple):
-    schema: Schema
+    schema: documents.Schema
     sequence: int
     """In the bucket."""
     size: int
@@ -123,20 +101,20 @@ class _Registry:
         self._bucket = bucket
         self._largest = largest
         """Bytes of a schema's document, and of a part of a list."""
-        self.handlers: dict[Verb, Handler] = {
-            Verb.ADD: self._add,
-            Verb.GET: self._get,
-            Verb.UPDATE: self._update,
-            Verb.LIST: self._list,
-            Verb.REMOVE: self._remove,
+        self.handlers: dict[documents.Verb, Handler] = {
+            documents.Verb.ADD: self._add,
+            documents.Verb.GET: self._get,
+            documents.Verb.UPDATE: self._update,
+            documents.Verb.LIST: self._list,
+            documents.Verb.REMOVE: self._remove,
         }
 
     # -- requests ------------------------------------------------------------------------------
 
     async def _add(self, name: str, data: bytes) -> Document:
-        request = _read(AddRequest, data)
-        policy = request.compat_policy or DEFAULT_POLICY
-        new = Schema(
+        request = _read(documents.AddRequest, data)
+        policy = request.compat_policy or documents.DEFAULT_POLICY
+        new = documents.Schema(
             name=_checked_name(name),
             version=1,
             revision=1,
@@ -146,24 +124,25 @@ class _Registry:
             description=request.description or "",
             metadata=request.metadata or {},
         )
-        if policy_of(policy) is None:
+        if documents.policy_of(policy) is None:
             _refuse(
-                Code.INVALID_REQUEST, f"compat_policy is one of {', '.join(POLICIES)}: {policy!r}"
+                documents.Code.INVALID_REQUEST,
+                f"compat_policy is one of {', '.join(documents.POLICIES)}: {policy!r}",
             )
         await to_thread(_check_definition, new)
         while True:
-            taken = await self._keys(Place(name, new.format))
+            taken = await self._keys(documents.Place(name, new.format))
             if (latest := await self._latest(taken)) is not None:
                 if _content(latest.schema) == _content(new):
                     return _version_of(latest.schema)
-                _refuse(Code.ALREADY_EXISTS, f"{latest.schema.place} exists: update it")
+                _refuse(documents.Code.ALREADY_EXISTS, f"{latest.schema.place} exists: update it")
             if stored := await self._store(
                 new.replace(version=_after(one.version for one in taken))
             ):
                 return stored
 
     async def _update(self, tail: str, data: bytes) -> Document:
-        request = _read(UpdateRequest, data)
+        request = _read(documents.UpdateRequest, data)
         where = _place(tail, request)
         changes = {
             name: value
@@ -171,15 +150,18 @@ class _Registry:
             if (value := getattr(request, name)) is not None
         }
         while True:
-            taken = await self._keys(Place(where.name, _checked_format(where.format)))
+            taken = await self._keys(documents.Place(where.name, _checked_format(where.format)))
             if (found := await self._latest(taken)) is None:
-                _refuse(Code.NOT_FOUND, f"There is no {Place(where.name, where.format)}")
+                _refuse(
+                    documents.Code.NOT_FOUND,
+                    f"There is no {documents.Place(where.name, where.format)}",
+                )
             latest = found.schema
             if where.version not in (None, latest.version) or where.revision not in (
                 None,
                 latest.revision,
             ):
-                _refuse(Code.CHANGED, f"The latest is {latest.place}")
+                _refuse(documents.Code.CHANGED, f"The latest is {latest.place}")
             new = latest.replace(**changes)
             if _content(new) == _content(latest):
                 return _version_of(latest)
@@ -193,72 +175,76 @@ class _Registry:
                 return stored
 
     async def _get(self, tail: str, data: bytes) -> Document:
-        where = _place(tail, _read(GetRequest, data or b"{}"))
+        where = _place(tail, _read(documents.GetRequest, data or b"{}"))
         if (found := await self._latest(await self._keys(where))) is None:
-            _refuse(Code.NOT_FOUND, f"There is no {where}")
-        return GetResponse(schema=found.schema)
+            _refuse(documents.Code.NOT_FOUND, f"There is no {where}")
+        return documents.GetResponse(schema=found.schema)
 
     async def _list(self, _: str, data: bytes) -> Document:
-        request = _read(ListRequest, data or b"{}")
+        request = _read(documents.ListRequest, data or b"{}")
         wanted = request.filter or ">"
         try:
             check_subscribe_subject(wanted)
         except errors.ConfigError as error:
-            _refuse(Code.INVALID_REQUEST, f"filter: {error}")
+            _refuse(documents.Code.INVALID_REQUEST, f"filter: {error}")
         if request.after is not None:
             return await self._part(wanted, request.after)
         schemas = [
             _schema(entry.value)
-            async for entry in self._bucket.history(Place(">").key)
+            async for entry in self._bucket.history(documents.Place(">").key)
             if not entry.is_deleted
-            and (place := Place.of_key(entry.key)) is not None
+            and (place := documents.Place.of_key(entry.key)) is not None
             and subject_matches(wanted, place.name)
         ]
-        return ListResponse(schemas=sorted(schemas, key=lambda one: one.place))
+        return documents.ListResponse(schemas=sorted(schemas, key=lambda one: one.place))
 
-    async def _part(self, wanted: str, after: str) -> ListResponse:
+    async def _part(self, wanted: str, after: str) -> documents.ListResponse:
         """As many schemas as fit into one message, and one at least."""
         places = sorted(
-            place for place in await self._keys(Place(">")) if subject_matches(wanted, place.name)
+            place
+            for place in await self._keys(documents.Place(">"))
+            if subject_matches(wanted, place.name)
         )
         if after:
-            if (last := Place.parse(after)) is None:
-                _refuse(Code.INVALID_REQUEST, f"after: {after!r} is no place of a schema")
+            if (last := documents.Place.parse(after)) is None:
+                _refuse(documents.Code.INVALID_REQUEST, f"after: {after!r} is no place of a schema")
             places = [place for place in places if place > last]
-        found: list[Schema] = []
+        found: list[documents.Schema] = []
         size = 0
         for place in places:
             if (stored := await self._read(place)) is None:
                 continue
             size += stored.size
             if found and size > self._largest:
-                return ListResponse(schemas=found, next=found[-1].place.subject_tail)
+                return documents.ListResponse(schemas=found, next=found[-1].place.subject_tail)
             found.append(stored.schema)
-        return ListResponse(schemas=found)
+        return documents.ListResponse(schemas=found)
 
     async def _remove(self, tail: str, data: bytes) -> Document:
-        where = _place(tail, _read(RemoveRequest, data or b"{}"))
+        where = _place(tail, _read(documents.RemoveRequest, data or b"{}"))
         existed = False
         for one in await self._keys(where):
             if await self._read(one) is not None:
                 await self._bucket.delete(one.key)
                 existed = True
         if not existed:
-            _refuse(Code.NOT_FOUND, f"There is no {where}")
-        return RemoveResponse()
+            _refuse(documents.Code.NOT_FOUND, f"There is no {where}")
+        return documents.RemoveResponse()
 
     # -- the bucket ----------------------------------------------------------------------------
 
-    async def _keys(self, where: Place) -> list[Place]:
+    async def _keys(self, where: documents.Place) -> list[documents.Place]:
         """The places there, removed ones included."""
         before = f"$KV.{self._bucket.name}."
         info = await self._js.stream_info(
             self._bucket.stream, subjects_filter=f"{before}{where.key}"
         )
-        found = (Place.of_key(key.removeprefix(before)) for key in info.state.subjects or ())
+        found = (
+            documents.Place.of_key(key.removeprefix(before)) for key in info.state.subjects or ()
+        )
         return [place for place in found if place is not None]
 
-    async def _latest(self, places: list[Place]) -> _Stored | None:
+    async def _latest(self, places: list[documents.Place]) -> _Stored | None:
         """The latest one of these; of several formats, what was stored last."""
         found = []
         for format in {place.format for place in places}:
@@ -269,20 +255,20 @@ class _Registry:
                     break
         return max(found, key=lambda one: one.sequence, default=None)
 
-    async def _read(self, place: Place) -> _Stored | None:
+    async def _read(self, place: documents.Place) -> _Stored | None:
         try:
             entry = await self._bucket.get(place.key, leader=True)
         except errors.KeyNotFoundError:
             return None
         return _Stored(_schema(entry.value), entry.revision, len(entry.value))
 
-    async def _store(self, schema: Schema) -> SchemaVersion | None:
+    async def _store(self, schema: documents.Schema) -> documents.SchemaVersion | None:
         """None: somebody else was first."""
         stored = schema.replace(time=datetime.now(UTC))
         document = encode_document(to_wire(stored))
         if len(document) > self._largest:
             _refuse(
-                Code.TOO_LARGE,
+                documents.Code.TOO_LARGE,
                 f"{stored.place} would have {len(document)} bytes with all that belongs to it; "
                 f"with this server's max_payload, {self._largest} are the most",
             )
@@ -293,7 +279,7 @@ class _Registry:
         return _version_of(stored)
 
 
-def _refuse(code: Code, why: str) -> NoReturn:
+def _refuse(code: documents.Code, why: str) -> NoReturn:
     raise errors.ServiceError(code, f"{why}.")
 
 
@@ -301,16 +287,16 @@ def _read(cls: type[RequestT], data: bytes) -> RequestT:
     return from_wire(cls, decode_document(data, cls.__name__))
 
 
-def _schema(data: bytes) -> Schema:
+def _schema(data: bytes) -> documents.Schema:
     try:
-        return from_wire(Schema, decode_document(data, "schema"))
+        return from_wire(documents.Schema, decode_document(data, "schema"))
     except errors.DocumentError as error:
-        _refuse(Code.INTERNAL, f"The bucket has what is not a schema ({error.why})")
+        _refuse(documents.Code.INTERNAL, f"The bucket has what is not a schema ({error.why})")
 
 
-def _place(tail: str, request: UpdateRequest | GetRequest) -> Place:
+def _place(tail: str, request: documents.UpdateRequest | documents.GetRequest) -> documents.Place:
     """The place in the subject, or the name there and the rest in the payload, as some write it."""
-    place = Place.parse(tail) or Place(
+    place = documents.Place.parse(tail) or documents.Place(
         tail, request.format or None, request.version or None, request.revision or None
     )
     _checked_name(place.name)
@@ -319,43 +305,46 @@ def _place(tail: str, request: UpdateRequest | GetRequest) -> Place:
 
 def _checked_name(name: str) -> str:
     try:
-        return check_schema_name(name)
+        return documents.check_schema_name(name)
     except errors.BadNameError as error:
-        _refuse(Code.NAME_INVALID, str(error).removesuffix("."))
+        _refuse(documents.Code.NAME_INVALID, str(error).removesuffix("."))
 
 
 def _checked_format(format: str | None) -> str:
     if not format:
-        _refuse(Code.FORMAT_REQUIRED, "The format is missing")
-    if format not in FORMATS:
-        _refuse(Code.FORMAT_UNSUPPORTED, f"The format is one of {', '.join(FORMATS)}: {format!r}")
+        _refuse(documents.Code.FORMAT_REQUIRED, "The format is missing")
+    if format not in documents.FORMATS:
+        _refuse(
+            documents.Code.FORMAT_UNSUPPORTED,
+            f"The format is one of {', '.join(documents.FORMATS)}: {format!r}",
+        )
     return format
 
 
-def _check_definition(schema: Schema) -> None:
+def _check_definition(schema: documents.Schema) -> None:
     try:
         check_definition(schema.payload_schema())
     except errors.ConfigError as error:
-        _refuse(Code.DEFINITION_INVALID, str(error).removesuffix("."))
+        _refuse(documents.Code.DEFINITION_INVALID, str(error).removesuffix("."))
 
 
-def _check_change(latest: Schema, new: Schema) -> None:
+def _check_change(latest: documents.Schema, new: documents.Schema) -> None:
     _check_definition(new)
-    policy = policy_of(latest.compat_policy) or DEFAULT_POLICY
+    policy = documents.policy_of(latest.compat_policy) or documents.DEFAULT_POLICY
     if why := violations(policy, latest.payload_schema(), new.payload_schema()):
         _refuse(
-            Code.INCOMPATIBLE,
+            documents.Code.INCOMPATIBLE,
             f"Not compatible ({policy}) with {latest.place}: {'; '.join(why)}",
         )
 
 
-def _content(schema: Schema) -> tuple[object, ...]:
-    policy = policy_of(schema.compat_policy)
+def _content(schema: documents.Schema) -> tuple[object, ...]:
+    policy = documents.policy_of(schema.compat_policy)
     return schema.definition, schema.description, schema.metadata, policy
 
 
-def _version_of(schema: Schema) -> SchemaVersion:
-    return SchemaVersion(version=schema.version, revision=schema.revision)
+def _version_of(schema: documents.Schema) -> documents.SchemaVersion:
+    return documents.SchemaVersion(version=schema.version, revision=schema.revision)
 
 
 def _after(numbers: Iterable[int | None]) -> int:

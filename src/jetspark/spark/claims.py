@@ -31,16 +31,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import jetspark.err_codes as err_codes
 from jetspark.bulk.fixed_range import head
 from jetspark.bulk.leaders import linearizable_read
 from jetspark.bulk.ranges import Loss, left_out
 from jetspark.bulk.stream_api import StandingConsumer, StreamAPI, StreamFacts
-from jetspark.err_codes import (
-    CONSUMER_EXISTS,
-    CONSUMER_NAME_IN_USE,
-    WORK_QUEUE_OVERLAP,
-    WORK_QUEUE_UNFILTERED,
-)
 from jetspark.errors import APIError, ConfigError, DataLossError, RequestTimeoutError
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import SourceOptions
@@ -54,7 +49,12 @@ _OF_CLAIM = "jetspark: the claim of the Spark query that reads this stream; nobo
 _TOKEN, _SUBJECTS = "jetspark-query", "jetspark-subjects"
 _NO_MESSAGE = "_jetspark.claim"
 _PAUSED_UNTIL = "2200-01-01T00:00:00Z"
-_TAKEN = {CONSUMER_EXISTS, CONSUMER_NAME_IN_USE, WORK_QUEUE_OVERLAP, WORK_QUEUE_UNFILTERED}
+_TAKEN = {
+    err_codes.CONSUMER_EXISTS,
+    err_codes.CONSUMER_NAME_IN_USE,
+    err_codes.WORK_QUEUE_OVERLAP,
+    err_codes.WORK_QUEUE_UNFILTERED,
+}
 
 
 class Claims:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+import jetspark.letter_rules as rules
 from jetspark.bulk.leaders import Leaders
 from jetspark.bulk.publish import (
     FIRST_OF_SUBJECT,
@@ -24,24 +25,6 @@ from jetspark.bulk.publish import (
 from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import BadHeaderError, ConfigError, TableError
-from jetspark.letter_rules import (
-    COLUMN,
-    CONSUMER,
-    DELIVERIES,
-    MISSING,
-    PUBLISHED,
-    QUARANTINED,
-    REASON,
-    SEQUENCE,
-    STREAM,
-    SUBJECT,
-    TEXT,
-    TOO_LARGE,
-    kept,
-    letters_subject,
-    one_line,
-    subject_of_letter,
-)
 from jetspark.spark.option_values import CONNECTION, connection_options, read_options
 from jetspark.spark.options import SourceOptions
 from jetspark.subjects import check_name
@@ -138,16 +121,16 @@ class LetterStream:
                 (pair["key"], pair["value"] or "") for pair in row["headers"] or () if pair
             ]
             mark = f"{row['seq']}-{datetime_to_ns(row['timestamp'])}"
-            subject = subject_of_letter(self.name, row["stream"], writer, mark).encode()
+            subject = rules.subject_of_letter(self.name, row["stream"], writer, mark).encode()
             own = list(_headers(writer, row))
             payload = row["data"] or b""
             try:
-                block = header_block([*kept(of_message), *own])
+                block = header_block([*rules.kept(of_message), *own])
             except BadHeaderError:
                 block = None
             if block is None or len(block) + len(payload) > most:
                 # The original stays, since its payload is nowhere else.
-                block, payload = header_block([*own, (MISSING, TOO_LARGE)]), b""
+                block, payload = header_block([*own, (rules.MISSING, rules.TOO_LARGE)]), b""
             yield subject, block, payload
 
     def _has(self, message: EncodedMessage) -> bool:
@@ -174,7 +157,7 @@ class LetterStream:
                     {
                         "name": self.name,
                         "description": "Messages that do not become rows of a table",
-                        "subjects": [letters_subject(self.name)],
+                        "subjects": [rules.letters_subject(self.name)],
                         "num_replicas": _replicas(api, source),
                     }
                 )
@@ -188,7 +171,7 @@ class LetterStream:
         config = api.config_if_any(self.name)
         if config is None:
             return None
-        needed = letters_subject(self.name)
+        needed = rules.letters_subject(self.name)
         if config.get("subjects") != [needed]:
             raise ConfigError(
                 f"Stream {self.name!r} is not a stream of dead letters, whose only subject would "
@@ -206,16 +189,16 @@ class LetterStream:
 
 
 def _headers(writer: str, row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield REASON, QUARANTINED
-    yield TEXT, one_line(row["reason"])
+    yield rules.REASON, rules.QUARANTINED
+    yield rules.TEXT, rules.one_line(row["reason"])
     if row["column"] is not None:
-        yield COLUMN, one_line(row["column"])
-    yield STREAM, row["stream"]
-    yield CONSUMER, writer
-    yield SEQUENCE, str(row["seq"])
-    yield DELIVERIES, "1"
-    yield SUBJECT, row["subject"]
-    yield PUBLISHED, format_isotime(datetime_to_ns(row["timestamp"]))
+        yield rules.COLUMN, rules.one_line(row["column"])
+    yield rules.STREAM, row["stream"]
+    yield rules.CONSUMER, writer
+    yield rules.SEQUENCE, str(row["seq"])
+    yield rules.DELIVERIES, "1"
+    yield rules.SUBJECT, row["subject"]
+    yield rules.PUBLISHED, format_isotime(datetime_to_ns(row["timestamp"]))
     yield FIRST_OF_SUBJECT
 
 
