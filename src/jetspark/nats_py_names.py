@@ -91,7 +91,12 @@ _TABLE: dict[str, dict[str, str]] = {
         "pending_data_size": "flush(), which waits until it is sent",
         "msg_class": "jetspark.Message",
     },
-    "MessageView": {"header": "headers", "sid": "subject", "Ack": "ack()", "Metadata": "metadata"},
+    "MessageView": {
+        "header": "headers",
+        "sid": "nothing: the subscription gave it",
+        "Ack": "ack()",
+        "Metadata": "metadata",
+    },
     "Metadata": {
         "num_delivered": "deliveries",
         "num_pending": "pending",
