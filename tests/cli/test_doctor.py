@@ -163,6 +163,7 @@ def test_a_server_that_is_not_there_is_a_problem_and_the_rest_is_looked_at(docto
     assert code == app.FAILED
     assert list(found) == [*CHECKS[:8], "server"]
     assert states(found)["server"] == "problem"
+    assert found["server"][0][1].endswith("or name yours with --server.")
 
 
 def test_a_server_without_jetstream_is_told_how_to_have_it(

@@ -62,7 +62,7 @@ def test_a_payload_stays_if_it_was_not_decoded_or_if_all_are_to_stay(format_: An
         (
             "debezium",
             'syntax = "proto3";\nmessage A { int64 id = 1; int64 id2 = 2; }',
-            r"""The schema cannot be used: 'syntax = "proto3";\\nmessage A \{ int64 id = 1; .*… is not a name""",
+            r"""The schema cannot be used: 'syntax = "proto3";\\nmessage A \{ .*… is not a name""",
         ),
     ],
 )

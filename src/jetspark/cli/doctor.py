@@ -23,7 +23,13 @@ from jetspark.cli import console
 from jetspark.cli.acl import permissions_of
 from jetspark.cli.app import make_app, version_text
 from jetspark.cli.options import DEFAULT, Connection, JsonOption, Repeated
-from jetspark.errors import JetsparkError, PermissionsError, SparkUnavailableError
+from jetspark.errors import (
+    JetsparkError,
+    NoServersError,
+    PermissionsError,
+    ServerRefusedError,
+    SparkUnavailableError,
+)
 from jetspark.subjects import subject_within, subjects_overlap
 from jetspark.timestamps import parse_isotime
 from jetspark.version import __version__
@@ -80,7 +86,9 @@ def doctor(
     try:
         found += connection.run(ask)
     except JetsparkError as error:
-        found.append(Finding("server", _PROBLEM, str(error)))
+        gone = isinstance(error, NoServersError | ServerRefusedError)
+        advice = " Start one with `jetspark server`, or name yours with --server." if gone else ""
+        found.append(Finding("server", _PROBLEM, f"{error}{advice}"))
     console.show_refusals(except_in="\n".join(one.said for one in found))
     if json:
         console.say_json(found, indent=True)
