@@ -23,10 +23,8 @@ from jetspark.identity.callout import CalloutCalls
 from jetspark.jetstream.consume import ConsumerMessages
 from jetspark.jetstream.consumers import PullConsumer, PushMessages
 from jetspark.kv.bucket import Bucket, BucketCalls
-from jetspark.kv.config import BucketStatus
 from jetspark.kv.watch import Watcher
 from jetspark.nats_py_names import tell
-from jetspark.objects.info import ObjectInfo, ObjectStoreStatus
 from jetspark.objects.reader import ObjectReader, ObjectWatcher
 from jetspark.objects.store import ObjectStore, ObjectStoreCalls
 from jetspark.registry.client import RegistryCalls
@@ -78,8 +76,7 @@ class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls, RegistryCalls)
 
 for told in (
     *(Client, MessageView, Metadata, Subscription, JetStream, ConsumerMessages, PushMessages),
-    *(PullConsumer, StoredMsg, Bucket, BucketStatus, Watcher, ObjectStore, ObjectStoreStatus),
-    *(ObjectInfo, ObjectReader, ObjectWatcher, Service),
+    *(PullConsumer, StoredMsg, Bucket, Watcher, ObjectStore, ObjectReader, ObjectWatcher, Service),
 ):
     tell(told)
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
-
-ClassT = TypeVar("ClassT", bound=type)
+from typing import Any
 
 # Of a class, a module of jetspark, or the arguments of a call: {names in nats-py: here}.
 _TABLE: dict[str, dict[str, str]] = {
@@ -21,55 +19,33 @@ _TABLE: dict[str, dict[str, str]] = {
         "aio": "jetspark itself, with connect(), Client and Message",
         "js": "jetspark.jetstream, with the configurations in jetspark.documents",
         "micro": "Client.add_service()",
-        "nuid": "Client.new_inbox()",
-        "protocol": "jetspark.wire, which is not for users",
     },
     "errors": {
         "Error": "JetsparkError",
         "TimeoutError FlushTimeoutError DrainTimeoutError": "RequestTimeoutError",
         "FetchTimeoutError": "an empty result of fetch()",
-        "ConnectionDrainingError ConnectionReconnectingError": "ConnectionClosedError",
-        "InvalidCallbackTypeError": "nothing: callbacks may be plain functions",
-        "InvalidUserCredentialsError JsonParseError LinkIsABucketError": "ConfigError",
         "MsgAlreadyAckdError": "MessageAlreadyAckedError",
         "NotJSMessageError": "NotJetStreamMessageError",
-        "OutboundBufferLimitError TooManyStalledMsgsError": "OutboundBufferError",
-        "SecureConnRequiredError SecureConnFailedError": "TLSError",
-        "SecureConnWantedError": "SecureConnectionWantedError",
-        "ServerNotInPoolError": "nothing: after choose_server fails, the first server is tried",
-        "UnexpectedEOF": "BrokenSocketError",
         "NotFoundError": "StreamNotFoundError, ConsumerNotFoundError or MessageNotFoundError",
-        "BadRequestError ServiceUnavailableError ConsumerInvalidResetError": "APIError, with code",
-        "BadBucketError KeyValueError": "APIError",
-        "ConsumerSequenceMismatchError": "SequenceMismatchError",
-        "InvalidBucketNameError InvalidKeyError InvalidObjectNameError": "BadNameError",
         "KeyDeletedError": "KeyNotFoundError, with operation and revision",
-        "KeyHistoryTooLargeError": "ConfigError",
-        "KeyValueLimitMarkerTTLNotSupportedError": "UnsupportedByServerError",
         "KeyWrongLastSequenceError": "WrongLastSequenceError; KeyExistsError after create()",
         "NoKeysError": "an empty list of keys() or history()",
-        "BadObjectMetaError": "DocumentError",
-        "ObjectAlreadyExists": "ObjectExistsError",
-        "ObjectDeletedError": "ObjectNotFoundError",
     },
     "connect": {
         "error_cb": "error_callback",
-        "disconnected_cb reconnected_cb closed_cb discovered_server_cb lame_duck_mode_cb": (
-            "event_callback, called with Disconnected, Reconnected, Closed and the like"
-        ),
+        "disconnected_cb reconnected_cb closed_cb": "event_callback, called with each change",
+        "discovered_server_cb lame_duck_mode_cb": "event_callback, called with each change",
         "allow_reconnect": "reconnect",
         "reconnect_time_wait": "reconnect_wait",
         "dont_randomize": "randomize=False",
         "no_echo": "echo=False",
         "tls_handshake_first": "tls_first",
-        "drain_timeout": "the timeout of drain()",
-        "flush_timeout": "the timeout of flush()",
+        "drain_timeout flush_timeout": "the timeout of drain() and flush()",
         "flusher_queue_size": "pending_size, in bytes",
         "signature_cb": "sign, which returns the 64 bytes of the signature",
         "user_jwt_cb": "jwt, which may be a function",
         "user_credentials": "creds_file, or creds for the text",
-        "nkeys_seed": "nkey_seed_file",
-        "nkeys_seed_str": "nkey_seed",
+        "nkeys_seed nkeys_seed_str": "nkey_seed_file, or nkey_seed for the text",
         "ws_connection_headers": "ws_headers",
         "reconnect_to_server_handler": "choose_server, with reconnect_delay for the pause",
         "skip_subject_validation": "check_subjects=False",
@@ -77,13 +53,10 @@ _TABLE: dict[str, dict[str, str]] = {
     "Client.subscribe": {"cb": "callback", "future": "the result's next()"},
     "Client": {
         "is_closed is_connecting is_reconnecting is_draining is_draining_pubs": "status",
-        "CLOSED CONNECTED CONNECTING DISCONNECTED DRAINING_PUBS DRAINING_SUBS RECONNECTING": (
-            "jetspark.ConnectionStatus"
-        ),
+        "CLOSED CONNECTED CONNECTING DISCONNECTED": "jetspark.ConnectionStatus",
+        "DRAINING_PUBS DRAINING_SUBS RECONNECTING": "jetspark.ConnectionStatus",
         "connected_url": "current_server",
-        "connected_server_version": "server_info.version",
-        "client_id": "server_info.client_id",
-        "client_ip": "server_info.client_ip",
+        "connected_server_version client_id client_ip": "server_info, with version and the like",
         "discovered_servers server_pool": "servers",
         "set_server_pool": "set_servers()",
         "ssl_context": "tls",
@@ -94,24 +67,16 @@ _TABLE: dict[str, dict[str, str]] = {
     "MessageView": {
         "header": "headers",
         "sid": "nothing: the subscription gave it",
-        "Ack": "ack()",
-        "Metadata": "metadata",
+        "Ack Metadata": "ack() and metadata",
     },
-    "Metadata": {
-        "num_delivered": "deliveries",
-        "num_pending": "pending",
-        "sequence SequencePair": "stream_seq and consumer_seq",
-    },
+    "Metadata": {"num_delivered": "deliveries", "num_pending": "pending", "sequence": "stream_seq"},
     "Subscription": {"messages": "the subscription, iterated", "next_msg": "next()"},
     "JetStream": {
         "add_stream": "create_stream()",
         "add_consumer": "create_consumer(), or create_push_consumer()",
-        "subscribe subscribe_bind PushSubscription": (
-            "ordered() to read, create_consumer(…).consume() to work,"
-            " or create_push_consumer(…).subscribe()"
-        ),
-        "pull_subscribe PullSubscription": "create_consumer(), whose result has fetch()",
-        "pull_subscribe_bind": "consumer(), whose result has fetch()",
+        "subscribe subscribe_bind": "ordered() to read, create_consumer(…).consume() to work",
+        "pull_subscribe pull_subscribe_bind": "create_consumer() or consumer(), and its fetch()",
+        "PullSubscription PushSubscription": "a class in jetspark.jetstream",
         "key_value": "bucket()",
         "create_key_value": "create_bucket()",
         "delete_key_value": "delete_bucket()",
@@ -119,33 +84,26 @@ _TABLE: dict[str, dict[str, str]] = {
         "streams_info streams_info_iterator": "streams()",
         "find_stream_name_by_subject": "stream_names(subject)",
         "get_last_msg": "get_msg(stream, last_by_subject=…)",
-        "publish_async publish_async_completed publish_async_pending": (
-            "publisher(), whose send() and submit() do not wait for each ack"
-        ),
+        "publish_async publish_async_completed publish_async_pending": "publisher(), with submit()",
         "is_status_msg": "Message.status",
     },
     "ConsumerMessages PushMessages": {
         "messages": "the result of consume() or subscribe(), iterated",
         "next_msg": "next()",
         "unsubscribe": "stop(), or drain()",
-        "consumer_info delivered": "the consumer's info()",
-        "pending_bytes": "pending_msgs",
-        "queue subject": "the consumer's cached_info.config",
+        "consumer_info delivered pending_bytes queue subject": "the consumer's info()",
     },
     "PullConsumer": {
         "consumer_info delivered pending_msgs pending_bytes": "info()",
         "unsubscribe": "delete(), which removes the consumer; there is nothing else to end",
     },
     "Bucket": {"watchall": "watch()", "BucketStatus Entry KeyWatcher": "a class in jetspark.kv"},
-    "BucketStatus": {"marker_ttl": "limit_marker_ttl"},
     "ObjectStore": {
         "get_info": "info()",
         "list": "objects()",
         "ObjectResult ObjectStoreStatus ObjectWatcher": "a class in jetspark.objects",
     },
-    "ObjectStoreStatus": {"storage_type": "config.storage"},
     "ObjectReader": {"data": "all(), or ObjectStore.get_bytes()"},
-    "ObjectInfo": {"is_link": "link, None if it is none", "meta": "the info itself"},
     "Watcher ObjectWatcher": {"updates": "next()", "STOP_ITER": "stop()"},
     "StoredMsg": {"header": "headers", "sequence": "seq", "stream": "what get_msg() was given"},
     "Service": {"start": "Client.add_service(), which starts it", "stopped": "active"},
@@ -173,7 +131,7 @@ class _Told:
         raise AttributeError(f"{owner.__name__}: {self.__doc__}")
 
 
-def tell(cls: ClassT) -> ClassT:
+def tell(cls: type) -> None:
     """Give a class of the table, or the blocking one of the same name, nats-py's names."""
     table = _HERE.get(cls.__name__, {})
     for name in table:
@@ -186,7 +144,6 @@ def tell(cls: ClassT) -> ClassT:
         cls.__dir__ = names  # type: ignore[method-assign, assignment]
     if (owner := f"{cls.__name__}.subscribe") in _HERE:
         cls.subscribe = _telling(owner, cls.subscribe)  # type: ignore[attr-defined]
-    return cls
 
 
 def _telling(owner: str, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.processes import end, finish, first_line, python
 
-from jetspark.cli import app
+from jetspark.cli import app, console
 from jetspark.cli.app import COMMANDS
 from jetspark.cli.options import Connection
 from jetspark.errors import ConfigError
@@ -90,15 +90,43 @@ def test_version_says_that_the_c_kernel_is_missing_unless_nobody_wants_it(
     assert told() == alone
 
 
-def test_options_before_the_command_are_told_to_follow_it(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize("place", [["-s", "{}"], ["--server", "{}"], ["--server={}"]])
+@pytest.mark.parametrize("after", [["kv", "ls"], ["request", "nobody", "--", "-1"]])
+def test_a_server_may_stand_before_the_command(
+    place: list[str], after: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for arguments in (["--server", "x", "stream", "ls"], ["stream", "--server", "x", "ls"]):
+    url = "nats://127.0.0.1:1"
+    assert app.run([*(one.format(url) for one in place), *after]) == app.FAILED
+    assert url in capsys.readouterr().err  # it cannot be reached
+
+
+def test_wrong_usage_names_the_help_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, command in (
+        (["stream", "info"], "jetspark stream info"),
+        (["ingest", "S", "--bogus"], "jetspark ingest"),
+        (["bogus"], "jetspark"),
+        (["--json", "stream", "ls"], "jetspark"),
+        (["stream", "--server", "x", "ls"], "jetspark stream"),
+    ):
         assert app.run(arguments) == app.WRONG_USAGE
-        said = " ".join(re.sub("[^ -~]", "", capsys.readouterr().err).split())
-        assert (
-            "--server comes too early: options follow the command, as in `jetspark stream" in said
-        )
+        said = capsys.readouterr().err.splitlines()
+        assert said[-1] == f"{command} --help shows how it is used."
+
+
+def test_a_table_is_cut_at_the_width_of_a_terminal_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [("a" * 50, "1", "b" * 30), ("short", "22", "x")]
+    monkeypatch.setattr(console.out, "_force_terminal", True)
+    monkeypatch.setattr(console.out, "_width", 60)
+    console.show_table("name", "number", "what", rows=rows)
+    lines = [re.sub("\x1b[^m]*m", "", one) for one in capsys.readouterr().out.splitlines()]
+    assert max(map(len, lines)) == 60
+    assert "…" in lines[1]
+    assert "short" in lines[2]
+    monkeypatch.undo()
+    console.show_table("name", "number", "what", rows=rows)
+    assert "a" * 50 in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", ["1.5", "-0.5", "1.0"])

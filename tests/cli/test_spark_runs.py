@@ -142,6 +142,25 @@ def test_before_the_first_batch_is_done_the_line_says_what_is_under_way(
     assert lines[2:] == ["reading the first batch", "reading the first batch · 617 rows"]
 
 
+def test_what_a_stopped_first_batch_had_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Soon(Stop):
+        def check(self) -> None:
+            raise StopRequested(signal.SIGINT)
+
+    monkeypatch.setattr(Watch, "_rows_under_way", lambda _, query: 617)
+    watch = Watch(Outcome(quiet=True))
+    assert watch.stop_sentence == "Stopped; the same command goes on from here."
+    with pytest.raises(StopRequested):
+        watch.run({"orders": cast("StreamingQuery", Query(9, first=99))}, Soon())
+    assert watch.stop_sentence == (
+        "Stopped in a batch of 617 rows so far; the same command goes on from here."
+    )
+    watch = Watch(Outcome(quiet=True))
+    with pytest.raises(StopRequested):
+        watch.run({"orders": cast("StreamingQuery", Query(9))}, Soon())
+    assert watch.stop_sentence == "Stopped after 10 rows; the same command goes on from here."
+
+
 def test_spark_is_not_asked_for_figures_that_nobody_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     def ask(watch: Watch, query: object) -> int:
         pytest.fail("no line is due")

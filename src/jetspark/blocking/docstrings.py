@@ -45,7 +45,8 @@ def twin_of(cls: type) -> Callable[[TwinT], TwinT]:
                 _complete(own, getattr(cls, name))
             if isinstance(own, FunctionType) and name in vars(twin):
                 own.__module__ = twin.__module__
-        return tell(twin)
+        tell(twin)
+        return twin
 
     return decorate
 

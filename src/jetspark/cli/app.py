@@ -19,7 +19,6 @@ from cyclopts import (
     CycloptsPanel,
     Parameter,
     Token,
-    UnknownCommandError,
     convert,
 )
 
@@ -83,11 +82,14 @@ def run(arguments: Sequence[str]) -> int:
     128 plus the signal's number: stopped early; 130 by Ctrl-C, 143 by SIGTERM, 129 by a closed
     terminal.
     """
+    arguments = _server_last(arguments)
     try:
         code = make_app(next(iter(arguments), ""))(arguments, print_error=False)
         console.finish()
     except CycloptsError as error:
-        console.err.print(CycloptsPanel(_usage(error)))
+        console.err.print(CycloptsPanel(error))
+        command = " ".join(["jetspark", *(error.command_chain or ())])
+        console.warn(f"{command} --help shows how it is used.")
         return WRONG_USAGE
     except JetsparkError as error:
         if isinstance(error, console.OutputError):
@@ -111,15 +113,15 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else DONE
 
 
-def _usage(error: CycloptsError) -> CycloptsError | str:
-    """The error for a wrong command line."""
-    first = next(iter(error.unused_tokens or ()), "")
-    if isinstance(error, UnknownCommandError) and first.startswith("-"):
-        return (
-            f"{first} comes too early: options follow the command, as in `jetspark stream ls "
-            "--server URL`."
-        )
-    return error
+def _server_last(arguments: Sequence[str]) -> list[str]:
+    """The command line, with a server that stands before the command behind it."""
+    found, rest = list(arguments[:1]), list(arguments[1:])
+    if not rest or found[0].partition("=")[0] not in ("-s", "--server", "--context"):
+        return [*found, *rest]
+    if "=" not in found[0]:
+        found.append(rest.pop(0))
+    end = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:end], *found, *rest[end:]]
 
 
 def version_text() -> str:

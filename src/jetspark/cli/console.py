@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 T = TypeVar("T")
 
+_NARROW = 8  # cells of a column that is not cut further
 _BROKEN_PIPE = 128 + 13  # SIGPIPE's number, which Windows lacks
 
 
@@ -281,15 +282,21 @@ def progress_bar(what: str, *columns: ProgressColumn, **task: Any) -> Iterator[C
 
 
 def show_table(*headings: str, rows: Iterable[Iterable[object]]) -> None:
-    """Print columns as wide as their longest cell, all but the first right-justified."""
+    """Print columns as wide as their longest cell, all but the first right-justified. On a terminal
+    that is too narrow the widest are cut."""
     cells = [headings, *(tuple(harmless(str(cell)) for cell in row) for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    room = out.width - 2 * (len(widths) - 1) if out.is_terminal else sum(widths)
+    while sum(widths) > room and max(widths) > _NARROW:
+        widths[widths.index(max(widths))] -= 1
     lines = ["  ".join(_padded(row, widths)) for row in cells]
     say(Text(lines[0], style="bold"), *lines[1:])
 
 
 def _padded(row: Iterable[str], widths: list[int]) -> Iterator[str]:
     for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        if cell_len(cell) > width:
+            cell = f"{set_cell_size(cell, width - 1)}…"
         space = " " * (width - cell_len(cell))
         yield space + cell if index else cell + space
 

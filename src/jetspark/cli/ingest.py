@@ -231,30 +231,31 @@ def ingest(
             nonlocal removed
             removed += job.remove_gone_keys()
 
-        with (
-            watch.until_stopped() as stop,
-            quiet_spark(
-                f"jetspark ingest {to}",
-                flags,
-                settings,
-                messages=None if follow else messages if job.passes_spark else 0,
-            ) as spark,
-            locked(spark, job.checkpoint_location),
-        ):
-            query = job.start(spark)
-            if follow:
-                outcome.note(f"Following {stream} into {to}; Ctrl-C or SIGTERM ends it.")
-            watch.run(
-                {to: query},
-                stop,
-                meanwhile=remove_gone_keys if follow else None,
-                again=lambda ended: job.start(spark) if job.has_grown(ended) else None,
-            )
-            if not follow:
-                remove_gone_keys()
+        if follow or not job.has_nothing_new():
+            with (
+                watch.until_stopped() as stop,
+                quiet_spark(
+                    f"jetspark ingest {to}",
+                    flags,
+                    settings,
+                    messages=None if follow else messages if job.passes_spark else 0,
+                ) as spark,
+                locked(spark, job.checkpoint_location),
+            ):
+                query = job.start(spark)
+                if follow:
+                    outcome.note(f"Following {stream} into {to}; Ctrl-C or SIGTERM ends it.")
+                watch.run(
+                    {to: query},
+                    stop,
+                    meanwhile=remove_gone_keys if follow else None,
+                    again=lambda ended: job.start(spark) if job.has_grown(ended) else None,
+                )
+                if not follow:
+                    remove_gone_keys()
     rows, stopped = watch.rows.get(to, 0), watch.stopped
     aside = watch.done[to].aside if to in watch.done else 0
-    sentence = "Stopped; the same command goes on from here."
+    sentence = watch.stop_sentence
     if stopped is None:
         sentence = done(rows, to, merged=bucket or bool(key), removed=removed)
     sentences = [sentence] if rows or not aside else []

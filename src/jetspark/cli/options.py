@@ -107,7 +107,7 @@ OF_PAYLOADS = {
 class Connection:
     """The flags --server and --context."""
 
-    server: str | None = None
+    server: Annotated[str | None, Parameter(name=("--server", "-s"))] = None
     """URL of the server, several with commas; it may contain user and password. Default: from
     --context, else NATS_URL or NATS_CONTEXT, else nats://127.0.0.1:4222."""
     context: str | None = None

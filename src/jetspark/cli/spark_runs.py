@@ -341,6 +341,8 @@ class Watch:
         self._next_line = self._began + _LINE_SECONDS
         self._first_line_due = True
         self.done: dict[str, QueryProgress] = {}
+        self.unfinished = 0
+        """Rows of first batches that were stopped: they are read again."""
 
     @property
     def rows(self) -> dict[str, int]:
@@ -352,6 +354,15 @@ class Watch:
         """The sum of the lags that queries reported; None without any."""
         lags = [one.lag for one in self.done.values() if one.lag is not None]
         return sum(lags) if lags else None
+
+    @property
+    def stop_sentence(self) -> str:
+        """The result of a run that was stopped."""
+        rows = sum(self.rows.values())
+        said = f"Stopped after {console.counted(rows, 'row')}" if rows else "Stopped"
+        if self.unfinished:
+            said += f" in a batch of {console.counted(self.unfinished, 'row')} so far"
+        return f"{said}; the same command goes on from here."
 
     @contextmanager
     def until_stopped(self) -> Iterator[Stop]:
@@ -410,6 +421,7 @@ class Watch:
         meanwhile: Collection[Callable[[], None]],
         again: Callable[[StreamingQuery], StreamingQuery | None],
     ) -> None:
+        from py4j.protocol import Py4JError
         from pyspark.errors import StreamingQueryException
 
         from jetspark.spark.failures import explain
@@ -456,6 +468,9 @@ class Watch:
                         active[0].awaitTermination(_LOOK_SECONDS)  # type: ignore[arg-type]
         finally:
             for name, query in queries.items():
+                if query.isActive and query.lastProgress is None:
+                    with suppress(Py4JError, ConnectionError):
+                        self.unfinished += self._rows_under_way(query)
                 query.stop()
                 self.done[name].update(query)
         stop.check()

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from jetspark.bulk.arrow import TYPES
+from jetspark.bulk.fixed_range import tail
 from jetspark.codecs import debezium
 from jetspark.codecs.ddl import check_fields
 from jetspark.errors import ConfigError
@@ -30,7 +31,7 @@ from jetspark.lakehouse.formats import (
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.routes import Route, ValueOf
 from jetspark.spark import bucket_table
-from jetspark.spark.checkpoints import local_path
+from jetspark.spark.checkpoints import local_path, read_checkpoint
 from jetspark.spark.direct import RowsOf, flow_into, register_formats
 from jetspark.spark.failures import explain
 from jetspark.spark.json_payloads import CORRUPT, decoded_columns, json_columns, times_of
@@ -49,10 +50,13 @@ from jetspark.spark.lakehouse.options import (
 from jetspark.spark.lakehouse.start import check_start
 from jetspark.spark.lakehouse.target import check_columns
 from jetspark.spark.made_columns import FLAGS, made_columns
+from jetspark.spark.offsets import copies_found, from_json
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.queries import source_options, start_writing
+from jetspark.spark.queries import is_in_use, source_options, start_writing
+from jetspark.spark.reading import leaders, streams_facts
 from jetspark.spark.retry_quarantine import Tried, check_records, try_again_in_spark
 from jetspark.validation import path_of
+from jetspark.wire.documents import decode_document
 
 _OF_DAY = "to_date(timestamp)"
 """The same as `OF_DAY`, in Spark SQL."""
@@ -213,6 +217,24 @@ class Ingest:
         check_start(self.table, self.checkpoint_location)
         if self.source.bucket is not None:
             bucket_table.check_choice(self.table, self.checkpoint_location)
+
+    def has_nothing_new(self) -> bool:
+        """Whether the checkpoint certainly has all that the stream holds, so that a run would read
+        nothing. Not for buckets and streams that the query empties. Raises as `streams_facts`."""
+        folder = local_path(self.checkpoint_location)
+        if folder is None or self.source.bucket is not None or self.source.removes:
+            return False
+        state = read_checkpoint(folder)
+        if state.planned is None or state.planned != state.committed or is_in_use(folder):
+            return False
+        lines = Path(folder, "offsets", str(state.planned)).read_text("utf-8").splitlines()
+        if lines[0] != "v1" or len(lines) != 3:
+            return False
+        read = from_json(decode_document(lines[2], "offset"))
+        facts = streams_facts(self.source.for_streaming(), sure=True)
+        return {name: (one.created, one.next) for name, one in read.items()} == {
+            name: (one.created, tail(one)) for name, one in facts.items()
+        } and not leaders(self.source).ask(lambda api: copies_found(api, read, ""))
 
     def start(self, spark: SparkSession) -> StreamingQuery:
         """Start the query. Raises as `look_ahead`, or PipelineError with Spark's reason."""

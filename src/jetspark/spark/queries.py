@@ -180,6 +180,18 @@ def locked(spark: SparkSession, checkpoint: str) -> Iterator[None]:
             file.close()
 
 
+def is_in_use(folder: str) -> bool:
+    """Whether a run in another process has the checkpoint in a folder; true if nobody can tell."""
+    try:
+        import fcntl
+
+        with Path(folder, _LOCK).open("rb+") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of the kind that Java's is
+    except (ImportError, OSError):
+        return True
+    return False
+
+
 # -- sources -----------------------------------------------------------------------------------
 
 
