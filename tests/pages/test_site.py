@@ -59,6 +59,15 @@ def test_the_reference_has_every_name_that_is_public_or_shown(site: Path) -> Non
     assert wanted - known - set(pages) == set(), "name their modules in scripts/docs_site.py"
 
 
+def test_the_reference_of_blocking_calls_says_what_help_says(site: Path) -> None:
+    text = page(site, "api/jetspark.blocking")
+    for call in ("rtt(timeout=None)", "stream_info(name, *,"):
+        assert call in words(text)
+    assert "Seconds of one round trip to the server." in text
+    assert "awaits(" not in text
+    assert "Read[" not in text
+
+
 def is_error(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, Exception)
 
