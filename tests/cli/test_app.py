@@ -372,3 +372,9 @@ def test_what_a_terminal_gets(environment: dict[str, str], expected: bytes) -> N
         assert terminal.read(len(expected)) == expected
         with contextlib.suppress(OSError):  # Linux says the end so
             assert terminal.read1() == b""
+
+
+def test_a_word_without_a_place_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert app.run(["ingest", "S", "lake/s"]) == app.WRONG_USAGE
+    said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "jetspark ingest has no place for lake/s: is the name of an option missing" in said

@@ -19,6 +19,7 @@ from cyclopts import (
     CycloptsPanel,
     Parameter,
     Token,
+    UnusedCliTokensError,
     convert,
 )
 
@@ -87,8 +88,12 @@ def run(arguments: Sequence[str]) -> int:
         code = make_app(next(iter(arguments), ""))(arguments, print_error=False)
         console.finish()
     except CycloptsError as error:
-        console.err.print(CycloptsPanel(error))
         command = " ".join(["jetspark", *(error.command_chain or ())])
+        said: CycloptsError | str = error
+        if isinstance(error, UnusedCliTokensError):
+            more = " ".join(error.unused_tokens or ())
+            said = f"{command} has no place for {more}: is the name of an option missing before it?"
+        console.err.print(CycloptsPanel(said))
         console.warn(f"{command} --help shows how it is used.")
         return WRONG_USAGE
     except JetsparkError as error:
