@@ -91,10 +91,11 @@ LAYERS: dict[str, set[str]] = {
     "lakehouse": VALUES,
     "spark": VALUES
     | {"bulk", "codecs", "lakehouse", "connection.options", "connection.proxy", "connection.urls"}
-    | {"wire.documents", "registry.lookup"},
+    | {"wire.documents", "registry.lookup", "metrics.names", "metrics.endpoint"},
     "rows": VALUES | {"bulk", "codecs", "registry.lookup", "connection.options", "backup.folder"},
+    "metrics": CORE,
     "server": VALUES | {"wire.documents"},
-    "public_names": CORE | FEATURES | {"full_client", "rows"},
+    "public_names": CORE | FEATURES | {"full_client", "rows", "metrics.observing"},
     # jetspark/__init__.py, which names the packages for type checkers.
     "": FEATURES | {"errors", "nats_py_names", "public_names", "blocking", "server", "traces"},
 }
@@ -104,12 +105,13 @@ LAYERS["__main__"] = {"cli"}
 # What a layer may import besides the standard library and msgspec.
 LIBRARIES: dict[str, set[str]] = {
     "blocking": {"uvloop"},
+    "metrics": {"prometheus_client"},
     "connection": {"nkeys", "nacl", "cryptography", "websockets"},
     "codecs": {"pyarrow", "polars_avro", "ptars", "google", "grpc_tools"},
     "registry": {"avro", "google", "grpc_tools", "jsonschema", "referencing"},
     "bulk": {"pyarrow"},
     "lakehouse": {"pyarrow", "deltalake", "pyiceberg", "sqlglot"},
-    "spark": {"pyspark", "py4j", "pyarrow", "pandas"},
+    "spark": {"pyspark", "py4j", "pyarrow", "pandas", "prometheus_client"},
     "traces": {"opentelemetry"},
     "rows": {"pyarrow", "polars", "pandas", "duckdb", "rich"},
     "cli": {

@@ -1,6 +1,5 @@
 """The public names of `jetspark`, which has them from here when they are first used."""
 
-from jetspark.client.client import Statistics as Statistics
 from jetspark.client.hooks import Acknowledgement as Acknowledgement
 from jetspark.client.hooks import Hooks as Hooks
 from jetspark.client.messages import Message as Message
@@ -19,6 +18,7 @@ from jetspark.connection.events import Reconnected as Reconnected
 from jetspark.connection.events import ServersDiscovered as ServersDiscovered
 from jetspark.connection.options import ConnectOptions as ConnectOptions
 from jetspark.connection.pool import PoolServer as PoolServer
+from jetspark.connection.session import Statistics as Statistics
 from jetspark.connection.transports import TLSState as TLSState
 from jetspark.errors import AuthError as AuthError
 from jetspark.errors import AuthorizationError as AuthorizationError
@@ -42,6 +42,7 @@ from jetspark.errors import SlowConsumerError as SlowConsumerError
 from jetspark.full_client import Client as Client
 from jetspark.full_client import JetStream as JetStream
 from jetspark.full_client import connect as connect
+from jetspark.metrics.observing import observe as observe
 from jetspark.rows import Rows as Rows
 from jetspark.rows import read as read
 from jetspark.services.service import Service as Service

@@ -21,6 +21,8 @@ from tests.support.streams import Admin, numbered
 from tests.support.table_readers import by_duckdb, column
 
 from jetspark.cli.ingest import done
+from jetspark.spark.checkpoints import read_checkpoint
+from jetspark.spark.lakehouse.ledger import TableLedger
 
 if TYPE_CHECKING:
     import subprocess
@@ -160,6 +162,10 @@ def test_stopped_and_killed_and_no_row_lost_or_repeated(
     nothing_left()
     assert run_in_spark(*ingest)[0] == 0
     assert column("delta", tmp_path / "table", "seq") == once(count)
+    query = read_checkpoint(str(tmp_path / "progress")).query
+    written = TableLedger(str(tmp_path / "progress"), query or "").written
+    assert written is not None
+    assert written.rows == count  # what Prometheus gets, over all kills
 
 
 def test_what_was_done_counts_the_changes_of_a_bucket_not_rows() -> None:

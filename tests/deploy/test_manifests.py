@@ -121,6 +121,18 @@ def test_what_is_referred_to_is_there() -> None:
             assert f"--from-literal={secret['key']}=" in guide
 
 
+def test_the_driver_serves_what_its_probes_ask() -> None:
+    driver = next(one for one in of_kind("StatefulSet") if one["metadata"]["name"] == "jetspark")
+    (container,) = driver["spec"]["template"]["spec"]["containers"]
+    port = next(one["containerPort"] for one in container["ports"] if one["name"] == "metrics")
+    at = container["args"].index("--metrics")
+    assert container["args"][at + 1] == f":{port}"
+    assert {probe["path"] for probe in values(container, "httpGet")} == {"/healthz", "/readyz"}
+    unit = (ROOT / "deploy" / "systemd" / "jetspark.service").read_text("utf-8")
+    for line in ("Type=notify", "User=jetspark", "RestartSec=10", "[Install]"):
+        assert f"{line}\n" in unit
+
+
 # -- NATS ------------------------------------------------------------------------------------
 
 

@@ -302,20 +302,6 @@ def test_a_listener_follows_the_lag(spark: SparkSession, query: ToParquet, strea
     assert [one.lag for one in told if one.rows] == [{stream: 600}, {stream: 200}, {stream: 0}]
 
 
-def test_the_lag_as_prometheus_reads_it() -> None:
-    listener = LagListener()
-    listener._latest["q"] = QueryLag('a"b', 3, 10, 12.5, {"B": 2, "A": 1})
-    assert listener.prometheus().splitlines() == [
-        "# HELP jetspark_lag_sequences Sequences between the query and the end of the stream.",
-        "# TYPE jetspark_lag_sequences gauge",
-        'jetspark_lag_sequences{query="a\\"b",stream="A"} 1',
-        'jetspark_lag_sequences{query="a\\"b",stream="B"} 2',
-        "# HELP jetspark_rows_per_second Rows a second of the last batch.",
-        "# TYPE jetspark_rows_per_second gauge",
-        'jetspark_rows_per_second{query="a\\"b"} 12.5',
-    ]
-
-
 def test_latest_is_where_the_first_run_began_also_when_it_found_nothing(
     query: ToParquet, admin: Admin, stream: str
 ) -> None:

@@ -56,6 +56,15 @@ def query(request: pytest.FixtureRequest, tmp_path: Path) -> Query:
     return Query(tmp_path, request.param)
 
 
+def test_what_was_written_is_counted_once_however_often_a_batch_comes(query: Query) -> None:
+    for batch, sites in ((0, "ab"), (0, "ab"), (1, "aac")):
+        query.write(batch, sites)
+    written = TableLedger(str(query.checkpoint), "q").written
+    assert written is not None
+    assert (written.rows, written.files, written.commits) == (5, 4, 4)
+    assert written.bytes > 0
+
+
 def test_an_older_copy_stops_the_query_and_the_newest_one_goes_on(query: Query) -> None:
     query.write(0, "ab")
     shutil.copytree(query.folder / "a", query.folder / "older")

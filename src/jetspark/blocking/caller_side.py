@@ -83,7 +83,7 @@ class CallerSide:
         self, subject: str, payload: Payload, timeout: Seconds | None, headers: HeadersLike | None
     ) -> MessageFrame:
         """`request` with headers; returns the reply's frame."""
-        hooked = self.publishing.hooked
+        hooked = self.publishing.asking
         if hooked is None:
             return self._ask(subject, payload, timeout, headers)
         ask = partial(self._ask, subject, payload, timeout)

@@ -29,7 +29,6 @@ from jetspark.client.client import (
     DRAIN_TIMEOUT,
     PENDING_BYTES_LIMIT,
     PENDING_MSGS_LIMIT,
-    Statistics,
     in_its_own_callback,
 )
 from jetspark.client.client import Client as CoreClient
@@ -40,6 +39,7 @@ from jetspark.client.requests import Replies as AsyncReplies
 from jetspark.client.subscription import Subscription as AsyncSubscription
 from jetspark.connection.events import Closed, ConnectionEvent, ConnectionStatus
 from jetspark.connection.options import ConnectOptions
+from jetspark.connection.session import Statistics
 from jetspark.connection.transports import Dial, TLSState
 from jetspark.errors import JetsparkError, RequestTimeoutError
 from jetspark.full_client import Client as AsyncClient
@@ -216,6 +216,7 @@ class Client(Block):
 
     def _hook(self, hooks: Hooks) -> None:
         """Call the hooks where messages are sent, and in the threads that receive messages."""
+        hooks = hooks.bind(self)
 
         def runner(*, quiet: bool) -> HookRunner:
             return HookRunner(hooks, self._caller.report, self.options.api_prefix, quiet=quiet)

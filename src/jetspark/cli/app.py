@@ -37,6 +37,7 @@ _EXTRAS = {
     **dict.fromkeys(("cyclopts", "rich"), "cli"),
     "openlineage": "lineage",
     **dict.fromkeys(("avro", "google", "grpc_tools", "jsonschema", "referencing"), "registry"),
+    "prometheus_client": "metrics",
 }
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -22,12 +22,14 @@ from jetspark.cli.options import (
 )
 from jetspark.dead_letters.letter import ADVISORIES, as_json, watched_streams
 from jetspark.letter_rules import letters_subject
+from jetspark.metrics.names import MOVED
+from jetspark.metrics.observing import observe
 from jetspark.subjects import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from jetspark.dead_letters import DeadLetter, DeadLetters, Replayed
+    from jetspark.dead_letters import DeadLetter, DeadLetters, DeadLetterWorker, Replayed
     from jetspark.full_client import Client, JetStream
 
 dead_letters = group(
@@ -136,6 +138,7 @@ def run(
     /,
     *,
     once: Switch = False,
+    metrics: str | None = None,
     remove_originals: Switch = False,
     connection: Connection = DEFAULT,
 ) -> None:
@@ -144,8 +147,12 @@ def run(
     Args:
         name: Name of the dead letters.
         once: Move the messages that wait now, and end.
+        metrics: Serve Prometheus's metrics, and /healthz and /readyz for probes, on HOST:PORT, or
+            on :PORT of all addresses of this machine.
         remove_originals: Delete each message from its stream when its letter is stored.
     """
+    if once and metrics is not None:
+        raise errors.ConfigError("--metrics is for a worker that goes on: leave --once out.")
     if once:
 
         async def move(nc: Client) -> tuple[int, int]:
@@ -166,9 +173,27 @@ def run(
         async with dead.worker(remove_originals=remove_originals) as worker:
             begin("Moving dead letters")
             console.show_refusals(at_once=True)
-            await worker.wait()
+            with _served(metrics, nc, worker, name):
+                await worker.wait()
 
-    connection.follow(work)
+    connection.follow(work, hooks=None if metrics is None else observe())
+
+
+@contextmanager
+def _served(address: str | None, nc: Client, worker: DeadLetterWorker, name: str) -> Iterator[None]:
+    if address is None:
+        yield
+        return
+    from jetspark.metrics.endpoint import Collected, Health, family, serving
+
+    def moved() -> Iterator[Any]:
+        found = family(MOVED)
+        found.add_metric([name], worker.moved)
+        yield found
+
+    health = Health(lambda: [] if nc.is_connected else ["there is no link to a server"])
+    with serving(address, health), Collected(moved).registered():
+        yield
 
 
 @command(dead_letters, "jetspark dead-letters ls ORDERS_DEAD --json")

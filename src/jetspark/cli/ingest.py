@@ -95,6 +95,7 @@ def ingest(
     max_offsets_per_trigger: int | None = None,
     option: Repeated = None,
     lineage: Switch = False,
+    metrics: str | None = None,
     flags: SparkFlags = LOCAL,
     json_output: JsonOutputFlag = False,
 ) -> int | None:
@@ -149,6 +150,8 @@ def ingest(
             1 GiB, of a bucket 500,000; through a snapshot (option backfill) without a limit.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
         lineage: Send OpenLineage's events to where OPENLINEAGE_URL or openlineage.yml say.
+        metrics: Serve Prometheus's metrics, and /healthz and /readyz for probes, on HOST:PORT, or
+            on :PORT of all addresses of this machine.
     """
     outcome = Outcome(flags.quiet, json_output)
     further = named_options("--option", option, _OF_SOURCE)
@@ -219,7 +222,7 @@ def ingest(
         )
         job.check()
         messages = check_source(source, is_new=job.is_new)
-        watch = Watch(outcome)
+        watch = Watch(outcome, metrics=metrics, interval=job.interval)
         if lineage:
             from jetspark.cli.lineage import lineage_of
 

@@ -29,6 +29,7 @@ from jetspark.wire.headers import Headers
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client as CoreClient
+    from jetspark.client.hooks import Hooks
     from jetspark.full_client import Client, JetStream
     from jetspark.jetstream.api import Paged
 
@@ -194,6 +195,7 @@ class Connection:
         work: Callable[[Client, Callable[[str], None]], Awaitable[None]],
         *,
         endless: bool = True,
+        hooks: Hooks | None = None,
     ) -> None:
         """Connect, and do the work until a signal.
 
@@ -209,7 +211,7 @@ class Connection:
             begun = True
 
         async def main() -> None:
-            async with jetspark.connect(**options) as nc:
+            async with jetspark.connect(**options, hooks=hooks) as nc:
                 await work(nc, begin)
 
         run_until_signal(main, endless=lambda: begun and endless)

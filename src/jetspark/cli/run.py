@@ -31,6 +31,7 @@ def run(
     adopt: Switch = False,
     through_spark: Switch = False,
     lineage: Switch = False,
+    metrics: str | None = None,
     flags: SparkFlags = LOCAL,
     json_output: JsonOutputOption = False,
 ) -> int | None:
@@ -48,6 +49,8 @@ def run(
         adopt: Add rows to tables that this pipeline has not written.
         through_spark: Let all rows pass Spark, also where a task could write what it reads.
         lineage: Send OpenLineage's events to where OPENLINEAGE_URL or openlineage.yml say.
+        metrics: Serve Prometheus's metrics, and /healthz and /readyz for probes, on HOST:PORT, or
+            on :PORT of all addresses of this machine.
     """
     from dataclasses import replace
 
@@ -80,7 +83,8 @@ def run(
     check_tables(pipeline, adopt=adopt)
     check_writers(pipeline)
     written = {name for name, sink in pipeline.sinks.items() if pipeline.stream_of(sink)}
-    watch = Watch(outcome, read=pipeline.sinks.keys() - written)
+    read = pipeline.sinks.keys() - written
+    watch = Watch(outcome, read=read, metrics=metrics, interval=pipeline.interval)
     if lineage:
         from jetspark.cli.lineage import lineage_of
 

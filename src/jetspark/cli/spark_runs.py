@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from jetspark.cli.signals import Stop
     from jetspark.spark.lag import Progress as QueryProgress
     from jetspark.spark.lag import RowsUnderWay
+    from jetspark.spark.query_metrics import QueryMetrics
 
 # -------------------------------------------------------------------------------------------------
 # Flags. --master and --conf are checked before Spark starts, which would take long to refuse them.
@@ -131,6 +132,15 @@ class Losses:
                 self.report(now=True)
 
     @property
+    def messages(self) -> dict[str, int]:
+        """How many messages were lost, at most, by stream."""
+        parts: dict[str, list[tuple[int, int]]] = {}
+        for loss in self._found:
+            if loss.last:
+                parts.setdefault(loss.stream, []).append((loss.first, loss.last))
+        return {stream: _count(some) for stream, some in parts.items()}
+
+    @property
     def sentences(self) -> list[str]:
         """All losses so far, with one sentence for the sequences of a stream."""
         return _sentences(self._found)
@@ -171,17 +181,21 @@ def _sentences(losses: Iterable[Loss]) -> list[str]:
 
 def _of_sequences(stream: str, how: str, parts: list[tuple[int, int]]) -> str:
     """`parts`: ranges of sequences, which may overlap."""
-    count = end = 0
-    for first, last in sorted(parts):
-        count += max(0, last - max(first - 1, end))
-        end = max(end, last)
-    start = min(parts)[0]
+    count, start, end = _count(parts), min(parts)[0], max(last for _, last in parts)
     which = f"sequence {start}" if start == end else f"sequences {start} to {end}"
     # "Up to": some may have been deleted or replaced before, which is not a loss.
     return (
         f"Stream {stream!r}: up to {console.counted(count, 'message')} ({which}) "
         f"{'was' if count == 1 else 'were'} {how}."
     )
+
+
+def _count(parts: list[tuple[int, int]]) -> int:
+    count = end = 0
+    for first, last in sorted(parts):
+        count += max(0, last - max(first - 1, end))
+        end = max(end, last)
+    return count
 
 
 # -------------------------------------------------------------------------------------------------
@@ -194,6 +208,7 @@ _MEANWHILE_SECONDS = 60.0
 _MEANWHILE_SHARE = 20
 """`meanwhile` may take one part in so many of the time."""
 _SHORT_JOB_MESSAGES = 2_000_000
+_STUCK_SECONDS = 600.0
 
 
 @contextmanager
@@ -325,12 +340,24 @@ class Watch:
 
     On a terminal the figures are live. Elsewhere, for example in a pod's log, there is a line after
     the first batch and then one a minute. `read`: queries that may not write each row that they
-    read.
+    read. `metrics`: where they are served, and probes with them (`metrics.endpoint`); `interval`:
+    seconds from one batch to the next.
     """
 
-    def __init__(self, outcome: Outcome, *, read: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        outcome: Outcome,
+        *,
+        read: Collection[str] = (),
+        metrics: str | None = None,
+        interval: float = 0.0,
+    ) -> None:
         self.lineage: Lineage | None = None
         self._outcome = outcome
+        self._address = metrics
+        self._interval = interval
+        self._metrics: QueryMetrics | None = None
+        self._looked = time.monotonic()
         self._read = read
         self.losses = Losses()
         self.stopped: StopRequested | None = None
@@ -368,10 +395,34 @@ class Watch:
     def until_stopped(self) -> Iterator[Stop]:
         """Around Spark: gather losses; a signal ends the block and is in `stopped`."""
         try:
-            with stop_on_signals() as stop, self.losses.gathered(), self._reports_of_tasks():
+            with (
+                stop_on_signals() as stop,
+                self.losses.gathered(),
+                self._reports_of_tasks(),
+                self._served(),
+            ):
                 yield stop
         except StopRequested as request:
             self.stopped = request
+
+    @contextmanager
+    def _served(self) -> Iterator[None]:
+        """Serve metrics and probes, if they are wanted."""
+        if self._address is None:
+            yield
+            return
+        with signals_held():
+            from jetspark.metrics.endpoint import Health, serving
+            from jetspark.spark.query_metrics import QueryMetrics
+
+        self._metrics = QueryMetrics(interval=self._interval, lost=lambda: self.losses.messages)
+        health = Health(self._metrics.not_ready, self._not_alive)
+        with serving(self._address, health), self._metrics.looking():
+            yield
+
+    def _not_alive(self) -> list[str]:
+        stands = time.monotonic() - self._looked
+        return [f"the command has stood still for {stands:.0f} s"] * (stands > _STUCK_SECONDS)
 
     @contextmanager
     def _reports_of_tasks(self) -> Iterator[None]:
@@ -430,12 +481,15 @@ class Watch:
         self.done = {name: QueryProgress() for name in queries}
         failure = None
         due = 0.0
+        self._follow(queries)
+        notify_ready()
         try:
             with _display(self._outcome.quiet) as display:
                 lines = {name: display.add_task("", total=None) for name in queries}
                 while True:
                     active = [one for one in queries.values() if one.isActive]
                     stop.check()
+                    self._looked = time.monotonic()
                     self.losses.report()
                     for name, query in queries.items():
                         self.done[name].update(query)
@@ -446,6 +500,7 @@ class Watch:
                         else:
                             queries[name] = anew
                             active.append(anew)
+                            self._follow({name: anew})
                     if failure is not None or not active:
                         break
                     if not display.disable:
@@ -467,6 +522,8 @@ class Watch:
                     with suppress(StreamingQueryException):
                         active[0].awaitTermination(_LOOK_SECONDS)  # type: ignore[arg-type]
         finally:
+            if self._metrics is not None:
+                self._metrics.stop_looking()
             for name, query in queries.items():
                 if query.isActive and query.lastProgress is None:
                     with suppress(Py4JError, ConnectionError):
@@ -478,6 +535,11 @@ class Watch:
             failure = failure or query.exception()
         if failure is not None:
             raise explain(failure)
+
+    def _follow(self, queries: Mapping[str, StreamingQuery]) -> None:
+        if self._metrics is not None:
+            for name, query in queries.items():
+                self._metrics.follow(name, query, self.done[name])
 
     def _is_line_due(self) -> bool:
         first = self._first_line_due and any(self.rows.values())
@@ -511,6 +573,14 @@ class Watch:
         if query not in self._under_way:
             self._under_way[query] = RowsUnderWay(query)
         return self._under_way[query].count()
+
+
+def notify_ready() -> None:
+    """Tell systemd that the work has begun (a unit with Type=notify)."""
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+            to.connect(f"\0{address[1:]}" if address[0] == "@" else address)
+            to.send(b"READY=1")
 
 
 @contextmanager

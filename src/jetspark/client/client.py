@@ -19,7 +19,7 @@ from asyncio import get_running_loop
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final, Self, TypeVar
 from weakref import ref
@@ -41,6 +41,7 @@ from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import OnRefused, OnRun, Route
 from jetspark.connection.server_errors import check_line
+from jetspark.connection.session import Statistics
 from jetspark.connection.supervisor import Supervisor
 from jetspark.connection.transports import Dial, TLSState
 from jetspark.errors import (
@@ -65,17 +66,6 @@ PENDING_MSGS_LIMIT = 524_288
 PENDING_BYTES_LIMIT = 128 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """Counts since the client was created; bytes of payloads in, of protocol out."""
-
-    in_msgs: int
-    in_bytes: int
-    out_msgs: int
-    out_bytes: int
-    reconnects: int
-
-
 class Client:
     """One connection to a NATS deployment: created in a running event loop, then connected."""
 
@@ -91,6 +81,7 @@ class Client:
         self.options = options or ConnectOptions()
         self.loop = asyncio.get_running_loop()
         self._pid = os.getpid()
+        hooks = None if hooks is None else hooks.bind(self)
         self.hooks = HookRunner(hooks, self.report, self.options.api_prefix)
         if hooks is not None:
             event_callback = self.hooks.event_callback(event_callback)
@@ -162,6 +153,8 @@ class Client:
             out_msgs=link.outbox.published,
             out_bytes=link.outbox.bytes_out,
             reconnects=link.traffic.reconnects,
+            slow_consumers=link.traffic.slow_consumers,
+            pending_msgs=sum(getattr(one, "pending_msgs", 0) for one in self._sources()),
         )
 
     def events(self) -> EventStream:
@@ -425,7 +418,7 @@ class Client:
         ConnectionClosedError, ConnectionLostError (which is both), PermissionsError for the subject
         or the inbox, BadTimeoutError, and the errors of publish_nowait.
         """
-        if self.publishing.hooked is None:
+        if self.publishing.asking is None:
             return await plain_request(self, subject, payload, timeout, headers)
         return await request_and_read(
             self, subject, payload, _as_it_is, timeout=timeout, headers=headers
@@ -726,7 +719,7 @@ async def request_and_read(
     async def ask(sent: HeadersLike | None) -> T:
         return read(await plain_request(client, subject, payload, timeout, sent, again=again))
 
-    hooked = client.publishing.hooked
+    hooked = client.publishing.asking
     if hooked is None:
         return await ask(headers)
     return await hooked.request(subject, payload, headers, ask)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from jetspark.client.messages import MessageView, PreparedMessage, Reporter
 from jetspark.connection.events import ConnectionEvent
@@ -31,6 +31,10 @@ from jetspark.wire.kernel import MessageFrame, frame_of
 from jetspark.wire.reply_subject import Metadata, parse_reply_subject
 from jetspark.wire.status import status_of
 
+if TYPE_CHECKING:
+    from jetspark.connection.options import ConnectOptions
+    from jetspark.connection.session import Statistics
+
 Around: TypeAlias = AbstractContextManager[Any] | None
 
 AckKind: TypeAlias = Literal["ack", "ack_sync", "nak", "in_progress", "term"]
@@ -45,6 +49,20 @@ class Acknowledgement:
     """The subject of the acknowledged message."""
 
 
+class HookedClient(Protocol):
+    """A client, as its hooks may see it."""
+
+    options: ConnectOptions
+
+    @property
+    def stats(self) -> Statistics:
+        """Traffic so far."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a link now."""
+
+
 class Hooks:
     """Inherit from it, override some methods, and give an object to `connect(hooks=…)`.
 
@@ -52,8 +70,13 @@ class Hooks:
     the caller's task or thread, and left after it, with its error if there is one:
     `@contextmanager` is the easiest way to write one. Hooks are plain functions called for each
     message, and must not block. Their exceptions are reported and change nothing; they cannot
-    suppress an error. The messages of the JetStream API have no hooks.
+    suppress an error. The messages of the JetStream API have no hooks. What a class does not
+    override costs nothing.
     """
+
+    def bind(self, client: HookedClient) -> Hooks:
+        """The hooks of a new client: by default this object, for every client."""
+        return self
 
     def publish(self, message: PreparedMessage) -> Around:
         """Around buffering a message; changes of `message.headers` are sent.
@@ -117,7 +140,15 @@ class HookRunner:
         self.hooks = hooks or Hooks()
         self.report = report
         self._protocol = (_JETSTREAM, f"{api_prefix}.")
-        self._quiet = quiet or hooks is None
+        self._quiet = quiet or not self.tells("deliver")
+
+    def tells(self, *names: str) -> bool:
+        """Whether one of these hooks was overridden."""
+        hooks = (getattr(self.hooks, name) for name in names)
+        return any(
+            getattr(one, "__func__", None) is not getattr(Hooks, name)
+            for name, one in zip(names, hooks, strict=True)
+        )
 
     # -- sending -------------------------------------------------------------------------------
 

@@ -44,7 +44,9 @@ class Publishing:
     def __init__(self, link: Supervisor, options: ConnectOptions, outbox: FrameOutbox) -> None:
         self.outbox = outbox
         self.hooked: HookRunner | None = None
-        """The hooks around what users send; publishers, batches and requests call them too."""
+        """The hooks around what users send; publishers and batches call them too."""
+        self.asking: HookRunner | None = None
+        """The hooks around requests."""
         self._plain = self
         self.link = link
         self._options = options
@@ -55,9 +57,10 @@ class Publishing:
         return Publishing(self.link, self._options, outbox)
 
     def hook(self, runner: HookRunner) -> None:
-        """Call these hooks from now on."""
+        """Call these hooks from now on, as far as they do something."""
         self._plain = self.into(self.outbox)
-        self.hooked = runner
+        self.hooked = runner if runner.tells("publish", "ack") else None
+        self.asking = runner if runner.tells("request", "ack") else None
 
     def send(
         self, subject: str, payload: Payload, reply: str | None, headers: HeadersLike | None

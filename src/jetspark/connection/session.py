@@ -86,6 +86,22 @@ class Traffic:
     payload: int = 0
     """Bytes received, without headers."""
     reconnects: int = 0
+    slow_consumers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Counts since the client was created; bytes of payloads in, of protocol out."""
+
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+    reconnects: int
+    slow_consumers: int
+    """Episodes in which a subscription dropped messages at a pending limit."""
+    pending_msgs: int
+    """Messages that have been received, and that nobody has taken yet."""
 
 
 class Session:

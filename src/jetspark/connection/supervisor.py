@@ -248,6 +248,7 @@ class Supervisor:
 
     def report(self, error: errors.JetsparkError, level: int = logging.WARNING) -> None:
         """To last_error, the log and the error callback."""
+        self.traffic.slow_consumers += isinstance(error, errors.SlowConsumerError)
         if self.status is not ConnectionStatus.CLOSED:  # afterwards last_error says why it closed
             self.last_error = error
         logger.log(level, "%s", error)

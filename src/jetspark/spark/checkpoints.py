@@ -120,6 +120,20 @@ def read_checkpoint(checkpoint: str) -> CheckpointState:
     return CheckpointState(query, planned, committed, lost=lost)
 
 
+def finished_offsets(checkpoint: str) -> tuple[int, list[str]] | None:
+    """The last planned batch's number, or the last committed one's, and the texts of its sources'
+    offsets; None if there is no batch, or its file is being written."""
+    state = read_checkpoint(checkpoint)
+    number = state.planned if state.committed is None else state.committed
+    if number is None:
+        return None
+    try:
+        lines = Path(checkpoint, "offsets", str(number)).read_text("utf-8").splitlines()
+    except OSError:
+        return None
+    return number if state.committed is not None else -1, lines[2:]
+
+
 def _names(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)

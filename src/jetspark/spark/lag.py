@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
@@ -35,7 +35,7 @@ def lag_by_stream(report: Mapping[str, Any]) -> dict[str, int] | None:
     lag: dict[str, int] = {}
     told = False
     for source in report["sources"]:
-        end, latest = _streams(source["endOffset"]), _streams(source["latestOffset"])
+        end, latest = streams_in(source["endOffset"]), streams_in(source["latestOffset"])
         if not end or not latest:
             continue
         told = True
@@ -76,7 +76,8 @@ def figures_of(report: Mapping[str, Any]) -> Figures:
     return Figures(rows, aside, 1000 * (rows + aside) / milliseconds)
 
 
-def _streams(offset: Any) -> dict[str, Any]:
+def streams_in(offset: Any) -> dict[str, Any]:
+    """The streams of an offset, as JSON or its text; none of another format's."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
@@ -104,7 +105,7 @@ class LagListener(StreamingQueryListener):
     """Follows the lag of all queries of a session: `spark.streams.addListener(LagListener())`.
 
     Every batch is logged (logger "jetspark.spark", level INFO) and passed to `callback` in a thread
-    of Spark; its exceptions are logged. `prometheus()` is the state as text.
+    of Spark; its exceptions are logged. For Prometheus: `query_metrics`.
     """
 
     def __init__(self, callback: Callable[[QueryLag], None] | None = None) -> None:
@@ -116,23 +117,6 @@ class LagListener(StreamingQueryListener):
     def latest(self) -> dict[str, QueryLag]:
         """The last batch of each running query, by the query's name or id."""
         return dict(self._latest)
-
-    def prometheus(self) -> str:
-        """Gauges in Prometheus's text format, for a handler of your own to serve."""
-        lines = [
-            "# HELP jetspark_lag_sequences Sequences between the query and the end of the stream.",
-            "# TYPE jetspark_lag_sequences gauge",
-        ]
-        rates = ["# HELP jetspark_rows_per_second Rows a second of the last batch."]
-        rates.append("# TYPE jetspark_rows_per_second gauge")
-        for one in self.latest.values():
-            query = _label(one.query)
-            rates.append(f'jetspark_rows_per_second{{query="{query}"}} {one.rows_per_second:g}')
-            lines += [
-                f'jetspark_lag_sequences{{query="{query}",stream="{_label(name)}"}} {lag}'
-                for name, lag in sorted(one.lag.items())
-            ]
-        return "\n".join([*lines, *rates]) + "\n"
 
     # -- called by Spark -------------------------------------------------------------------
 
@@ -171,8 +155,7 @@ class LagListener(StreamingQueryListener):
         self._latest.pop(self._names.pop(str(event.id), ""), None)
 
 
-def _label(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+_KEPT = 1000
 
 
 @dataclass(slots=True)
@@ -189,6 +172,10 @@ class Progress:
     """Records quarantined since the start."""
     batches: int = 0
     """Batches with rows."""
+    seconds: list[float] = field(default_factory=list)
+    """How long the last of them took; who reads them removes them."""
+    ends: dict[str, int] = field(default_factory=dict)
+    """The next sequence of each stream after the last batch."""
     _batch: int = -1
 
     def update(self, query: StreamingQuery) -> bool:
@@ -203,6 +190,11 @@ class Progress:
             self.rows += figures.rows
             self.aside += figures.aside
             self.rows_per_second = figures.rows_per_second
+            self.seconds.append(report["durationMs"].get("triggerExecution", 0) / 1000)
+            del self.seconds[:-_KEPT]
+            for source in report["sources"]:
+                streams = streams_in(source["endOffset"])
+                self.ends |= {name: one["next"] for name, one in streams.items()}
             new = True
         if query.lastProgress is not None:
             self.lag = lag_of(query.lastProgress)

@@ -201,9 +201,16 @@ def streaming_sources(rows: DataFrame) -> Iterator[SourceOptions]:
     A source that is used twice is one (UNION), but two in a join with itself: equal leaves are read
     once.
     """
-    leaves = rows._jdf.queryExecution().analyzed().collectLeaves().distinct()
+    return sources_in(rows._jdf.queryExecution().analyzed())
+
+
+def sources_in(plan: Any) -> Iterator[SourceOptions]:
+    """The same of a plan, also of a running query's, which may be `jetspark-direct`."""
+    leaves = plan.collectLeaves().distinct()
     for index in range(leaves.size()):
         leaf = leaves.apply(index)
         with suppress(Py4JError):  # a leaf of another kind has no such name
-            if leaf.isStreaming() and leaf.sourceName() == "jetstream":
-                yield parse_options(dict(leaf.extraOptions().asCaseSensitiveMap()))
+            if leaf.isStreaming() and leaf.sourceName() in ("jetstream", "jetspark-direct"):
+                options = dict(leaf.extraOptions().asCaseSensitiveMap())
+                own = {name: one for name, one in options.items() if not name.startswith("into.")}
+                yield parse_options(own)

@@ -1,18 +1,20 @@
-"""Which tables a query has written, and its last batch in each: a file in its checkpoint.
+"""Which tables a query has written, its last batch in each, and how much: a file in its checkpoint.
 
 One of many tables does not get every batch, so the checkpoint alone does not tell which batches it
 has to have. The file is written when the tables have a batch, and is therefore never ahead of them:
-a table that has less has lost it. Only for checkpoints on this machine.
+a table that has less has lost it. A batch that comes again is counted once. Only for checkpoints on
+this machine.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from jetspark.lakehouse.new_files import NewFile
 from jetspark.spark.checkpoints import local_path
 
 _NAME = ".jetspark.tables"
@@ -20,9 +22,36 @@ NONE = -1
 """In place of a batch."""
 
 
+class Written(msgspec.Struct):
+    """What a query has written since its first batch."""
+
+    batch: int = NONE
+    """The last one that is counted."""
+    rows: int = 0
+    aside: int = 0
+    """Records put aside."""
+    files: int = 0
+    bytes: int = 0
+    commits: int = 0
+
+    def count(self, batch: int, files: Sequence[NewFile], quarantine: str | None) -> None:
+        """Add the files of a batch, unless that was counted."""
+        if batch <= self.batch:
+            return
+        aside = sum(one.rows for one in files if one.table and one.table == quarantine)
+        self.batch = batch
+        self.rows += sum(one.rows for one in files) - aside
+        self.aside += aside
+        self.files += len(files)
+        self.bytes += sum(one.size for one in files)
+        self.commits += len({one.table for one in files})
+
+
 class _Content(msgspec.Struct):
     query: str
     tables: dict[str, int]
+    written: Written | None = None
+    """None in a file of before."""
 
 
 class TableLedger:
@@ -44,12 +73,21 @@ class TableLedger:
         """The query's last batch in a table, as far as is known; or NONE."""
         return self._found.tables.get(table, NONE)
 
-    def note(self, batch: int, tables: Iterable[str]) -> None:
-        """These tables have this batch."""
-        before = dict(self._found.tables)
+    @property
+    def written(self) -> Written | None:
+        """What the query has written, as far as is known."""
+        return self._found.written
+
+    def note(
+        self, batch: int, tables: Iterable[str], files: Sequence[NewFile], quarantine: str | None
+    ) -> None:
+        """These tables have this batch, whose tasks wrote these files."""
         self._found.tables.update(dict.fromkeys(tables, batch))
+        if self._found.written is None:
+            self._found.written = Written()
+        self._found.written.count(batch, files, quarantine)
         # A path that is not here may be on a file system that only Spark knows.
-        if self._path is None or self._found.tables == before or not self._path.parent.is_dir():
+        if self._path is None or not self._path.parent.is_dir():
             return
         new = self._path.with_name(f"{_NAME}.new")
         new.write_bytes(msgspec.json.encode(self._found))

@@ -593,7 +593,7 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         """
         writer, files = self._written(messages)
         self._grow(messages, writer, batchId)
-        files = self._published(files, writer, (writer, batchId))
+        made, files = files, self._published(files, writer, (writer, batchId))
         ledger = TableLedger(self._options.checkpoint, writer)
         due: list[tuple[Table, int]] = []
 
@@ -620,9 +620,8 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
                 due.append((table, size))
 
         self._each(files, commit)
-        ledger.note(
-            batchId, {str(self._options.of_table(one.table).name) for one in files if one.table}
-        )
+        tables = {str(self._options.of_table(one.table).name) for one in files if one.table}
+        ledger.note(batchId, tables, made, self._options.quarantine)
         merge_small_files(due)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -1,0 +1,147 @@
+"""One port for Prometheus (`/metrics`) and for probes (`/healthz`, `/readyz`).
+
+The metrics are those of prometheus-client's registry, so a program's own are among them. A probe's
+answer is JSON with the reasons: code 200 if there are none, else 503.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import REGISTRY, make_wsgi_app
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
+from prometheus_client.core import (
+    Metric as Family,
+)
+from prometheus_client.registry import Collector
+
+from jetspark.errors import ConfigError
+from jetspark.metrics.names import Kind, Metric
+
+logger = logging.getLogger("jetspark.metrics")
+
+Reasons = Callable[[], list[str]]
+_ADDRESS = re.compile(r"(\[[^\]]+\]|[^:/\[\]]*):(\d{1,5})")
+_FAMILIES: dict[Kind, Callable[..., Any]] = {
+    Kind.COUNTER: CounterMetricFamily,
+    Kind.GAUGE: GaugeMetricFamily,
+    Kind.HISTOGRAM: HistogramMetricFamily,
+}
+
+
+def family(metric: Metric) -> Any:
+    """prometheus-client's object for the values of a metric at one time."""
+    return _FAMILIES[metric.kind](metric.prometheus, metric.said, labels=metric.labels)
+
+
+class Collected(Collector):
+    """Values that are asked for when Prometheus comes."""
+
+    def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
+        self._collect = collect
+
+    def collect(self) -> Iterable[Family]:
+        """See prometheus-client."""
+        return self._collect()
+
+    @contextmanager
+    def registered(self) -> Iterator[None]:
+        """In the block, Prometheus gets them."""
+        REGISTRY.register(self)
+        try:
+            yield
+        finally:
+            REGISTRY.unregister(self)
+
+    def describe(self) -> Iterable[Family]:
+        """Nothing: their names are known, and others may have the same."""
+        return ()
+
+
+def no_reasons() -> list[str]:
+    """For what is always well."""
+    return []
+
+
+@dataclass(frozen=True)
+class Health:
+    """What speaks against a process; empty lists if nothing does."""
+
+    ready: Reasons = no_reasons
+    """Why it does not do its work now."""
+    alive: Reasons = no_reasons
+    """Why it should be killed and started again."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _ServerOfSix(_Server):
+    address_family = socket.AF_INET6
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        logger.debug(format, *args)
+
+
+@contextmanager
+def serving(address: str | None, health: Health | None = None) -> Iterator[int | None]:
+    """In the block, serve metrics and probes on HOST:PORT, or :PORT for all of this machine's
+    addresses; the port, which port 0 leaves to the system. None: nothing is served.
+
+    Raises ConfigError for an address that is none, or that cannot be used.
+    """
+    if address is None:
+        yield None
+        return
+    server = _listening(address, health or Health())
+    thread = threading.Thread(target=server.serve_forever, name="jetspark-metrics", daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _listening(address: str, health: Health) -> WSGIServer:
+    found = _ADDRESS.fullmatch(address)
+    if found is None or int(found[2]) > 65535:
+        raise ConfigError(
+            f"The address for metrics is HOST:PORT, such as 127.0.0.1:9464, or :9464 for all "
+            f"addresses of this machine, not {address!r}."
+        )
+    host = found[1].strip("[]")
+    kind = _ServerOfSix if ":" in host else _Server
+    metrics: Callable[..., Iterable[bytes]] = make_wsgi_app()
+
+    def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path not in ("/healthz", "/readyz"):
+            return metrics(environ, start_response)
+        reasons = health.alive() if path == "/healthz" else health.ready()
+        status = "503 Service Unavailable" if reasons else "200 OK"
+        start_response(status, [("Content-Type", "application/json")])
+        return [json.dumps({"ok": not reasons, "reasons": reasons}).encode() + b"\n"]
+
+    try:
+        return make_server(host, int(found[2]), app, kind, _Quiet)
+    except OSError as error:
+        why = error.strerror or error
+        raise ConfigError(f"Metrics cannot be served on {address}: {why}.") from None

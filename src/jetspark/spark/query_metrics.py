@@ -1,0 +1,310 @@
+"""Figures of running queries for Prometheus, and whether the queries are getting on.
+
+Everything comes from what the driver knows: Spark's reports, and the query's checkpoint, which has
+the position and what tables got (`lakehouse.ledger`), so that these figures survive a restart. For
+the lag a thread asks the servers every few seconds where the streams end, and how old the first
+unread message is; it goes on ageing while no server answers. A checkpoint on another machine is not
+read: then position and rows are those of the reports since the process began.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client.core import Metric as Family
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from jetspark.bulk import links
+from jetspark.bulk.fixed_range import tail
+from jetspark.bulk.leaders import streams_of
+from jetspark.bulk.stream_api import StreamAPI, StreamFacts
+from jetspark.errors import JetsparkError
+from jetspark.metrics.endpoint import Collected, family
+from jetspark.metrics.names import (
+    ACTIVE,
+    BATCH,
+    BUCKETS,
+    COMMITS,
+    FAILED_TASKS,
+    FILE_BYTES,
+    FILES,
+    LAG,
+    LAG_TIME,
+    LOST,
+    POSITION,
+    QUARANTINED,
+    REACHABLE,
+    RESTARTS,
+    ROWS,
+    TASKS,
+    Metric,
+)
+from jetspark.spark.checkpoints import finished_offsets, local_path
+from jetspark.spark.lag import Progress, RowsUnderWay, streams_in
+from jetspark.spark.lakehouse.ledger import TableLedger, Written
+from jetspark.spark.options import SourceOptions
+from jetspark.spark.queries import sources_in
+from jetspark.timestamps import parse_isotime
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+logger = logging.getLogger("jetspark.metrics")
+
+_EVERY = 2.0
+_SHARE = 50
+"""The thread may take one part in so many of the time."""
+_CALL_SECONDS = 2.0
+_INTERVALS = 10
+_PATIENCE = 60.0
+"""A query that has something to read gets on within so many intervals, and within so many seconds,
+and within three times its last batch."""
+
+
+@dataclass
+class _Followed:
+    """One query: what is known of it."""
+
+    query: StreamingQuery
+    progress: Progress
+    sources: list[SourceOptions]
+    folder: str | None
+    """Its checkpoint on this machine."""
+    under_way: RowsUnderWay
+    restarts: int = 0
+    positions: dict[str, int] = field(default_factory=dict)
+    """The next sequence by stream."""
+    ends: dict[str, int] = field(default_factory=dict)
+    oldest: dict[str, int] = field(default_factory=dict)
+    """The time of the first unread message, in nanoseconds, of streams with such a one."""
+    unreachable: str = ""
+    written: Written | None = None
+    durations: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    seconds: float = 0.0
+    longest: float = 0.0
+    is_active: bool = True
+    seen: object = None
+    moved: float = field(default_factory=time.monotonic)
+
+    def look(self) -> None:
+        """Bring everything up to date."""
+        self.is_active = self.query.isActive
+        self._count_batches()
+        self.positions = self._finished()
+        if self.folder is not None:
+            self.written = TableLedger(self.folder, str(self.query.id)).written
+        for source in self.sources:
+            try:
+                with links.pool.link(source.connection) as link:
+                    self._ask(StreamAPI(link, _CALL_SECONDS), source)
+                self.unreachable = ""
+            except (JetsparkError, OSError) as error:
+                self.unreachable = str(error)
+        seen = (self.positions, self.progress.batches or self.under_way.count())
+        if seen != self.seen or not self.is_behind:
+            self.seen, self.moved = seen, time.monotonic()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something to read, as far as is known."""
+        return not self.positions or any(lag for _, lag in self.lag())
+
+    def lag(self) -> Iterator[tuple[str, int]]:
+        """The lag in sequences by stream."""
+        for name, end in list(self.ends.items()):
+            if (position := self.positions.get(name)) is not None:
+                yield name, max(0, end - position)
+
+    def _count_batches(self) -> None:
+        taken = self.progress.seconds[:]
+        del self.progress.seconds[: len(taken)]
+        for one in taken:
+            self.durations[bisect_left(BUCKETS, one)] += 1
+            self.seconds += one
+            self.longest = one
+
+    def _finished(self) -> dict[str, int]:
+        if self.folder is None or (found := finished_offsets(self.folder)) is None:
+            return dict(self.progress.ends)
+        batch, texts = found
+        what = "start" if batch < 0 else "next"
+        return {name: one[what] for text in texts for name, one in streams_in(text).items()}
+
+    def _ask(self, api: StreamAPI, source: SourceOptions) -> None:
+        """Where the streams end, and how old what is unread is."""
+        names = [name for name in self.positions if source.stream_pattern or name in source.streams]
+        facts, _ = streams_of(api, names or source.streams, not_found_for=0.0)
+        for name, one in facts.items():
+            self.ends[name] = tail(one)
+            oldest = self._oldest(api, source, one)
+            if oldest is None:
+                self.oldest.pop(name, None)
+            else:
+                self.oldest[name] = oldest
+
+    def _oldest(self, api: StreamAPI, source: SourceOptions, facts: StreamFacts) -> int | None:
+        position = self.positions.get(facts.name)
+        if position is None or position >= tail(facts) or not facts.messages:
+            return None
+        unread = api.next_sequence(facts.name, position, source.subjects)
+        message = None if unread is None else api.message(facts.name, seq=unread)
+        return None if message is None else parse_isotime(message.time)
+
+    def not_ready(self, interval: float) -> Iterator[str]:
+        """Reasons."""
+        if not self.is_active:
+            yield "the query has ended"
+        if self.unreachable:
+            yield self.unreachable
+        patience = max(_INTERVALS * interval, _PATIENCE, 3 * self.longest)
+        if (waited := time.monotonic() - self.moved) > patience:
+            yield f"no progress for {waited:.0f} s, though there are messages to read"
+
+
+class QueryMetrics:
+    """The queries of one command or session. `lost`: messages by stream."""
+
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        interval: float = 0.0,
+        lost: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        self._spark = spark
+        self._interval = interval
+        self._lost = lost
+        self._followed: dict[str, _Followed] = {}
+        self._tasks = 0, 0
+        self._stop = threading.Event()
+
+    def follow(self, name: str, query: StreamingQuery, progress: Progress) -> None:
+        """From now on, or in place of the query of this name that has ended."""
+        execution: Any = query._jsq.streamingQuery()
+        before = self._followed.get(name)
+        one = _Followed(
+            query,
+            progress,
+            list(sources_in(execution.analyzedPlan())),
+            local_path(execution.resolvedCheckpointRoot()),
+            RowsUnderWay(query),
+        )
+        if before is not None:
+            one.restarts = before.restarts + 1
+            one.durations, one.seconds = before.durations, before.seconds
+        self._followed[name] = one
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """In the block, keep everything up to date, and give it to Prometheus."""
+        thread = threading.Thread(target=self._look, name="jetspark-lag", daemon=True)
+        with Collected(self._collect).registered():
+            thread.start()
+            try:
+                yield
+            finally:
+                self.stop_looking()
+
+    def stop_looking(self) -> None:
+        """Before Spark ends: the figures stay as they are."""
+        self._stop.set()
+
+    def _look(self) -> None:
+        pause = 0.2
+        while not self._stop.wait(pause):
+            begin = time.monotonic()
+            try:
+                self._look_once()
+            except Exception as error:  # the JVM may end at any time
+                logger.debug("The queries' figures are not known: %s", error)
+            took = time.monotonic() - begin
+            pause = max(_EVERY if self._followed else 0.2, _SHARE * took)
+
+    def _look_once(self) -> None:
+        if self._spark is not None:
+            self._find_queries(self._spark)
+        for one in list(self._followed.values()):
+            one.look()
+        if (first := next(iter(self._followed.values()), None)) is not None:
+            jvm_spark: Any = first.query._jsq.sparkSession().sparkContext()
+            executors = jvm_spark.statusStore().executorList(False)
+            found = [executors.apply(at) for at in range(executors.size())]
+            self._tasks = sum(x.totalTasks() for x in found), sum(x.failedTasks() for x in found)
+
+    def _find_queries(self, spark: SparkSession) -> None:
+        """Those of a session, where nobody else updates their progress."""
+        active = {query.name or str(query.id): query for query in spark.streams.active}
+        for name, query in active.items():
+            before = self._followed.get(name)
+            if before is None or before.query.runId != query.runId:
+                try:
+                    self.follow(name, query, Progress())
+                except Py4JError:  # it has just ended
+                    continue
+            self._followed[name].progress.update(query)
+        for name in self._followed.keys() - active.keys():
+            del self._followed[name]
+
+    def not_ready(self) -> list[str]:
+        """Why the queries are not getting on, as far as they are not."""
+        if not self._followed:
+            return ["no query is running yet"]
+        return [
+            f"{name}: {reason}"
+            for name, one in list(self._followed.items())
+            for reason in one.not_ready(self._interval)
+        ]
+
+    # -- for Prometheus ----------------------------------------------------------------------
+
+    def _collect(self) -> Iterator[Family]:
+        queries = dict(self._followed)
+        now = time.time_ns()
+        of_stream: dict[Metric, dict[tuple[str, ...], float]] = {
+            LAG: {},
+            LAG_TIME: {},
+            POSITION: {},
+        }
+        of_query: dict[Metric, dict[tuple[str, ...], float]] = {}
+        batches: Any = family(BATCH)
+        for name, one in queries.items():
+            for stream, position in one.positions.items():
+                of_stream[POSITION][name, stream] = position - 1
+            for stream, lag in one.lag():
+                of_stream[LAG][name, stream] = lag
+                since = one.oldest.get(stream, now)
+                of_stream[LAG_TIME][name, stream] = max(0, now - since) / 1e9
+            written = one.written or Written(rows=one.progress.rows, aside=one.progress.aside)
+            for metric, value in (
+                (ACTIVE, one.is_active),
+                (REACHABLE, not one.unreachable),
+                (RESTARTS, one.restarts),
+                (ROWS, written.rows),
+                (QUARANTINED, written.aside),
+                *(((FILES, written.files), (FILE_BYTES, written.bytes)) if one.written else ()),
+                *(((COMMITS, written.commits),) if one.written else ()),
+            ):
+                of_query.setdefault(metric, {})[name,] = float(value)
+            counts = accumulate(one.durations)
+            bounds = [*map(str, BUCKETS), "+Inf"]
+            batches.add_metric([name], list(zip(bounds, counts, strict=True)), one.seconds)
+        lost: dict[tuple[str, ...], float] = {
+            (stream,): float(count) for stream, count in self._lost().items()
+        }
+        every = {**of_stream, **of_query, LOST: lost}
+        for metric, count in zip((TASKS, FAILED_TASKS), self._tasks, strict=True):
+            every[metric] = {(): count}
+        for metric, values in every.items():
+            found: Any = family(metric)
+            for labels, value in values.items():
+                found.add_metric(labels, value)
+            yield found
+        yield batches

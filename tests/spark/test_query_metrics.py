@@ -1,0 +1,98 @@
+"""Figures of running queries: what the table and the server have, and whether they get on."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client import REGISTRY
+from tests.support.streams import Admin, numbered
+
+from jetspark.spark.ingest import Ingest
+from jetspark.spark.lag import Progress
+from jetspark.spark.query_metrics import QueryMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from tests.conftest import MakeServer
+
+
+def values(stream: str) -> dict[str, float | None]:
+    of_query = {"query": "orders"}
+    found = {
+        name: REGISTRY.get_sample_value(f"jetspark_stream_{name}", of_query | {"stream": stream})
+        for name in ("lag_messages", "lag_seconds", "position")
+    }
+    for name in ("rows_total", "files_total", "commits_total", "active", "server_reachable"):
+        found[name] = REGISTRY.get_sample_value(f"jetspark_query_{name}", of_query)
+    name = "jetspark_query_batch_duration_seconds_count"
+    return found | {"batches": REGISTRY.get_sample_value(name, of_query)}
+
+
+def eventually(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 90
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+# PySpark leaves the connection of a thread that has ended to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
+    spark: SparkSession, make_server: MakeServer, tmp_path: Path
+) -> None:
+    server = make_server()
+    admin = Admin(server.url)
+    admin.create("METERED", "metered")
+    admin.fill(numbered("metered", 30))
+    job = Ingest(
+        options={"servers": server.url, "stream": "METERED", "startingOffsets": "earliest"},
+        to=str(tmp_path / "table"),
+        follow=True,
+        interval=0.2,
+    )
+
+    def followed(metrics: QueryMetrics) -> StreamingQuery:
+        query = job.start(spark)
+        metrics.follow("orders", query, progress := Progress())
+        eventually(lambda: progress.update(query) or progress.batches > 0)
+        return query
+
+    metrics = QueryMetrics(interval=0.2)
+    assert metrics.not_ready() == ["no query is running yet"]
+    with metrics.looking():
+        query = followed(metrics)
+        try:
+            eventually(lambda: values("METERED")["batches"] == 1)
+            found: dict[str, Any] = values("METERED")
+            assert found["rows_total"] == 30
+            assert found["lag_messages"] == found["lag_seconds"] == 0
+            assert (found["position"], found["commits_total"], found["batches"]) == (30, 1, 1)
+            assert (found["active"], found["server_reachable"]) == (1, 1)
+            assert found["files_total"] >= 1
+            assert metrics.not_ready() == []
+        finally:
+            query.stop()
+        admin.fill(numbered("metered", 5))
+        stored = time.monotonic()
+        eventually(lambda: values("METERED")["lag_messages"] == 5)
+        late: Any = values("METERED")["lag_seconds"]
+        assert 0 < late <= time.monotonic() - stored + 1
+        assert metrics.not_ready() == ["orders: the query has ended"]
+    assert values("METERED")["rows_total"] is None
+    # Another process, as far as the figures are concerned.
+    again = QueryMetrics(interval=0.2)
+    with again.looking():
+        query = followed(again)
+        try:
+            eventually(lambda: values("METERED")["rows_total"] == 35)
+            server.stop()
+            eventually(lambda: values("METERED")["server_reachable"] == 0)
+            assert "orders: " in again.not_ready()[0]
+        finally:
+            query.stop()
