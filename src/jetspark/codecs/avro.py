@@ -24,6 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.codecs.decoder import Undecodable, check_times
+from jetspark.codecs.encoder import cast, elements, in_places, numbers_of, refuse_nulls
+from jetspark.codecs.framing import varint
 from jetspark.codecs.schema import PayloadSchema, UnusableSchema
 from jetspark.errors import ConfigError
 
@@ -389,8 +391,7 @@ def _of_record(writer: _Type, reader: _Type, name: str) -> _Convert:
     def convert(values: pa.Array) -> pa.Array:
         if values.null_count:  # what is in the fields of null does not matter
             there = values.is_valid()
-            places = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
-            return convert(values.filter(there)).take(pc.if_else(there, places, None))
+            return in_places(there, convert(values.filter(there)))
         found = [column(len(values) if at is None else values.field(at)) for at, column in columns]
         return pa.StructArray.from_arrays(found, fields=list(kind))
 
@@ -546,7 +547,7 @@ class AvroWriter:
         )
         self._head = _head(json.dumps(schema).encode())
         self._read = sorted({at for at, _ in self._columns if at is not None})
-        self._source = source_of_files()
+        self._source = library().AvroSource
 
     def decode(self, payloads: pa.BinaryArray) -> list[pa.Array]:
         """The fields of at least one datum. Raises Undecodable."""
@@ -580,6 +581,115 @@ class AvroWriter:
             if "decimal" in str(column.type):  # the library does not look at their digits
                 _check_digits(column)
         return columns
+
+
+class AvroEncoder:
+    """Encodes rows as datums of a schema. The library writes them into a file, each behind a mark,
+    by which they are found there; the file's schema is what Arrow's types give, so that each value
+    gets the type whose bytes are those of the wanted one."""
+
+    def __init__(self, schema: PayloadSchema) -> None:
+        """Raises ConfigError for a schema that cannot be used, and without the library."""
+        self.fields = fields_of(schema)
+        self._type = _parsed(schema)
+        self._sink = library().AvroBuffSink
+
+    def of(self, rows: pa.RecordBatch) -> list[bytes]:
+        """A payload for each row. A field without a column has its default, or is null."""
+        columns = [self._column(one, rows) for one in self._type.fields]
+        whole = pa.StructArray.from_arrays(columns, fields=list(self.fields))
+        mark = pa.repeat(pa.scalar(_MARK, pa.binary(len(_MARK))), len(rows))
+        found = _record_in_file([mark, *_in_file(self._type, whole, "").flatten()])
+        table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(found)])
+        file = io.BytesIO()
+        sink = self._sink(file, table, None)
+        sink.write(table)
+        sink.close()
+        return file.getvalue()[: -len(_SYNC)].split(_MARK)[1:]
+
+    def _column(self, field: _Field, rows: pa.RecordBatch) -> pa.Array:
+        if field.name in rows.schema.names:
+            return rows.column(field.name)
+        if field.type.may_be_null and not field.has_default:
+            return pa.nulls(len(rows), field.type.arrow)
+        return _default(field, field.name).take(pa.repeat(0, len(rows)))
+
+
+def _in_file(type_: _Type, values: pa.Array, name: str) -> pa.Array:
+    """Values of a column, for the library. Raises ConfigError."""
+    if type_.kind == "union":
+        return _union_in_file(type_, values, name)
+    if type_.kind == "null":  # a record without fields has no bytes either
+        return pa.StructArray.from_buffers(pa.struct([]), len(values), [None])
+    refuse_nulls(values, name, type_.logical or type_.kind)
+    match type_.kind, type_.logical:
+        case "record", _:
+            given = zip(type_.fields, values.flatten(), strict=True)
+            return _record_in_file(
+                [_in_file(one.type, each, f"{name}.{one.name}".strip(".")) for one, each in given]
+            )
+        case "array", _:
+            offsets, inner = elements(values)
+            inner = _in_file(type_.parts[0], inner, f"{name}.element")
+            field = pa.field("element", inner.type, nullable=False)
+            return pa.ListArray.from_arrays(offsets, inner, type=pa.list_(field))
+        case "map", _:
+            offsets, inner = elements(values)
+            keys, items = inner.flatten()
+            items = _in_file(type_.parts[0], items, f"{name}.value")
+            field = pa.field("value", items.type, nullable=False)
+            return pa.MapArray.from_arrays(offsets, keys, items, type=pa.map_(pa.string(), field))
+        case "enum", _:
+            return numbers_of(values, type_.symbols, name)
+        case "fixed", "decimal":
+            return _fixed_decimals(type_, values, name)
+        case "fixed", _:
+            return cast(values, pa.binary(type_.size), name)
+        case _, "timestamp-millis" | "local-timestamp-millis":
+            floor = pc.floor_temporal(values, unit="millisecond")
+            return floor.cast(pa.timestamp("ms", values.type.tz))
+    return values
+
+
+def _union_in_file(type_: _Type, values: pa.Array, name: str) -> pa.Array:
+    """Each row has the branch that is not null; of a union of numbers, the wider one. The library
+    takes no two branches of a kind, so each is in a record, which adds no bytes."""
+    rows, kind = len(values), type_.arrow
+    members = iter(values.flatten() if type_.has_members else [values] * len(type_.branches))
+    codes, places = pa.nulls(rows, pa.int8()), pa.nulls(rows, pa.int32())
+    children = []
+    for code, one in enumerate(type_.parts):
+        if one.kind == "null":
+            member, mine = values, values.is_null()
+        else:
+            member = next(members)
+            if len(type_.branches) > 1 and not type_.has_members:
+                one = replace(one, logical="")  # a number, as the column is
+                if one.arrow != kind:
+                    member = pa.nulls(rows, one.arrow)
+            mine = member.is_valid()
+        if pc.any(pc.and_(mine, codes.is_valid())).as_py():
+            raise ConfigError(f"{name} has several members in a row: one of them may be not null.")
+        children.append(_record_in_file([_in_file(one, member.filter(mine), name)]))
+        codes = pc.if_else(mine, pa.scalar(code, pa.int8()), codes)
+        order = pc.subtract(pc.cumulative_sum(mine.cast(pa.int32())), pa.scalar(1, pa.int32()))
+        places = pc.if_else(mine, order, places)
+    refuse_nulls(codes, name, _said(type_))
+    return pa.UnionArray.from_dense(codes, places, children)
+
+
+def _record_in_file(columns: Sequence[pa.Array]) -> pa.StructArray:
+    fields = [pa.field(f"f{at}", one.type, nullable=False) for at, one in enumerate(columns)]
+    return pa.StructArray.from_arrays(columns, fields=fields)
+
+
+def _fixed_decimals(type_: _Type, values: pa.Array, name: str) -> pa.Array:
+    whole = [int(one.scaleb(type_.digits[1])) for one in values.to_pylist()]
+    try:
+        found = [one.to_bytes(type_.size, "big", signed=True) for one in whole]
+    except OverflowError:
+        raise ConfigError(f"{name} has a number of more than {type_.size} bytes.") from None
+    return pa.array(found, pa.binary(type_.size))
 
 
 def _check_digits(column: pa.Array) -> None:
@@ -620,18 +730,13 @@ def _head(schema: bytes) -> bytes:
 
 def _long(number: int) -> bytes:
     """A number of at least 0 in Avro."""
-    number <<= 1
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
+    return varint(number << 1)
 
 
-def source_of_files() -> Any:
-    """The library's reader. Raises ConfigError without it."""
+def library() -> Any:
+    """The one that reads and writes. Raises ConfigError without it."""
     try:
-        from polars_avro._avro_rs import AvroSource
+        import polars_avro._avro_rs as found
     except ModuleNotFoundError:
         raise ConfigError("Avro payloads need polars-avro: pip install 'jetspark[avro]'.") from None
-    return AvroSource
+    return found

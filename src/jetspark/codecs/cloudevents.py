@@ -21,10 +21,10 @@ from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from jetspark.codecs.connect import reader
 from jetspark.codecs.decoder import PAYLOAD, REASON, Bare, PayloadFields, with_fields
+from jetspark.codecs.encoder import in_places
 
 _NEEDED: Final = ("id", "source", "specversion", "type")
 _TEXTS: Final = (*_NEEDED, "subject", "datacontenttype", "dataschema")
@@ -163,10 +163,8 @@ class CloudEventFields:
             return [data], pa.nulls(len(data), pa.string())
         there = data.is_valid()
         found = self._data.of(pa.record_batch([data.filter(there)], [PAYLOAD]))
-        places = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
-        places = pc.if_else(there, places, None)
-        columns = [found.column(name).take(places) for name in self._data.fields.names]
-        return columns, found.column(REASON).take(places)
+        columns = [in_places(there, found.column(name)) for name in self._data.fields.names]
+        return columns, in_places(there, found.column(REASON))
 
 
 def _is_event(content: str | None) -> bool:

@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, Protocol, get_args
+from typing import Any, Final, Literal, Protocol, cast, get_args
 
 import pyarrow as pa
 
@@ -61,8 +61,6 @@ class Decoding:
     """The wanted ones; empty: all."""
     lookup: SchemaLookup | None = field(default=None, repr=False)
     """For the writers' schemas; without it every payload is of the reader's."""
-    version: int = 0
-    """Of the reader's in the registry that it came from."""
     keep_payload: bool = False
     """Whether payloads stay that were decoded."""
     growing: str = ""
@@ -73,47 +71,27 @@ class Decoding:
         cls,
         decode: Format,
         *,
-        schema: str | None = None,
         schema_file: str | None = None,
         lookup: SchemaLookup | None = None,
-        schema_name: str | None = None,
-        schema_version: int | None = None,
-        message: str | None = None,
         fields: Sequence[str] = (),
         framing: str = "none",
         compression: str = "header",
         keep_payload: bool = False,
+        schema_name: str | None = None,
         on_new_version: str = "ignore",
+        **of_schema: Any,
     ) -> Decoding:
-        """From what users give; `lookup`: their registry. Raises ConfigError, and as `lookup`."""
+        """From what users give; the rest is that of `given_schema`, whose errors it raises."""
         if decode not in FORMATS:
             raise ConfigError(f"decode must be {', '.join(FORMATS)}, not {decode!r}.")
-        if schema is not None and schema_file is not None:
-            raise ConfigError("Give the schema of the payloads, or the file that has it, not both.")
-        if message is not None and decode not in ("protobuf", "cloudevents"):
-            raise ConfigError(f"A message is named for Protobuf, not for {decode}.")
-        if lookup is None and (schema_name, schema_version) != (None, None):
-            raise ConfigError("A schema's name and version go with a registry that has it.")
         growing = schema_name or "" if on_new_version == "stop" else ""
         if on_new_version == "stop" and not growing:
             raise ConfigError("A schema has new versions where a registry has its name: give that.")
-        version = 0
-        if lookup is not None and schema_name is not None and schema is schema_file is None:
-            found = replace(lookup.by_name(schema_name, schema_version), name="")
-            version = found.version
-            if decode == "debezium" and found.format == "avro":
-                found = replace(found, format=decode)
-            if found.format != decode:
-                raise ConfigError(f"The schema {schema_name} is in {found.format}, not {decode}.")
-        else:
-            found = _given(decode, schema, schema_file)
-        if message is not None:
-            found = replace(found, name=message)
+        of_schema |= {"schema_file": schema_file, "lookup": lookup, "schema_name": schema_name}
+        found = given_schema(decode, **of_schema)
         packed = Framing(framing, compression, with_message=decode == "protobuf").checked()
         with from_file(schema_file):
-            if decode == "protobuf":  # compiled here, not in each task
-                found = protobuf.message_of(found)
-            made = cls(found, packed, tuple(fields), lookup, version, keep_payload, growing)
+            made = cls(found, packed, tuple(fields), lookup, keep_payload, growing)
             made.decoder()
         return made
 
@@ -140,7 +118,7 @@ class Decoding:
         else:
             found = self.lookup.by_id(key.number)
             newest = self.lookup.by_name(self.growing, None).version if self.growing else 0
-        if newest > self.version:
+        if newest > self.schema.version:
             raise SchemaGrown(
                 f"The schema {self.growing} has version {newest} now. The batch was not written: "
                 "start the query again."
@@ -165,7 +143,37 @@ def read_schema(file: str) -> bytes:
         raise ConfigError(f"The schema in {file} cannot be read: {error.strerror}.") from None
 
 
-def _given(decode: Format, schema: str | None, file: str | None) -> PayloadSchema:
+def given_schema(
+    format_: str,
+    *,
+    schema: str | None = None,
+    schema_file: str | None = None,
+    lookup: SchemaLookup | None = None,
+    schema_name: str | None = None,
+    schema_version: int | None = None,
+    message: str | None = None,
+) -> PayloadSchema:
+    """The schema that users give; `lookup`: their registry. Raises ConfigError, and as `lookup`."""
+    if schema is not None and schema_file is not None:
+        raise ConfigError("Give the schema of the payloads, or the file that has it, not both.")
+    if message is not None and format_ not in ("protobuf", "cloudevents"):
+        raise ConfigError(f"A message is named for Protobuf, not for {format_}.")
+    if lookup is None and (schema_name, schema_version) != (None, None):
+        raise ConfigError("A schema's name and version go with a registry that has it.")
+    if lookup is not None and schema_name is not None and schema is schema_file is None:
+        found = replace(lookup.by_name(schema_name, schema_version), name="")
+        if format_ == "debezium" and found.format == "avro":
+            found = replace(found, format="debezium")
+        if found.format != format_:
+            raise ConfigError(f"The schema {schema_name} is in {found.format}, not {format_}.")
+    else:
+        found = _given(format_, schema, schema_file)
+    with from_file(schema_file):
+        found = found if message is None else replace(found, name=message)
+        return protobuf.message_of(found) if format_ == "protobuf" else found
+
+
+def _given(decode: str, schema: str | None, file: str | None) -> PayloadSchema:
     if decode == "protobuf" and schema is not None and _MODULE.fullmatch(schema):
         return protobuf.of_module(schema)
     if file is not None:
@@ -184,12 +192,12 @@ def _given(decode: Format, schema: str | None, file: str | None) -> PayloadSchem
             f"Payloads in {decode} need their schema: give it, the file that has it, or its name "
             "in a registry."
         )
-    return PayloadSchema(decode, schema)
+    return PayloadSchema(cast("Format", decode), schema)
 
 
 def _of_avro(decoding: Decoding) -> PayloadFields:
     reader = decoding.schema
-    avro.source_of_files()
+    avro.library()
     every = avro.fields_of(reader)
     names = decoding.check_fields(every.names)
 

@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jetspark.codecs.decoder import PAYLOAD, Bare, SchemaKey
+from jetspark.codecs.encoder import Pairs
+from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
 
 FRAMINGS: Final = ("none", "confluent", "apicurio", "azure", "nats")
@@ -64,6 +66,33 @@ class Framing:
     def needs_headers(self) -> bool:
         """Whether schemas are named by headers."""
         return self.name in _OF_HEADERS
+
+    def around(
+        self, schema: PayloadSchema, name: str | None, path: Sequence[int] = ()
+    ) -> tuple[bytes, Pairs]:
+        """What is in front of a payload, and its headers. `name`: of the schema in its registry;
+        `path`: of Protobuf's message. Raises ConfigError without what a frame names."""
+        headers = [("Content-Encoding", self.compression)] * (self.compression != "none")
+        if self.name == "none":
+            return b"", headers
+        if name is None or (self.name in _MAGIC and schema.number is None):
+            what = f"The framing {self.name} names the schema"
+            raise ConfigError(f"{what}: give the registry that has it, and its name there.")
+        if self.name == "nats":
+            version = ("Nats-Schema-Version", str(schema.version))
+            return b"", [*headers, ("Nats-Schema", name), version]
+        if self.name == "azure":
+            if schema.format != "avro" or not _OF_AZURE.fullmatch(content := f"avro/binary+{name}"):
+                raise ConfigError("The framing azure is for Avro, and a schema's name is an id.")
+            return b"", [*headers, ("Content-Type", content)]
+        head = (schema.number or 0).to_bytes(_MAGIC[self.name], "big")
+        if schema.format == "protobuf" and self.name == "confluent":
+            path = () if path == (0,) else path
+            head += b"".join(varint(one << 1) for one in (len(path), *path))
+        elif schema.format == "protobuf":
+            ref = b"\n" + varint(len(schema.name)) + schema.name.encode()
+            head += varint(len(ref)) + ref
+        return head, headers
 
     def unpack(self, batch: pa.RecordBatch) -> Bare:
         """The payloads of a batch, with the keys of their schemas."""
@@ -179,6 +208,15 @@ def framed(payload: bytes) -> str:
         " It begins with a zero byte, as frames with a schema's id do: if it has one, name it in "
         "the option 'framing'."
     )
+
+
+def varint(number: int) -> bytes:
+    """A number of at least 0 in Protobuf's form."""
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*found, number])
 
 
 def _varint(payload: bytes, at: int) -> tuple[int, int]:

@@ -14,12 +14,15 @@ import tempfile
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from importlib import import_module
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from jetspark.codecs.decoder import Undecodable, check_times
+from jetspark.codecs.encoder import cast, elements, numbers_of, refuse_nulls
 from jetspark.codecs.schema import PayloadSchema, UnusableSchema, is_proto_source
 from jetspark.errors import ConfigError
 
@@ -43,7 +46,7 @@ def message_of(schema: PayloadSchema) -> PayloadSchema:
             f"The Protobuf schema has no message {wanted!r}; it has {', '.join(names) or 'none'}."
         )
     text = base64.b64encode(files.SerializeToString()).decode()
-    return PayloadSchema("protobuf", text, full[0], schema.version)
+    return PayloadSchema("protobuf", text, full[0], schema.version, schema.number)
 
 
 def of_module(name: str) -> PayloadSchema:
@@ -150,6 +153,16 @@ def name_at(schema: PayloadSchema, path: tuple[int, ...]) -> str:
     return ".".join(parts)
 
 
+def path_of(schema: PayloadSchema) -> tuple[int, ...]:
+    """The path of the message that has the schema's name: the inverse of `name_at`."""
+    _, file = _descriptors(schema)
+    messages, path = file.message_type, []
+    for name in schema.name.removeprefix(f"{file.package}.").split("."):
+        path.append([one.name for one in messages].index(name))
+        messages = messages[path[-1]].nested_type
+    return tuple(path)
+
+
 # -- messages ------------------------------------------------------------------------------------
 
 
@@ -157,7 +170,7 @@ class ProtobufWriter:
     """Decodes the messages of one type. It has the versions of all writers, as Protobuf has them:
     by the numbers of the fields."""
 
-    def __init__(self, schema: PayloadSchema, fields: Collection[str] | None) -> None:
+    def __init__(self, schema: PayloadSchema, fields: Collection[str] | None = None) -> None:
         """`schema`: a result of `message_of`; `fields`: the wanted ones, None for all. Raises
         ConfigError."""
         files, _ = _descriptors(schema)
@@ -184,6 +197,7 @@ class ProtobufWriter:
                 f"The Protobuf schema of {schema.name} is incomplete ({error}): make the set with "
                 "protoc --include_imports."
             ) from None
+        self._descriptor = descriptor
         given: pa.Schema = self._handler.schema()
         order = given.names if fields is None else [one for one in fields if one in given.names]
         self.fields = pa.schema([_nullable(given.field(name)) for name in order])
@@ -203,6 +217,63 @@ class ProtobufWriter:
                 why = str(error).rpartition("message: ")[2]
                 raise Undecodable(f"The payload is not {self._name} in Protobuf: {why}.") from None
             raise
+
+
+class ProtobufEncoder(ProtobufWriter):
+    """Encodes rows as messages of one type, by the same library."""
+
+    def of(self, rows: pa.RecordBatch) -> list[bytes]:
+        """A payload for each row. A field that is null, or has no column, is not in the message."""
+        wanted = pa.struct(list(self._handler.schema()))
+        message = _encodable(rows.to_struct_array(), wanted, self._descriptor, "")
+        check_times(message.flatten())
+        batch = pa.RecordBatch.from_struct_array(message)
+        found: list[bytes] = self._handler.record_batch_to_array(batch).to_pylist()
+        return found
+
+
+def _encodable(values: pa.Array, wanted: pa.DataType, message: Any, name: str) -> pa.Array:
+    """Messages as the library wants them. Raises ConfigError."""
+    given = dict(zip(values.type.names, values.flatten(), strict=True))
+    for one in message.fields:
+        if one.is_required:
+            there = given.get(one.name, pa.nulls(len(values))).filter(values.is_valid())
+            refuse_nulls(there, f"{name}{one.name}", "a value that is required")
+    for oneof in message.oneofs:
+        there = [given[one.name].is_valid() for one in oneof.fields if one.name in given]
+        if any(pc.any(pc.and_(*two)).as_py() for two in combinations(there, 2)):
+            raise ConfigError(f"{name}{oneof.name} has several members in a row: set one of them.")
+    known = message.fields_by_name
+    found = {
+        one: _several(each, wanted.field(one).type, known[one], f"{name}{one}")
+        for one, each in given.items()
+    }
+    return pa.StructArray.from_arrays(found.values(), found, mask=values.is_null())
+
+
+def _several(values: pa.Array, wanted: pa.DataType, field: Any, name: str) -> pa.Array:
+    """Values of a field that may be repeated, or a map."""
+    if not pa.types.is_list(wanted) and not pa.types.is_map(wanted):
+        return _single(values, wanted, field, name)
+    offsets, found = elements(values)
+    if pa.types.is_list(wanted):
+        refuse_nulls(found, f"{name}.element", "a value in each place")
+        found = _single(found, wanted.value_type, field, f"{name}.element")
+        return pa.ListArray.from_arrays(offsets, found, mask=values.is_null())
+    keys, items = found.flatten()
+    refuse_nulls(items, f"{name}.value", "a value for each key")
+    key, item = (field.message_type.fields_by_name[one] for one in ("key", "value"))
+    keys = _single(keys, wanted.key_type, key, f"{name}.key")
+    items = _single(items, wanted.item_type, item, f"{name}.value")
+    return pa.MapArray.from_arrays(offsets, keys, items, mask=values.is_null())
+
+
+def _single(values: pa.Array, wanted: pa.DataType, field: Any, name: str) -> pa.Array:
+    if field.enum_type is not None:
+        numbers_of(values, list(field.enum_type.values_by_name), name)
+    if pa.types.is_struct(wanted):
+        return _encodable(values, wanted, field.message_type, f"{name}.")
+    return cast(values, wanted, name)
 
 
 def _found(file: Any, message: str) -> Any:

@@ -39,6 +39,8 @@ class PayloadSchema:
     of a file in the imports of the schema that refers to it."""
     version: int = 0
     """Of the subject, or the registry's id; 0: unknown."""
+    number: int | None = None
+    """The registry's id."""
     references: tuple[PayloadSchema, ...] = ()
     """The schemas that it names, each before those that name it."""
 

@@ -47,6 +47,7 @@ class _NotFound(msgspec.Struct):
 class _Answer(msgspec.Struct):
     schema: str
     schema_type: str | None = msgspec.field(default=None, name="schemaType")
+    id: int | None = None
     version: int | None = None
     references: list[_Reference] | None = None
 
@@ -109,9 +110,8 @@ class ConfluentRegistry:
             found |= {each.name: each for each in referred.references}
             found[one.name] = replace(referred, name=one.name, references=())
         named = cast("Literal['avro', 'protobuf', 'json']", kind)
-        return PayloadSchema(
-            named, answer.schema, version=answer.version or 0, references=tuple(found.values())
-        )
+        version, references = answer.version or 0, tuple(found.values())
+        return PayloadSchema(named, answer.schema, "", version, answer.id, references)
 
     def _descriptor(self, path: str, what: str, imports: dict[str, bytes]) -> bytes:
         """A .proto file's descriptor; those of its `imports` are added, each before its users."""

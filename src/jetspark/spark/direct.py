@@ -150,9 +150,9 @@ def flow_into(
         raise ConfigError(f"Give either {name} or 'decode': both say what the payloads are.")
     if decoding is not None and table.evolve:
         options = {**options, "onNewVersion": "stop"}
-    if decoding is not None and decoding.version:
+    if decoding is not None and decoding.schema.version:
         # Not another one that the registry gets before the query reads these options again.
-        options = {**options, "schemaVersion": str(decoding.version)}
+        options = {**options, "schemaVersion": str(decoding.schema.version)}
     if decoding is not None and table.quarantine is not None:
         options = {**options, "keepPayload": "true"}  # a row may turn out to lack its key, or table
     parsed = {} if ddl is None else parsing(spark, options, ddl, name)

@@ -163,8 +163,7 @@ _READING: values.Table = {
     "presentValues": ("present_values", values.truth),
     "availableNow": ("available_now", values.truth),
 }
-_PAYLOADS: values.Table = {
-    "decode": ("decode", values.name),
+OF_SCHEMA: values.Table = {
     "schema": ("schema", values.name),
     "schemaFile": ("schema_file", values.name),
     "schemaName": ("schema_name", values.name),
@@ -175,9 +174,14 @@ _PAYLOADS: values.Table = {
     "registryToken": ("registry_token", values.text),
     "registryCaFile": ("registry_ca_file", values.text),
     "messageName": ("message", values.name),
-    "fields": ("fields", values.columns),
     "framing": ("framing", values.name),
     "compression": ("compression", values.name),
+}
+"""The schema and the frame of payloads."""
+_PAYLOADS: values.Table = {
+    **OF_SCHEMA,
+    "decode": ("decode", values.name),
+    "fields": ("fields", values.columns),
     "keepPayload": ("keep_payload", values.truth),
     "onNewVersion": ("on_new_version", values.word("ignore", "stop")),
 }
@@ -188,11 +192,11 @@ _OF_BUCKETS = ("keys", "history", "presentValues")
 _OF_STREAMS = ("subjects", "soleReader", "interestConsumer")
 _CONSUMERS = ("interestConsumer", "progressConsumer")
 _OF_SERVERS = (*CONNECTION, "readTimeout", "backfill", "soleReader", *_CONSUMERS)
-READING_ONLY = frozenset({**_READING, **_PAYLOADS}) - {"stream", "bucket"}
+READING_ONLY = frozenset({**_READING, **_PAYLOADS}) - {"stream", "bucket", *OF_SCHEMA}
 """Names that have no meaning for writing."""
 _FOR_WRITING = (
     *("subject", "guarantee", "transactionId", "lanes", "prepareStream", "adoptLedger"),
-    *("writerName", "publishTimeout"),
+    *("writerName", "publishTimeout", "encode"),
 )
 _FOR_READ_STREAM = {
     **{
@@ -426,6 +430,19 @@ def _framing(given: Mapping[str, Any]) -> Framing | None:
 def _decoding(given: dict[str, Any], connection: ConnectOptions) -> Decoding | None:
     if given.keys() <= {"framing", "compression"}:
         return None
+    given = with_lookup(given, connection)
+    if "decode" in given:
+        return Decoding.make(**given)
+    if given:
+        names = [name for name, (argument, _) in _PAYLOADS.items() if argument in given]
+        raise ConfigError(
+            f"Option {[*names, _REGISTRY][0]!r} goes with 'decode', the format of the payloads."
+        )
+    return None
+
+
+def with_lookup(given: dict[str, Any], connection: ConnectOptions) -> dict[str, Any]:
+    """The arguments of `Decoding.make`, or `Encoding.make`, with the registry in one piece."""
     of_registry = {
         name.removeprefix(f"{_REGISTRY}_"): given.pop(name)
         for name in list(given)
@@ -439,14 +456,7 @@ def _decoding(given: dict[str, Any], connection: ConnectOptions) -> Decoding | N
         from jetspark.registry.lookup import schema_lookup
 
         given["lookup"] = schema_lookup(where, connection, **of_registry)
-    if "decode" in given:
-        return Decoding.make(**given)
-    if given:
-        names = [name for name, (argument, _) in _PAYLOADS.items() if argument in given]
-        raise ConfigError(
-            f"Option {[*names, _REGISTRY][0]!r} goes with 'decode', the format of the payloads."
-        )
-    return None
+    return given
 
 
 def _check_columns(options: SourceOptions, name: str, others: list[str]) -> None:

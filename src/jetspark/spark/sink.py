@@ -29,6 +29,8 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringTy
 
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, Piece, stage
 from jetspark.bulk.publish import EncodedMessage, StreamPublisher, header_block
+from jetspark.codecs.encoder import Pairs
+from jetspark.codecs.encoding import Encoding
 from jetspark.errors import APIError, BadHeaderError, ConfigError, PipelineError
 from jetspark.kv_rules import OPERATION, Operation, check_key
 from jetspark.retries import is_transient
@@ -53,11 +55,26 @@ from jetspark.subjects import check_publish_subject, nearest_name, subject_match
 # The source's other columns are allowed and ignored. Headers whose names begin with "Nats-" are
 # left out: they describe the message in its old stream, or are instructions that the new server
 # would follow.
+#
+# With `encode` all columns but `headers`, `subject` without that option, and `msg_id` with guarantee
+# effectively-once are fields of the payload, in place of `data`.
 
 
 _MSG_ID = "Nats-Msg-Id"
 _OF_SERVER = "nats-"
 _NO_HEADER = {"key": None, "value": None}
+
+
+def with_payloads(
+    encoding: Encoding, batches: Iterable[pa.RecordBatch], *, subject: str | None, msg_id: bool
+) -> Iterator[pa.RecordBatch]:
+    """Batches with a column `data`. Raises ConfigError for a row that does not fit."""
+    own = {"headers", *["subject"] * (subject is None), *["msg_id"] * msg_id}
+    encode = encoding.encoder()
+    for batch in batches:
+        fields = [one for one in batch.schema.names if one not in own]
+        data = pa.array(encode(batch.select(fields)), pa.large_binary())
+        yield batch.drop_columns(fields).append_column("data", data)
 
 
 def check_columns(schema: StructType, *, subject: str | None, msg_id: bool) -> None:
@@ -141,9 +158,16 @@ class RowEncoder:
     """Encodes the rows of one task as messages."""
 
     def __init__(
-        self, stream: str, subjects: Iterable[str], *, subject: str | None, largest: int
+        self,
+        stream: str,
+        subjects: Iterable[str],
+        *,
+        subject: str | None,
+        largest: int,
+        headers: Pairs = (),
     ) -> None:
-        """`subjects`: the stream's. `largest`: maximum bytes of a message."""
+        """`subjects`: the stream's. `largest`: maximum bytes of a message. `headers`: of all."""
+        self._headers = headers
         self._stream = stream
         self._patterns = tuple(subjects)
         self._constant = subject
@@ -165,7 +189,7 @@ class RowEncoder:
             else (self._constant,) * rows
         )
         blocks: Iterable[bytes | None] = (None,) * rows
-        if "headers" in names or "msg_id" in names:
+        if "headers" in names or "msg_id" in names or self._headers:
             blocks = self._blocks(batch)
         for subject, block, data in zip(subjects, blocks, payloads(batch, "data"), strict=True):
             target = known.get(subject) or self._checked(subject)
@@ -200,7 +224,7 @@ class RowEncoder:
         for of_row, msg_id in zip(pairs, ids, strict=True):
             if "msg_id" in names and not msg_id:
                 raise ConfigError("A row has no msg_id (null or empty).")
-            yield _block(of_row, msg_id)
+            yield _block(of_row, msg_id, self._headers)
 
 
 def payloads(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
@@ -212,9 +236,9 @@ def payloads(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
     return found
 
 
-def _block(pairs: list[Any] | None, msg_id: str | None) -> bytes | None:
+def _block(pairs: list[Any] | None, msg_id: str | None, more: Pairs) -> bytes | None:
     """A row's header block: empty for an empty array; None for null, or when no header is left."""
-    kept: list[tuple[str, str]] = []
+    kept = [*more]
     for pair in pairs or ():
         # PyArrow gives a struct as a dict, and an entry of a map as a tuple.
         name, value = pair if isinstance(pair, tuple) else (pair or _NO_HEADER).values()
@@ -366,11 +390,16 @@ class _Sink:
         if options.bucket is not None:
             return EntryEncoder(options.bucket, largest=target.largest).messages(batches)
         exactly = options.guarantee is Guarantee.EXACTLY_ONCE
+        encoding = options.encoding
+        if encoding is not None:
+            msg_id = options.guarantee is Guarantee.EFFECTIVELY_ONCE
+            batches = with_payloads(encoding, batches, subject=options.subject, msg_id=msg_id)
         return RowEncoder(
             options.stream,
             target.subjects,
             subject=options.subject,
             largest=target.largest_staged if exactly else target.largest,
+            headers=() if encoding is None else encoding.headers,
         ).messages(batches)
 
     def abort(self, messages: list[WriterCommitMessage | None], *batch: int) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, ledger_stream, marker_subjects
 from jetspark.bulk.leaders import Leaders, linearizable_read
 from jetspark.bulk.stream_api import StreamAPI
+from jetspark.codecs.encoding import Encoding
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, UnsupportedByServerError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import place, read_checkpoint
 from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
-from jetspark.spark.options import READING_ONLY
+from jetspark.spark.options import OF_SCHEMA, READING_ONLY, with_lookup
 from jetspark.subjects import check_name, nearest_name, subject_matches, subjects_overlap
 
 
@@ -52,6 +53,7 @@ _WRITING: values.Table = {
     "adoptLedger": ("adopt_ledger", values.truth),
     "writerName": ("writer_name", values.text),
     "publishTimeout": ("publish_timeout", values.seconds),
+    "encode": ("encoding", values.name),
 }
 _CHECKPOINT = "checkpointlocation"
 _OF_SPARK = frozenset({_CHECKPOINT, "queryname", "path"})
@@ -67,6 +69,8 @@ class SinkOptions:
     bucket: str | None = None
     subject: str | None = None
     """The subject of every row, in place of a column."""
+    encoding: Encoding | None = None
+    """How columns become payloads, in place of a column with them."""
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     transaction_id: str | None = None
     lanes: int = 4
@@ -117,7 +121,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Raises ConfigError for unknown names (with the nearest known one), bad values, no stream."""
     given = values.read_options(
         options,
-        {**CONNECTION, **_WRITING},
+        {**CONNECTION, **_WRITING, **OF_SCHEMA},
         elsewhere=dict.fromkeys(READING_ONLY, "reading"),
         of_spark=_OF_SPARK,
     )
@@ -126,12 +130,18 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         raise ConfigError("Give the option 'stream' or 'bucket': the one to write to.")
     if "bucket" in writing:
         reason = "for streams: a bucket's rows have keys, and writing them again changes nothing."
-        refuse(given, dict.fromkeys(("subject", "guarantee"), reason))
+        refuse(given, dict.fromkeys(("subject", "guarantee", "encode"), reason))
         writing["stream"] = STREAM_PREFIX + writing["bucket"]
     if writing.get("guarantee") is not Guarantee.EXACTLY_ONCE:
         refuse(given, dict.fromkeys(_ONLY_EXACTLY_ONCE, "for guarantee exactly-once."))
+    connection, of_schema = connection_options(given), fields_of(given, OF_SCHEMA)
+    if "encoding" in writing:
+        of_schema = with_lookup(of_schema, connection)
+        writing["encoding"] = Encoding.make(writing["encoding"], **of_schema)
+    else:
+        refuse(given, dict.fromkeys(OF_SCHEMA, "for payloads that the option 'encode' makes."))
     checkpoint = next((options[one] for one in options if one.casefold() == _CHECKPOINT), None)
-    return SinkOptions(connection=connection_options(given), checkpoint=checkpoint, **writing)
+    return SinkOptions(connection=connection, checkpoint=checkpoint, **writing)
 
 
 # -------------------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ from jetspark.spark.sink import (
     JetStreamStreamWriter,
     check_bucket_columns,
     check_columns,
+    with_payloads,
 )
 from jetspark.spark.sink_options import (
     Guarantee,
@@ -52,7 +53,7 @@ from jetspark.spark.sink_options import (
     prepare,
 )
 from jetspark.spark.stream import JetStreamStreamReader
-from jetspark.spark.versions import stream_reader
+from jetspark.spark.versions import in_arrow, stream_reader
 
 # -------------------------------------------------------------------------------------------------
 # The schemas of `bulk.arrow` as Spark types.
@@ -307,8 +308,10 @@ def check_written(options: SinkOptions, schema: StructType) -> None:
     if options.bucket is not None:
         check_bucket_columns(schema)
     else:
-        check_columns(
-            schema,
-            subject=options.subject,
-            msg_id=options.guarantee is Guarantee.EFFECTIVELY_ONCE,
-        )
+        msg_id = options.guarantee is Guarantee.EFFECTIVELY_ONCE
+        if options.encoding is not None:
+            rows = [pa.RecordBatch.from_pylist([], in_arrow(schema))]
+            batches = with_payloads(options.encoding, rows, subject=options.subject, msg_id=msg_id)
+            *left, _ = next(batches).schema.names
+            schema = StructType([one for one in schema if one.name in left]).add("data", "binary")
+        check_columns(schema, subject=options.subject, msg_id=msg_id)

@@ -1,0 +1,100 @@
+"""Columns as payloads, the counterpart of `decoder`: a library encodes many rows at once.
+
+The libraries write something for every value, also for one that does not fit, such as a zero for a
+null in a list. So all values are checked before, and one that does not fit stops the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from jetspark.errors import ConfigError
+
+Pairs: TypeAlias = Sequence[tuple[str, str]]
+"""Headers."""
+
+
+def _sort(kind: pa.DataType) -> object:
+    """What a type and a wider one have in common."""
+    for one in ("integer", "floating", "string", "large_string", "binary", "large_binary"):
+        if getattr(pa.types, f"is_{one}")(kind):
+            return one.removeprefix("large_")
+    return kind.id, getattr(kind, "tz", None) is None
+
+
+def check_names(given: Iterable[str], known: Sequence[str], where: str = "") -> None:
+    """Raise ConfigError for a name that is no field."""
+    for name in given:
+        if name not in known:
+            raise ConfigError(
+                f"{where}{name} is no field of the schema, which has {', '.join(known)}: drop it."
+            )
+
+
+def fitted(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    """Values in a type that has all of them; fields of structs by their names, and null if missing.
+
+    Raises ConfigError, also for another sort of values: a text is not parsed, a number not printed.
+    """
+    if values.type == kind or pa.types.is_null(values.type):
+        return values.cast(kind)
+    narrow = pa.types.is_floating(kind) and kind.bit_width < values.type.bit_width
+    if narrow or _sort(values.type) != _sort(kind):
+        raise ConfigError(f"{name} is {values.type}, and the schema has {kind}: cast it.")
+    if pa.types.is_struct(kind):
+        check_names(values.type.names, kind.names, f"{name}.")
+        given = dict(zip(values.type.names, values.flatten(), strict=True))
+        none = pa.nulls(len(values))
+        parts = [fitted(given.get(f.name, none), f.type, f"{name}.{f.name}") for f in kind]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
+    if not pa.types.is_nested(kind):
+        return cast(values, kind, name)
+    offsets, found = elements(values)
+    if pa.types.is_list(kind):
+        found = fitted(found, kind.value_type, f"{name}.element")
+        return pa.ListArray.from_arrays(offsets, found, type=kind, mask=values.is_null())
+    keys, items = found.flatten()
+    keys, items = cast(keys, kind.key_type, name), fitted(items, kind.item_type, f"{name}.value")
+    return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=values.is_null())
+
+
+def cast(values: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    """Plain values in another type. Raises ConfigError."""
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise ConfigError(f"{name} has a value that is no {kind}: {error}.") from None
+
+
+def elements(values: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Of lists, or of maps: where each begins, and their elements, or entries."""
+    if pa.types.is_map(values.type):
+        entry = pa.struct([values.type.key_field, values.type.item_field])
+        values = values.cast(pa.list_(pa.field("entries", entry, nullable=False)))
+    ends = pc.cumulative_sum(pc.fill_null(pc.list_value_length(values), 0))
+    return pa.concat_arrays([pa.array([0], ends.type), ends]), values.flatten()
+
+
+def refuse_nulls(values: pa.Array, name: str, takes: str) -> None:
+    """Raise ConfigError for a null."""
+    if values.null_count:
+        raise ConfigError(f"{name} is null in a row, and the schema has {takes}.")
+
+
+def numbers_of(values: pa.Array, symbols: Sequence[str], name: str) -> pa.Array:
+    """The place of each symbol. Raises ConfigError for one that is not there."""
+    found = pc.index_in(values, pa.array(symbols, pa.string()))
+    if found.null_count > values.null_count:
+        bad = values.filter(pc.and_(values.is_valid(), found.is_null()))[0]
+        raise ConfigError(f"{name} is {bad.as_py()!r}, not one of {', '.join(symbols)}.")
+    return found
+
+
+def in_places(there: pa.Array, values: pa.Array) -> pa.Array:
+    """The values in the rows where `there` is true, and null in the others."""
+    places = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
+    return values.take(pc.if_else(there, places, None))

@@ -1,0 +1,124 @@
+"""Columns become payloads in Spark's sink, with each guarantee; CloudEvents and VARIANT."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import PySparkException
+from tests.codecs.test_cloudevents import IN_HEADERS, structured
+from tests.registry.test_confluent import Scripted
+
+from jetspark.spark.failures import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+    from tests.support.streams import Admin
+
+    from jetspark.server import NatsServer
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+AVRO = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "note", "type": ["null", "string"]},
+            {"name": "subject", "type": "string"},
+            {"name": "tags", "type": {"type": "array", "items": "string"}},
+            {"name": "kind", "type": {"type": "enum", "name": "K", "symbols": ["NEW", "OLD"]}},
+        ],
+    }
+)
+ROWS = (
+    "id",
+    "if(id % 2 = 0, concat('é', id), null) note",
+    "'of the payload' subject",
+    "array('a', string(id)) tags",
+    "if(id % 3 = 0, 'OLD', 'NEW') kind",
+)
+
+
+@pytest.fixture
+def orders(shared_server: NatsServer, admin: Admin, unique: Callable[[str], str]) -> dict[str, str]:
+    """Options of format jetstream."""
+    name = unique("ENCODED")
+    admin.create(name, f"{name}.>")
+    return {"servers": shared_server.url, "stream": name}
+
+
+def read(spark: SparkSession, stream: dict[str, str], *columns: str, **how: str) -> list[Any]:
+    rows = spark.read.format("jetstream").options(**stream, **how).load()
+    return sorted(map(tuple, rows.selectExpr(*columns).collect()))
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "effectively-once", "exactly-once"])
+def test_columns_become_payloads_in_a_registry_s_schema_with_each_guarantee(
+    spark: SparkSession,
+    orders: dict[str, str],
+    guarantee: str,
+    needs_server: Callable[[str], None],
+) -> None:
+    http = Scripted()
+    found = (200, {"version": 3, "id": 7, "schema": AVRO})
+    http.answers = {"/subjects/orders-value/versions/latest": found, "/schemas/ids/7": found}
+    framed = {"framing": "confluent", "registry": http.url, "schemaName": "orders-value"}
+    how = {"guarantee": guarantee, "encode": "avro", "subject": f"{orders['stream']}.x"}
+    rows = spark.range(0, 300, 1, 3).selectExpr(*ROWS, "map('a', 'b') headers")
+    if guarantee == "exactly-once":
+        needs_server("2.12")
+        how |= {"prepareStream": "true", "transactionId": "t"}
+    elif guarantee == "effectively-once":
+        rows = rows.selectExpr("*", "string(id) msg_id")
+    for _ in range(1 if guarantee == "at-least-once" else 2):
+        rows.write.format("jetstream").options(**orders, **how, **framed).mode("append").save()
+    names = ("id", "note", "tags", "kind")
+    read_back = {"decode": "avro", "columns": "seq,data,headers", "subjects": how["subject"]}
+    found_rows = read(
+        spark, orders, *names, "headers[0].value", "data IS NULL", **read_back, **framed
+    )
+    http.close()
+    expected = sorted(map(tuple, spark.range(300).selectExpr(*ROWS).select(*names).collect()))
+    assert found_rows == [(*one, "b", True) for one in expected]
+
+
+def test_a_row_that_cannot_be_encoded_stops_the_batch_with_its_field_s_name(
+    spark: SparkSession, orders: dict[str, str]
+) -> None:
+    how = {"encode": "avro", "schema": AVRO, "subject": f"{orders['stream']}.x"}
+    rows = spark.range(3).selectExpr(*ROWS)
+    for bad, says in (
+        ("if(id = 1, null, id) id", "id is null in a row, and the schema has long."),
+        ("string(id) id", "id is string, and the schema has int64: cast it."),
+        ("id other", "other is no field of the schema"),
+    ):
+        changed = rows.selectExpr(bad, *rows.columns[1:])
+        with pytest.raises(PySparkException) as caught:
+            changed.write.format("jetstream").options(**orders, **how).mode("append").save()
+        assert says in str(explain(caught.value))
+
+
+def test_json_becomes_a_variant(spark: SparkSession, orders: dict[str, str], admin: Admin) -> None:
+    admin.fill([(f"{orders['stream']}.x", b'{"a": {"b": %d}}' % number) for number in range(2)])
+    found = read(spark, orders, "variant_get(parse_json(string(data)), '$.a.b', 'bigint')")
+    assert found == [(0,), (1,)]
+
+
+def test_events_of_both_modes_become_the_same_columns(
+    spark: SparkSession, orders: dict[str, str], admin: Admin
+) -> None:
+    subject = f"{orders['stream']}.e"
+    in_headers = [*{**IN_HEADERS, "ce-id": "1"}.items()]
+    admin.fill([(subject, b'{"n": 1}', in_headers), (subject, structured({"n": 0}, id="0"))])
+    columns = ("ce_id", "ce_source", "ce_type", "ce_datacontenttype", "n", "date(ce_time)")
+    how = {"decode": "cloudevents", "schema": "n INT"}
+    found = read(spark, orders, *columns, "ce_extensions['sampled']", "data IS NULL", **how)
+    same = ("/shop", "order.placed", "application/json")
+    expected = [(str(n), *same, n, date(2026, 1, 31), "3", True) for n in range(2)]
+    assert found == expected
