@@ -12,7 +12,7 @@ from typing import Any, Unpack
 from jetspark.backup.restore import RestoreCalls
 from jetspark.backup.save import BackupCalls
 from jetspark.client.callbacks import ErrorCallback, EventCallback
-from jetspark.client.hooks import Hooks
+from jetspark.client.hooks import HooksLike
 from jetspark.client.messages import MessageView
 from jetspark.client.subscription import Subscription
 from jetspark.connection.options import ConnectionOptions, ConnectOptions, make_options
@@ -129,7 +129,7 @@ class Connecting(Coroutine[Any, Any, Client]):
 def connect(
     servers: str | Iterable[str] | None = None,
     *,
-    hooks: Hooks | None = None,
+    hooks: HooksLike | None = None,
     event_callback: EventCallback | None = None,
     error_callback: ErrorCallback | None = None,
     **options: Unpack[ConnectionOptions],

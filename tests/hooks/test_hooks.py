@@ -612,3 +612,28 @@ def test_blocking_service_and_iterator_are_told(shared_server: NatsServer, uniqu
             ("give", f"{name}.0", "done"),
             ("give", f"{name}.1", "done"),
         ]
+
+
+class Even(Journal):
+    """Wants each second message that is given."""
+
+    def given(self, messages: Sequence[MessageView]) -> list[MessageView]:
+        return [one for one in messages if int(one.subject[-1]) % 2 == 0]
+
+
+async def test_several_hooks_are_told_each_what_it_wants_the_first_outermost(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    one, other, silent, name = Journal(), Even(), Hooks(), unique("several")
+    async with jetspark.connect(shared_server.url, hooks=[one, silent, other]) as nc:
+        sub = nc.subscribe(f"{name}.*")
+        for number in range(4):
+            nc.publish_nowait(f"{name}.{number}")
+        first = await sub.next(timeout=5)
+        for _ in range(3):
+            await sub.next(timeout=5)
+        assert (first.headers or {}).get("Trace") == f"publish {name}.0"  # the inner hook's word
+    given = [("give", f"{name}.{number}", "done") for number in range(4)]
+    assert [line for line in one.lines if line[0] == "give"] == given
+    assert [line for line in other.lines if line[0] == "give"] == given[::2]
+    assert one.events == other.events != []

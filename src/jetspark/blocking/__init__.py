@@ -25,7 +25,7 @@ from jetspark.blocking.client import (
 )
 from jetspark.blocking.full_client import Client
 from jetspark.blocking.jetstream import JetStream
-from jetspark.client.hooks import Hooks
+from jetspark.client.hooks import HooksLike
 from jetspark.connection.options import ConnectionOptions, make_options
 
 __all__ = [
@@ -42,7 +42,7 @@ __all__ = [
 def connect(
     servers: str | Iterable[str] | None = None,
     *,
-    hooks: Hooks | None = None,
+    hooks: HooksLike | None = None,
     event_callback: EventCallback | None = None,
     error_callback: ErrorCallback | None = None,
     **options: Unpack[ConnectionOptions],

@@ -32,7 +32,7 @@ from jetspark.client.client import (
     in_its_own_callback,
 )
 from jetspark.client.client import Client as CoreClient
-from jetspark.client.hooks import HookRunner, Hooks
+from jetspark.client.hooks import HookRunner, HooksLike, bound
 from jetspark.client.messages import Message as AsyncMessage
 from jetspark.client.messages import MessageView, Sendable, parts_of
 from jetspark.client.requests import Replies as AsyncReplies
@@ -198,7 +198,7 @@ class Client(Block):
         self,
         options: ConnectOptions | None = None,
         *,
-        hooks: Hooks | None = None,
+        hooks: HooksLike | None = None,
         event_callback: EventCallback | None = None,
         error_callback: ErrorCallback | None = None,
         dial: Dial | None = None,
@@ -214,9 +214,9 @@ class Client(Block):
         if hooks is not None:
             self._hook(hooks)
 
-    def _hook(self, hooks: Hooks) -> None:
+    def _hook(self, hooks: HooksLike) -> None:
         """Call the hooks where messages are sent, and in the threads that receive messages."""
-        hooks = hooks.bind(self)
+        hooks = bound(hooks, self)
 
         def runner(*, quiet: bool) -> HookRunner:
             return HookRunner(hooks, self._caller.report, self.options.api_prefix, quiet=quiet)

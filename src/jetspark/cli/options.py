@@ -29,7 +29,7 @@ from jetspark.wire.headers import Headers
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client as CoreClient
-    from jetspark.client.hooks import Hooks
+    from jetspark.client.hooks import HooksLike
     from jetspark.full_client import Client, JetStream
     from jetspark.jetstream.api import Paged
 
@@ -195,7 +195,7 @@ class Connection:
         work: Callable[[Client, Callable[[str], None]], Awaitable[None]],
         *,
         endless: bool = True,
-        hooks: Hooks | None = None,
+        hooks: HooksLike | None = None,
     ) -> None:
         """Connect, and do the work until a signal.
 

@@ -25,7 +25,7 @@ from typing import Final, Self, TypeVar
 from weakref import ref
 
 from jetspark.client.callbacks import ErrorCallback, EventCallback, EventStream, Notices
-from jetspark.client.hooks import HookRunner, Hooks
+from jetspark.client.hooks import HookRunner, HooksLike, bound
 from jetspark.client.messages import Message, Sendable, parts_of
 from jetspark.client.publishing import Publishing
 from jetspark.client.requests import Replies, RequestMux, new_inbox, no_reply
@@ -73,7 +73,7 @@ class Client:
         self,
         options: ConnectOptions | None = None,
         *,
-        hooks: Hooks | None = None,
+        hooks: HooksLike | None = None,
         event_callback: EventCallback | None = None,
         error_callback: ErrorCallback | None = None,
         dial: Dial | None = None,
@@ -81,7 +81,7 @@ class Client:
         self.options = options or ConnectOptions()
         self.loop = asyncio.get_running_loop()
         self._pid = os.getpid()
-        hooks = None if hooks is None else hooks.bind(self)
+        hooks = None if hooks is None else bound(hooks, self)
         self.hooks = HookRunner(hooks, self.report, self.options.api_prefix)
         if hooks is not None:
             event_callback = self.hooks.event_callback(event_callback)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from jetspark.client.messages import MessageView, PreparedMessage, Reporter
@@ -112,6 +113,66 @@ class Hooks:
         """The connection changed."""
 
 
+HooksLike: TypeAlias = Hooks | Sequence[Hooks]
+"""What `connect` takes: of several, the first one is the outermost."""
+
+
+class _Together(Hooks):
+    """Several hooks as one."""
+
+    def __init__(self, every: Sequence[Hooks]) -> None:
+        self._every = every
+        self._takers: dict[int, list[Hooks]] = {}
+        """Whose `deliver` is called next, by the messages' ids."""
+        for name in ("publish", "request", "deliver", "given", "ack", "event"):
+            if not any(overrides(one, name) for one in every):
+                setattr(self, name, MethodType(getattr(Hooks, name), self))
+
+    def publish(self, message: PreparedMessage) -> Around:
+        return _all(one.publish(message) for one in self._every)
+
+    def request(self, message: PreparedMessage) -> Around:
+        return _all(one.request(message) for one in self._every)
+
+    def deliver(self, message: MessageView, *, handled: bool) -> Around:
+        takers = self._every if handled else self._takers.pop(id(message), ())
+        return _all(one.deliver(message, handled=handled) for one in takers)
+
+    def given(self, messages: Sequence[MessageView]) -> Iterable[MessageView]:
+        for one in self._every:
+            for message in one.given(messages):
+                self._takers.setdefault(id(message), []).append(one)
+        return [message for message in messages if id(message) in self._takers]
+
+    def ack(self, ack: Acknowledgement) -> Around:
+        return _all(one.ack(ack) for one in self._every)
+
+    def event(self, event: ConnectionEvent) -> None:
+        for one in self._every:
+            one.event(event)
+
+
+@contextmanager
+def _all(arounds: Iterable[Around]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for one in arounds:
+            if one is not None:
+                stack.enter_context(one)
+        yield
+
+
+def overrides(hooks: Hooks, name: str) -> bool:
+    """Whether this hook does something."""
+    return getattr(getattr(hooks, name), "__func__", None) is not getattr(Hooks, name)
+
+
+def bound(hooks: HooksLike, client: HookedClient) -> Hooks:
+    """The hooks of a new client."""
+    if isinstance(hooks, Hooks):
+        return hooks.bind(client)
+    return _Together([one.bind(client) for one in hooks])
+
+
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 T = TypeVar("T")
 Failed: TypeAlias = Callable[[MessageFrame, Exception], None]
@@ -144,11 +205,7 @@ class HookRunner:
 
     def tells(self, *names: str) -> bool:
         """Whether one of these hooks was overridden."""
-        hooks = (getattr(self.hooks, name) for name in names)
-        return any(
-            getattr(one, "__func__", None) is not getattr(Hooks, name)
-            for name, one in zip(names, hooks, strict=True)
-        )
+        return any(overrides(self.hooks, name) for name in names)
 
     # -- sending -------------------------------------------------------------------------------
 

@@ -56,8 +56,8 @@ from jetspark.subjects import check_publish_subject, nearest_name, subject_match
 # left out: they describe the message in its old stream, or are instructions that the new server
 # would follow.
 #
-# With `encode` all columns but `headers`, `subject` without that option, and `msg_id` with guarantee
-# effectively-once are fields of the payload, in place of `data`.
+# With `encode` all columns but `headers`, `subject` without that option, and `msg_id` with the
+# guarantee effectively-once are fields of the payload, in place of `data`.
 
 
 _MSG_ID = "Nats-Msg-Id"
