@@ -632,7 +632,7 @@ async def test_several_hooks_are_told_each_what_it_wants_the_first_outermost(
         first = await sub.next(timeout=5)
         for _ in range(3):
             await sub.next(timeout=5)
-        assert (first.headers or {}).get("Trace") == f"publish {name}.0"  # the inner hook's word
+        assert trace_of(first) == f"publish {name}.0"  # the inner hook's word
     given = [("give", f"{name}.{number}", "done") for number in range(4)]
     assert [line for line in one.lines if line[0] == "give"] == given
     assert [line for line in other.lines if line[0] == "give"] == given[::2]
