@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from tests.conftest import MakeServer
 
 
-def values(stream: str) -> dict[str, float | None]:
-    of_query = {"query": "orders"}
+def values(stream: str, query: str = "orders") -> dict[str, float | None]:
+    of_query = {"query": query}
     found = {
         name: REGISTRY.get_sample_value(f"jetspark_stream_{name}", of_query | {"stream": stream})
         for name in ("lag_messages", "lag_seconds", "position")
@@ -85,14 +85,15 @@ def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
         assert 0 < late <= time.monotonic() - stored + 1
         assert metrics.not_ready() == ["orders: the query has ended"]
     assert values("METERED")["rows_total"] is None
-    # Another process, as far as the figures are concerned.
-    again = QueryMetrics(interval=0.2)
-    with again.looking():
-        query = followed(again)
-        try:
-            eventually(lambda: values("METERED")["rows_total"] == 35)
+    # As in another process; all queries of a session are found, by their ids if they have no names.
+    again = QueryMetrics(spark, interval=0.2)
+    query = job.start(spark)
+    name = str(query.id)
+    try:
+        with again.looking():
+            eventually(lambda: values("METERED", name)["rows_total"] == 35)
             server.stop()
-            eventually(lambda: values("METERED")["server_reachable"] == 0)
-            assert "orders: " in again.not_ready()[0]
-        finally:
-            query.stop()
+            eventually(lambda: values("METERED", name)["server_reachable"] == 0)
+            assert f"{name}: " in again.not_ready()[0]
+    finally:
+        query.stop()

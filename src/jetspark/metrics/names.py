@@ -96,7 +96,7 @@ PENDING = Metric(
     _CLIENT,
 )
 
-# -- queries: commands and `local_session(metrics=…)` --------------------------------------------
+# -- queries: `spark.query_metrics` --------------------------------------------------------------
 
 LAG = Metric(
     *("jetspark.stream.lag.messages", _GAUGE, "{message}"),

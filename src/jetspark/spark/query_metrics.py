@@ -171,7 +171,10 @@ class _Followed:
 
 
 class QueryMetrics:
-    """The queries of one command or session. `lost`: messages by stream."""
+    """The queries of one command, or all of a session, `spark`.
+
+    `interval`: seconds from one batch to the next; `lost`: messages by stream.
+    """
 
     def __init__(
         self,
