@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -10,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from datetime import datetime
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -378,3 +380,19 @@ def test_a_word_without_a_place_is_named(capsys: pytest.CaptureFixture[str]) -> 
     assert app.run(["ingest", "S", "lake/s"]) == app.WRONG_USAGE
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert "jetspark ingest has no place for lake/s: is the name of an option missing" in said
+
+
+def test_lines_are_json_documents_if_the_environment_says_so(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JETSPARK_LOG", "json")
+    console.warn("Following é\x1b[31m.")
+    console.warn("lost 3", "warning")
+    console.fail("No server.")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(one["level"], one["message"]) for one in lines] == [
+        ("info", "Following é\x1b[31m."),
+        ("warning", "lost 3"),
+        ("error", "No server."),
+    ]
+    assert datetime.fromisoformat(lines[0]["time"]).tzinfo is not None

@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -174,14 +174,27 @@ def write_bytes(data: bytes) -> None:
     finish()
 
 
-def warn(text: str) -> None:
+def warn(text: str, level: str = "info") -> None:
     """Print lines on standard error."""
-    err.print(Text(text), soft_wrap=True)
+    if not _logged(text, level):
+        err.print(Text(text), soft_wrap=True)
 
 
 def fail(sentence: str) -> None:
     """Print one red sentence on standard error."""
-    err.print(Text(harmless(sentence), style="red"), soft_wrap=True)
+    if not _logged(sentence, "error"):
+        err.print(Text(harmless(sentence), style="red"), soft_wrap=True)
+
+
+def _logged(text: str, level: str) -> bool:
+    """With JETSPARK_LOG=json, print a document on one line in place of the text."""
+    if os.environ.get("JETSPARK_LOG") != "json":
+        return False
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    line = json.dumps({"time": now, "level": level, "message": text})  # all of it in ASCII
+    err.file.write(line + "\n")
+    err.file.flush()
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +426,7 @@ class _Log(logging.Handler):
         if is_refusal and self.refusals is not None:
             self.refusals.append(text)
         else:
-            warn(text)
+            warn(text, record.levelname.casefold())
 
 
 _log = _Log()
