@@ -25,7 +25,9 @@ CHOSEN = {
     "jetspark.spark": (
         "source.JetStreamDataSource", "session.local_session", "session.close_session",
         "ingest.Ingest", "lag.LagListener", "lag.lag_by_stream",
+        "query_metrics.QueryMetrics",
     ),
+    "jetspark.metrics": ("endpoint.serving", "endpoint.Health"),
     "jetspark.bulk": ("backup.open_backup",),
     "jetspark.connection": ("options.make_options",),
     "jetspark.registry.lookup": ("schema_lookup",),

@@ -59,7 +59,10 @@ def check_fields(ddl: str, option: str, *, timestamp: str = "") -> dict[str, str
         for name, kind, more, _ in _fields(ddl):
             if name in fields:
                 raise ValueError(f"{name} is there twice")
-            fields[name] = "" if more else timestamp if kind == "timestamp" else kind
+            if kind == "timestamp":
+                fields[name] = "" if more else timestamp
+            else:
+                fields[name] = "" if more else _SHORT.get(kind, kind)
     except ValueError as reason:
         raise ConfigError(
             f"{option} {ddl!r} is not a schema: {reason}; write for example "
@@ -81,7 +84,7 @@ def arrow_columns(ddl: str) -> pa.Schema:
     """Columns as in `id BIGINT, amount DECIMAL(10,2)`. Raises ValueError."""
     found = []
     for name, kind, more, part in _fields(ddl):
-        if (arrow := _arrow_type(kind, more)) is None:
+        if (arrow := _arrow_type(_SHORT.get(kind, kind), more)) is None:
             raise ValueError(
                 f"{shown(part)} is not a column of a plain type, such as id BIGINT or amount "
                 "DECIMAL(10,2); for others give the schema that Debezium has written"
@@ -154,4 +157,4 @@ def _field(text: str) -> tuple[str, str, str]:
         raise ValueError(f"there is no type {kind.upper()}{hint}")
     if re.search(r"\bnot\s+null\b", re.sub(_TEXT, "", rest), re.IGNORECASE):
         raise ValueError(f"{name} is NOT NULL, but each column of payloads may be null")
-    return name, _SHORT.get(kind, kind), rest
+    return name, kind, rest

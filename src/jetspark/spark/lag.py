@@ -190,7 +190,7 @@ class Progress:
             self.rows += figures.rows
             self.aside += figures.aside
             self.rows_per_second = figures.rows_per_second
-            self.seconds.append(report["durationMs"].get("triggerExecution", 0) / 1000)
+            self.seconds.append(report.get("durationMs", {}).get("triggerExecution", 0) / 1000)
             del self.seconds[:-_KEPT]
             for source in report["sources"]:
                 streams = streams_in(source["endOffset"])
