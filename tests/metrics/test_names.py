@@ -61,7 +61,14 @@ def test_rules_and_dashboard_use_names_that_there_are() -> None:
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 def test_promtool_accepts_the_rules_and_their_alerts_fire() -> None:
     for command in (["check", "rules", "rules.yml"], ["test", "rules", "rules_test.yml"]):
-        done = subprocess.run(
-            ["promtool", *command], cwd=OBSERVABILITY, capture_output=True, text=True, check=False
-        )
+        for _ in range(3):  # some versions panic on a busy machine
+            done = subprocess.run(
+                ["promtool", *command],
+                cwd=OBSERVABILITY,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if "panic: runtime error" not in done.stdout + done.stderr:
+                break
         assert done.returncode == 0, done.stdout + done.stderr
