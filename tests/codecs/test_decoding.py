@@ -14,6 +14,7 @@ from tests.codecs.test_framing import OLD, confluent
 from tests.codecs.test_protobuf import SOURCE, Order
 
 from jetspark.codecs.decoding import Decoding
+from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError
 
 GOOD: dict[str, tuple[dict[str, Any], bytes]] = {
@@ -86,3 +87,18 @@ def test_a_frame_that_nobody_named_is_guessed_at(format_: Any) -> None:
     named = Decoding.make(format_, framing="confluent", **how).decoder()
     reason = named.of(batch(confluent(1, b"\0\0\0\0\0\0\xff"))).column("_corrupt_reason")[0].as_py()
     assert "It begins" not in reason
+
+
+def test_only_a_schema_that_comes_from_a_registry_by_its_name_has_new_versions() -> None:
+    class Registry:
+        def by_id(self, number: int) -> PayloadSchema:
+            raise AssertionError
+
+        def by_name(self, name: str, version: int | None) -> PayloadSchema:
+            return PayloadSchema("avro", '"long"', name=name, version=3)
+
+    named: Any = {"lookup": Registry(), "schema_name": "n", "on_new_version": "stop"}
+    assert Decoding.make("avro", **named).growing == "n"
+    for given in ({"schema": '"long"', "on_new_version": "stop"}, named | {"schema": '"long"'}):
+        with pytest.raises(ConfigError, match="comes from a registry by its name"):
+            Decoding.make("avro", **given)

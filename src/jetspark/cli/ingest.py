@@ -234,7 +234,8 @@ def ingest(
             nonlocal removed
             removed += job.remove_gone_keys()
 
-        if follow or not job.has_nothing_new():
+        # A run without news has its events, too.
+        if follow or lineage or not job.has_nothing_new():
             with (
                 watch.until_stopped() as stop,
                 quiet_spark(

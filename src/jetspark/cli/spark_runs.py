@@ -525,6 +525,7 @@ class Watch:
             if self._metrics is not None:
                 self._metrics.stop_looking()
             for name, query in queries.items():
+                # Said of a single table only: those of a pipeline are stopped at once.
                 if len(queries) == 1 and query.isActive and query.lastProgress is None:
                     with suppress(Py4JError, ConnectionError):
                         self.unfinished += self._rows_under_way(query)

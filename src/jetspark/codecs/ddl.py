@@ -59,10 +59,8 @@ def check_fields(ddl: str, option: str, *, timestamp: str = "") -> dict[str, str
         for name, kind, more, _ in _fields(ddl):
             if name in fields:
                 raise ValueError(f"{name} is there twice")
-            if kind == "timestamp":
-                fields[name] = "" if more else timestamp
-            else:
-                fields[name] = "" if more else _SHORT.get(kind, kind)
+            short = timestamp if kind == "timestamp" else _SHORT.get(kind, kind)
+            fields[name] = "" if more else short
     except ValueError as reason:
         raise ConfigError(
             f"{option} {ddl!r} is not a schema: {reason}; write for example "

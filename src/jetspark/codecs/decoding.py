@@ -84,11 +84,14 @@ class Decoding:
         """From what users give; the rest is that of `given_schema`, whose errors it raises."""
         if decode not in FORMATS:
             raise ConfigError(f"decode must be {', '.join(FORMATS)}, not {decode!r}.")
-        growing = schema_name or "" if on_new_version == "stop" else ""
-        if on_new_version == "stop" and not growing:
-            raise ConfigError("A schema has new versions where a registry has its name: give that.")
         of_schema |= {"schema_file": schema_file, "lookup": lookup, "schema_name": schema_name}
         found = given_schema(decode, **of_schema)
+        growing = schema_name or "" if on_new_version == "stop" else ""
+        if on_new_version == "stop" and not found.version:
+            raise ConfigError(
+                "A schema has new versions if it comes from a registry by its name: give that, and "
+                "no other schema."
+            )
         packed = Framing(framing, compression, with_message=decode == "protobuf").checked()
         with from_file(schema_file):
             made = cls(found, packed, tuple(fields), lookup, keep_payload, growing)

@@ -72,18 +72,13 @@ class Collected(Collector):
         return ()
 
 
-def no_reasons() -> list[str]:
-    """For what is always well."""
-    return []
-
-
 @dataclass(frozen=True)
 class Health:
     """What speaks against a process; empty lists if nothing does."""
 
-    ready: Reasons = no_reasons
+    ready: Reasons = list
     """Why it does not do its work now."""
-    alive: Reasons = no_reasons
+    alive: Reasons = list
     """Why it should be killed and started again."""
 
 
@@ -101,16 +96,13 @@ class _Quiet(WSGIRequestHandler):
 
 
 @contextmanager
-def serving(address: str | None, health: Health | None = None) -> Iterator[int | None]:
+def serving(address: str, health: Health = Health()) -> Iterator[int]:
     """In the block, serve metrics and probes on HOST:PORT, or :PORT for all of this machine's
-    addresses; the port, which port 0 leaves to the system. None: nothing is served.
+    addresses; the port, which port 0 leaves to the system.
 
     Raises ConfigError for an address that is none, or that cannot be used.
     """
-    if address is None:
-        yield None
-        return
-    server = _listening(address, health or Health())
+    server = _listening(address, health)
     thread = threading.Thread(target=server.serve_forever, name="jetspark-metrics", daemon=True)
     thread.start()
     try:

@@ -186,7 +186,7 @@ def check_versions(said: str, source: SourceOptions) -> None:
     """Raises ConfigError for payloads, not in JSON, whose schema gets no new versions."""
     if source.decoding is None:
         return
-    if "schemaName" not in source.given or "schemaVersion" in source.given:
+    if not source.decoding.schema.version or "schemaVersion" in source.given:
         raise ConfigError(
             f"{said} follows the versions that a schema has in a registry: name the schema "
             "(schemaName), and no version. Columns of a schema that you give are added with "
