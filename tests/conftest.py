@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -76,6 +77,16 @@ def _no_idle_links() -> Iterator[None]:
     yield
     if (links := sys.modules.get("jetspark.bulk.links")) is not None:
         links.pool.close()
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    """A command that a signal has stopped ignores further ones; those of later tests must not."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

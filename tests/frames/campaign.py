@@ -144,9 +144,13 @@ async def _run_one(place: Place, script: str, kind: Kind, position: int, number:
     reported: list[JetsparkError] = []
     told = wrong = ""
     start = time.monotonic()
-    async with place.proxy() as (proxy, url), jetspark.connect(place.server.url) as beside:
+    async with (
+        place.proxy() as (proxy, url),
+        jetspark.connect(place.server.url, first_connect="wait") as beside,
+    ):
         nc = await jetspark.connect(
             url,
+            first_connect="wait",  # no frame is disturbed yet; the machine may be busy
             reconnect_wait=0.05,
             reconnect_jitter=0.02,
             request_timeout=PATIENCE,

@@ -15,13 +15,14 @@ from pathlib import Path
 
 _LOOK_EVERY = 0.01  # seconds
 
-# A run of the tests in the background, or under nohup, has these signals ignored, and its children
+# A run of the tests in the background, or under nohup, has signals ignored, and its children
 # too. And when the run is killed, a child in a session of its own must go with it
 # (1 is PR_SET_PDEATHSIG).
 _PRELUDE = """
 import ctypes, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)
 """
