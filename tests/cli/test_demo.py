@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 README = Path(__file__).parents[2] / "README.md"
+_VARIES = re.compile(
+    r"(?<=127\.0\.0\.1:)\d+|(?<=kill -9 )\d+|[\d,]+(?= rows (?:are|written))"
+    r"|\S+(?= \(Delta)|[\d.]+(?= MB)"
+)
+"""What differs from run to run: a port, a process, rows at the kill, a folder, its size."""
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
@@ -35,7 +41,7 @@ def test_killed_in_the_middle_it_goes_on_and_prints_what_the_readme_shows(
         code, out, err = finish(command, 300)
     assert code == 0, err
     (shown,) = (block for block in read_page(README, "README.md") if "kill -9" in block.text)
-    assert is_as_shown(shown.text, out), out
+    assert is_as_shown(_VARIES.sub("…", shown.text), out), out
     assert column("delta", tmp_path / "jetspark-demo-1", "seq") == Counter(range(1, 336_777))
     nothing_left()
     assert not list((tmp_path / "temporary").iterdir())
