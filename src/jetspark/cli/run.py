@@ -132,15 +132,15 @@ def run(
             would=servers.missing,
         )
         return None
-    if stopped is None:
-        sentences = [
-            _result(name, pipeline.sinks[name], done, direct[name], is_written=name in written)
-            for name, done in watch.done.items()
-        ]
-    elif check:
+    sentences = [
+        _result(name, pipeline.sinks[name], done, direct[name], is_written=name in written)
+        for name, done in watch.done.items()
+        if stopped is None or done.rows or done.aside
+    ]
+    if check:
         sentences = ["Stopped before everything was checked; nothing was changed."]
-    else:
-        sentences = ["Stopped; the same command goes on from here."]
+    elif stopped is not None:
+        sentences.append("Stopped; the same command goes on from here.")
     aside = {name: done.aside for name, done in watch.done.items()}
     watch.report(*sentences, file=str(file), rows=watch.rows, aside=aside, direct=direct)
     is_normal_end = pipeline.follow and not check
