@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import inspect
 import pickle
@@ -9,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
+from unittest.mock import MagicMock
 
 import nats
 import nats.errors
@@ -42,6 +44,7 @@ from jetspark.jetstream import (
     PushConsumer,
     PushMessages,
 )
+from jetspark.jetstream.api import Paged
 from jetspark.kv import Bucket, Entry, Watcher
 from jetspark.nats_py_names import _HERE, told
 from jetspark.objects import ObjectReader, ObjectStore, ObjectWatcher
@@ -145,7 +148,9 @@ def test_the_modules_of_nats_py_lead_to_ours() -> None:
 def test_what_the_table_names_is_there() -> None:
     classes = {one.__name__: one for _, ours in PAIRS for one in reversed(ours)}
     classes |= {"ConsumerMessages": ConsumerMessages, "MessageView": MessageView}
-    assert _HERE.keys() - classes.keys() == {"jetspark", "errors", "connect", "Client.subscribe"}
+    assert {name.partition(".")[0] for name in _HERE} - classes.keys() == {
+        *("jetspark", "errors", "connect")
+    }
     calls = {
         name for one in (*classes.values(), PushConsumer, Publisher, JsMsg) for name in dir(one)
     }
@@ -175,6 +180,37 @@ def test_the_callback_of_subscribe_has_another_name(client: Any) -> None:
     with pytest.raises(TypeError, match="got an unexpected keyword argument 'calback'"):
         unconnected.subscribe("a", calback=print)
     assert "callback" in inspect.signature(client.subscribe).parameters
+
+
+CALLS = [(owner, name) for owner in _HERE if "." in owner for name in _HERE[owner]]
+
+
+@pytest.mark.parametrize(("owner", "name"), CALLS)
+def test_arguments_of_nats_py_are_refused_with_ours(owner: str, name: str) -> None:
+    of, call = owner.split(".")
+    theirs, ours = next((one, two) for one, two in PAIRS if two[0].__name__ == of)
+    if call != "jetstream":  # it takes **opts
+        assert name in inspect.signature(getattr(theirs, call)).parameters
+    for one in ours:
+        assert name not in inspect.signature(getattr(one, call)).parameters
+        sentence = re.escape(f"{owner}: {told(owner, name)}")
+        with pytest.raises(TypeError, match=sentence):
+            result = getattr(one, call)(
+                MagicMock(spec=one), *["a"] * (of != "Client"), **{name: None}
+            )
+            asyncio.run(result)
+
+
+@pytest.mark.parametrize(
+    "cls", [jetspark.Subscription, Watcher, ObjectWatcher, ConsumerMessages, PushMessages, Paged]
+)
+def test_what_nats_py_awaits_says_so(cls: type) -> None:
+    async def habit() -> None:
+        await object.__new__(cls)
+
+    how = "iterate it with `async for`" if cls is Paged else "leave out `await`"
+    with pytest.raises(TypeError, match=f"{cls.__name__} is not awaited: {how}"):
+        asyncio.run(habit())
 
 
 def test_such_names_are_not_there_for_programs_that_look() -> None:

@@ -13,6 +13,7 @@ from jetspark.backup.restore import RestoreCalls
 from jetspark.backup.save import BackupCalls
 from jetspark.client.callbacks import ErrorCallback, EventCallback
 from jetspark.client.hooks import HooksLike
+from jetspark.client.listing import Listing
 from jetspark.client.messages import MessageView
 from jetspark.client.subscription import Subscription
 from jetspark.connection.options import ConnectionOptions, ConnectOptions, make_options
@@ -76,7 +77,8 @@ class Client(ServiceCalls, TraceCalls, CalloutCalls, SystemCalls, RegistryCalls)
 
 for told in (
     *(Client, MessageView, Metadata, Subscription, JetStream, ConsumerMessages, PushMessages),
-    *(PullConsumer, StoredMsg, Bucket, Watcher, ObjectStore, ObjectReader, ObjectWatcher, Service),
+    *(Listing, PullConsumer, StoredMsg, Bucket, Watcher, ObjectStore, ObjectReader),
+    *(ObjectWatcher, Service),
 ):
     tell(told)
 

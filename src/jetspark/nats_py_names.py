@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Of a class, a module of jetspark, or the arguments of a call: {names in nats-py: here}.
 _TABLE: dict[str, dict[str, str]] = {
@@ -51,6 +53,19 @@ _TABLE: dict[str, dict[str, str]] = {
         "skip_subject_validation": "check_subjects=False",
     },
     "Client.subscribe": {"cb": "callback", "future": "the result's next()"},
+    "Client.jetstream": {"prefix": "api_prefix"},
+    "Subscription.unsubscribe": {"limit": "max_msgs"},
+    "JetStream.publish": {"stream": "expect_stream", "msg_ttl": "ttl"},
+    "JetStream.pause_consumer": {"consumer": "name", "pause_until": "until"},
+    "JetStream.consumer_info JetStream.delete_consumer": {"consumer": "name"},
+    "JetStream.get_msg": {"subject": "last_by_subject", "next": "next_by_subject, with seq"},
+    "JetStream.purge_stream": {"subject": "filter"},
+    "JetStream.create_object_store JetStream.object_store": {"bucket": "name"},
+    "Bucket.create Bucket.purge": {"msg_ttl": "ttl"},
+    "Bucket.update Bucket.delete": {"last": "revision"},
+    "Bucket.purge_deletes": {"olderthan": "older_than"},
+    "ObjectStore.get": {"writeinto": "get_into()"},
+    "ObjectStore.put ObjectStore.update_meta": {"meta": "description, headers and metadata"},
     "Client": {
         "is_closed is_connecting is_reconnecting is_draining is_draining_pubs": "status",
         "CLOSED CONNECTED CONNECTING DISCONNECTED": "jetspark.ConnectionStatus",
@@ -115,6 +130,13 @@ _HERE = {
 }
 
 
+# What nats-py's calls return after an await, and ours at once.
+_AT_ONCE = {
+    "Subscription ConsumerMessages PushMessages Watcher ObjectWatcher": "leave out `await`",
+    "Listing": "iterate it with `async for`, or await its all()",
+}
+
+
 def told(owner: str, name: str) -> str:
     """What is said of a name that nats-py has: "" for any other. `owner`: as in the table."""
     here = _HERE[owner].get(name)
@@ -142,21 +164,27 @@ def tell(cls: type) -> None:
             return sorted(set(object.__dir__(self)) - table.keys())
 
         cls.__dir__ = names  # type: ignore[method-assign, assignment]
-    if (owner := f"{cls.__name__}.subscribe") in _HERE:
-        cls.subscribe = _telling(owner, cls.subscribe)  # type: ignore[attr-defined]
+    for owner in _HERE:
+        of, _, call = owner.partition(".")
+        if of == cls.__name__ and call in dir(cls):
+            setattr(cls, call, telling(owner, getattr(cls, call)))
+    for classes, instead in _AT_ONCE.items():
+        if cls.__name__ in classes.split() and hasattr(cls, "__aiter__"):
+
+            def refuse(self: object, instead: str = instead) -> Any:
+                raise TypeError(f"{type(self).__name__} is not awaited: {instead}.")
+
+            cls.__await__ = refuse  # type: ignore[attr-defined]
 
 
-def _telling(owner: str, call: Callable[..., Any]) -> Callable[..., Any]:
-    """A call, no coroutine function, with TypeErrors that name its arguments here."""
+def telling(owner: str, call: F) -> F:
+    """The call, which refuses nats-py's arguments with a sentence. `owner`: as in the table."""
+    table = _HERE[owner]
 
     @wraps(call)
-    def telling(*args: Any, **options: Any) -> Any:
-        try:
-            return call(*args, **options)
-        except TypeError:
-            for name in options:
-                if sentence := told(owner, name):
-                    raise TypeError(f"{owner}: {sentence}") from None
-            raise
+    def refusing(*args: Any, **options: Any) -> Any:
+        for name in table.keys() & options.keys():
+            raise TypeError(f"{owner}: {told(owner, name)}")
+        return call(*args, **options)
 
-    return telling
+    return refusing  # type: ignore[return-value]

@@ -885,7 +885,7 @@ async def test_a_restore_that_is_cancelled_while_the_server_creates_the_stream_s
         with pytest.raises(asyncio.CancelledError) as cancelled:
             await task
     assert cancelled.value.__notes__ == [
-        f'All is sent, and the server may still create stream "{filled}": look in a while '
+        f'Everything was sent, and the server may still create stream "{filled}": check later '
         "whether it reaches sequence 300."
     ]
 
@@ -916,7 +916,7 @@ async def test_a_partial_stream_that_others_publish_to_is_kept_and_named(
     with pytest.raises(KeyError) as failed:
         await elsewhere.restore_stream(tmp_path / "b", progress=publish_and_raise)
     assert failed.value.__notes__ == [
-        f'There is a stream "{filled}" that is not, or not only, this restore\'s.'
+        f'Stream "{filled}" exists, and is not (or not only) of this restore.'
     ]
     assert (await elsewhere.get_msg(filled, acks[0].seq)).data == b"of somebody else"
 
@@ -955,8 +955,8 @@ async def test_a_restore_after_one_that_was_killed_says_what_is_there(
         with pytest.raises(
             NameInUseError,
             match=rf'"{name}" exists already, and has [123]?\d of the backup\'s 40 messages: '
-            r"unless a restore into it is running, it may be left of an interrupted one: "
-            r"delete it then, and restore again\.$",
+            r"unless a restore is running, an interrupted one may have left it\. "
+            r"Then delete it, and restore again\.$",
         ):
             await there.restore_stream(tmp_path / "b")
         await there.delete_stream(name)

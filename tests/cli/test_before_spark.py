@@ -64,7 +64,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*INGEST, "--interval", "5"], "--interval is for --follow: give that, too, or leave"),
         ([*INGEST, "--start", "7", *OWN_START], "Give either --start or --option startingT"),
         ([*INGEST, *OWN_START], "'startingTimestamp' is in milliseconds since 1970, and"),
-        ([*INGEST, OWN_START[0], OWN_START[1] + "000"], "Cannot connect to nats://127.0.0.1:1: "),
+        ([*INGEST, OWN_START[0], OWN_START[1] + "000"], "No server at nats://127.0.0.1:1: "),
         ([*INGEST, "--start", "yesterday"], "--start 'yesterday': write earliest, latest, "),
         ([*INGEST, "--start", "0"], "--start must be earliest, latest or a sequence number"),
         ([*INGEST, "--max-offsets-per-trigger", "0"], "--max-offsets-per-trigger must be a whole"),
@@ -194,8 +194,8 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
             [*INGEST, "--quarantine", "bad"],
             "--quarantine is for streams with --json or --decode: without a schema every payload ",
         ),
-        ([*INGEST], "Cannot connect to nats://127.0.0.1:1: "),
-        ([*INGEST, "--start", "-1h"], "Cannot connect to nats://127.0.0.1:1: "),
+        ([*INGEST], "No server at nats://127.0.0.1:1: "),
+        ([*INGEST, "--start", "-1h"], "No server at nats://127.0.0.1:1: "),
         ([*REPLAY, "--guarantee", "once"], "--guarantee must be at-least-once, "),
         ([*REPLAY, "--guarantee", "exactly-once"], "give --transaction-id, a name of your own"),
         ([*REPLAY, "--prepare-stream"], "--prepare-stream is for guarantee exactly-once."),
@@ -501,7 +501,7 @@ def test_a_time_after_the_last_message_is_told_before_spark_is_started(
     future, past = "9026-01-31T12:00:00Z", "2020-01-01T00:00:00Z"
     says = (
         f"Stream {name!r} has no message at or after {future}; give --option "
-        "startingOffsetsByTimestampStrategy=latest to begin behind its last one.\n"
+        "startingOffsetsByTimestampStrategy=latest to begin after its last message.\n"
     )
     latest = ["--option", "startingOffsetsByTimestampStrategy=latest"]
     for way in (["--start", future], ["--option", f"startingTimestamp={future}"]):

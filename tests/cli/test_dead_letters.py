@@ -36,6 +36,12 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
         consumer = js.create_consumer(name, durable_name="worker")
         (said,) = command("create", "--stream", name)
         assert f"{dead}_ADVISORIES" in said
+        assert json.loads("\n".join(command("create", "--stream", name, "--json"))) == {
+            "name": dead,
+            "advisories": f"{dead}_ADVISORIES",
+            "streams": [name],
+            "dropped": [],
+        }
         letters = js.dead_letters(dead)
 
         def give_up(data: bytes) -> None:
@@ -44,7 +50,8 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
             eventually(lambda: letters.waiting() == 1)
 
         give_up(b"a vase")
-        assert command("run", "--once") == ["1 moved"]
+        moved = json.loads("\n".join(command("run", "--once", "--json")))
+        assert moved == {"moved": 1, "waiting": 0}
         give_up(b"\xff")
         with jetspark("dead-letters", "run", dead, "--server", url) as process:
             eventually(lambda: letters.waiting() == 0, within=60)
@@ -57,7 +64,12 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
         assert (first["data"], first["stream_seq"], first["text"]) == ("a vase", 1, "broken\x1b")
         assert second["data_base64"] == "/w=="
         replay = ("replay", "--reason", "terminated", "--to", f"{name}.again")
-        assert command(*replay, "--keep") == ["2 replayed · 0 without payload"]
+        assert json.loads("\n".join(command(*replay, "--keep", "--json"))) == {
+            "replayed": 2,
+            "skipped": 0,
+            "unproven": 0,
+            "duplicates": 0,
+        }
         replayed, again = command(*replay)
         assert replayed == "0 replayed · 0 without payload"
         assert again.startswith("The stream already has 2 messages from a replay within its")

@@ -92,6 +92,10 @@ def test_pub_into_a_stream_says_what_was_stored_and_fails_for_what_was_not(
         (["--count", "3"], "3 stored from {}.a, 1 byte each.\n"),
     ):
         assert run(*pub, *more) == (0, said.format(stream), "")
+    stored = json.loads(run(*pub, "-H", "Nats-Msg-Id:1", "--json")[1])
+    assert stored == {"subject": f"{stream}.a", "bytes": 1, "stored": 0, "duplicates": 1}
+    published = json.loads(run("pub", f"{stream}.a", "--count", "2", "--json")[1])
+    assert published == {"subject": f"{stream}.a", "bytes": 0, "published": 2}
     code, _, err = run(*pub, "-H", "Nats-Expected-Last-Sequence:1")
     assert (code, "wrong last sequence" in err) == (1, True)
     code, _, err = run(*pub, "--reply", "r")
@@ -260,7 +264,10 @@ def test_errors_of_pub_sub_and_request_are_one_sentence(subject: str, run: Run) 
         assert run(*arguments) == (app.FAILED, "", sentence + "\n")
     empty = "--server is empty: write nats://host:4222, or leave it out.\n"
     assert run("sub", "a", "--server", "", server="") == (app.FAILED, "", empty)
-    refused = f"No server at {gone}: Connection refused.\n"
+    refused = (
+        f"No server at {gone}: Connection refused. "
+        "Start one with `jetspark server`, or name yours with --server.\n"
+    )
     assert run("sub", "a", server=gone) == (app.FAILED, "", refused)
 
 

@@ -78,7 +78,7 @@ def test_a_file_becomes_versions(schema: Any, tmp_path: Path) -> None:
     assert code == app.FAILED
     assert "Not compatible (full) with avro shop.Order version 2 revision 1" in error
     code, _, error = schema("add", "shop.Order", file, "--policy", "none")
-    assert error == "The policy of shop.Order is full, and stays.\n"
+    assert error == "The policy of shop.Order is full, and cannot change.\n"
 
     rows = [row.split()[:5] for row in schema("ls", "shop.*")[1].splitlines()]
     assert rows == [
@@ -106,9 +106,8 @@ def test_a_file_becomes_versions(schema: Any, tmp_path: Path) -> None:
 
     code, _, error = schema("rm", "shop.Order", "1")
     assert error.startswith("Remove version 1 of shop.Order in avro? There is no terminal")
-    assert schema("rm", "shop.Order", "1", "--force")[1] == (
-        "Removed version 1 of shop.Order in avro.\n"
-    )
+    removed = json.loads(schema("rm", "shop.Order", "1", "--force", "--json")[1])
+    assert removed == {"removed": "shop.Order", "format": "avro", "version": 1}
     code, _, error = schema("diff", "shop.Order")
     assert error == "shop.Order has no version before 2.\n"
     assert schema("rm", "shop.Order", "-f")[1] == "Removed all versions of shop.Order in avro.\n"

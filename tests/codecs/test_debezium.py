@@ -176,7 +176,7 @@ def changed(**values: Any) -> bytes:
         (changed(op="x"), "op is 'x', and none of c, d, r, t, u."),
         (changed(op=["c"]), "op is ['c'], and none of"),
         (b'{"id": 1, "__op": "x"}', "__op is 'x', and none of"),
-        (changed(op="d"), "There is no before, so nothing tells the row"),
+        (changed(op="d"), "There is no before, so the row is not known"),
         (changed(after=None), "There is no after"),
         (changed(after='{"_id": 1}'), "after is a text, as of MongoDB"),
         (changed(after={"id": "one"}), 'id: "one" is not a whole number.'),

@@ -162,7 +162,7 @@ def test_what_is_lost_fails_the_read_or_is_left_out(
     ("options", "sentence"),
     [
         ({"straem": "X"}, "Unknown option 'straem' for format jetstream; did you mean 'stream'?"),
-        ({"servers": "nats://127.0.0.1:1"}, "Cannot connect to nats://127.0.0.1:1: "),
+        ({"servers": "nats://127.0.0.1:1"}, "No server at nats://127.0.0.1:1: "),
         ({"stream": "NO_SUCH_STREAM_HERE"}, 'Stream "NO_SUCH_STREAM_HERE" not found on nats://'),
         ({"startingOffsets": "5000"}, "Option 'startingOffsets' is 5000, but stream"),
         ({"endingOffsets": "x"}, "Option 'endingOffsets' must be earliest, latest or a sequence"),

@@ -176,9 +176,7 @@ class LeftOver:
         """
         with suppress(errors.StreamNotFoundError):
             if not self._is_ours(await stream_info(self._api, self._name)):
-                return (
-                    f'There is a stream "{self._name}" that is not, or not only, this restore\'s.'
-                )
+                return f'Stream "{self._name}" exists, and is not (or not only) of this restore.'
             await self._api.call(js_api.STREAM_DELETE, stream=self._name)
         return None
 
@@ -199,8 +197,8 @@ class LeftOver:
         if not restored and (later or same_end or (there.messages and not same_start)):
             return error
         what = (
-            f"{has:,} of the backup's {total:,} messages: unless a restore into it is running, it "
-            "may be left of an interrupted one: delete it then, and restore again."
+            f"{has:,} of the backup's {total:,} messages: unless a restore is running, an "
+            "interrupted one may have left it. Then delete it, and restore again."
         )
         if restored:
             missing = there.consumer_count < whole.consumer_count
@@ -288,8 +286,8 @@ class _Outgoing(Transfer):
             return  # whose message says so already
         if all_sent:
             error.add_note(
-                f'All is sent, and the server may still create stream "{self._stream}": look in a '
-                f"while whether it reaches sequence {self._backup.state.last_seq:,}."
+                f'Everything was sent, and the server may still create stream "{self._stream}": '
+                f"check later whether it reaches sequence {self._backup.state.last_seq:,}."
             )
             return
         note: str | None = (

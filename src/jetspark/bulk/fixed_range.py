@@ -55,7 +55,7 @@ def resolve(
         return "latest"
     raise ConfigError(
         f"Stream {stream!r} has no message at or after {format_isotime(wanted.ns)}; set "
-        "startingOffsetsByTimestampStrategy to latest to begin behind its last one."
+        "startingOffsetsByTimestampStrategy to latest to begin after its last message."
     )
 
 

@@ -145,10 +145,8 @@ def open_socket(options: ConnectOptions, server: ServerURL) -> socket.socket:
         reason = reason_of(error)
         if proxy is not None:
             sentence = f"No proxy at {proxy}: {reason}."
-        elif isinstance(error, UnicodeError):
-            sentence = f"No server at {server}: {reason}."
         else:
-            sentence = f"Cannot connect to {server}: {reason}. Is a nats-server running there?"
+            sentence = f"No server at {server}: {reason}."
         raise errors.ServerRefusedError(sentence, server=str(server)) from error
 
 

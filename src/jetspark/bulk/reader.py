@@ -133,8 +133,7 @@ class Head:
             return gone
         said = (
             f"Stream {facts.name!r} begins at sequence {facts.first_seq} now, and {gone}. That one "
-            f"had been read; whether a purge also removed unread ones from {position} on, is not "
-            "known."
+            f"had been read; a purge may also have removed unread ones from {position} on."
         )
         left_out(logger, said, Loss(facts.name, said, f"gone {witness.seq}"))
         return ""

@@ -484,8 +484,8 @@ class StreamAPI:
                 continue
             return js_api.parse_answer(call, frame.payload, names)
         raise errors.RequestTimeoutError(
-            f"JetStream on {self.link.server} did not answer within {self._timeout:g} s: look "
-            "whether the server is overloaded, or the network holds it back."
+            f"JetStream on {self.link.server} did not answer within {self._timeout:g} s: check "
+            "whether the server is overloaded or the network is slow."
         )
 
 

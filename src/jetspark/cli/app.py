@@ -25,7 +25,7 @@ from cyclopts import (
 
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested
-from jetspark.errors import JetsparkError
+from jetspark.errors import JetsparkError, NoServersError, ServerRefusedError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -100,7 +100,8 @@ def run(arguments: Sequence[str]) -> int:
     except JetsparkError as error:
         if isinstance(error, console.OutputError):
             console.give_up_output()
-        sentence = "\n".join([str(error), *getattr(error, "__notes__", ())])
+        advice = no_server_advice(error) if arguments[:1] != ["run"] else ""  # its file names one
+        sentence = "\n".join([f"{error}{advice}", *getattr(error, "__notes__", ())])
         console.show_refusals(except_in=sentence)
         console.fail(sentence)
         return FAILED
@@ -117,6 +118,12 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     return code if isinstance(code, int) else DONE
+
+
+def no_server_advice(error: JetsparkError) -> str:
+    """What to do when no server answers: "" for any other error."""
+    gone = isinstance(error, NoServersError | ServerRefusedError)
+    return " Start one with `jetspark server`, or name yours with --server." if gone else ""
 
 
 def _server_last(arguments: Sequence[str]) -> list[str]:
@@ -153,7 +160,7 @@ def version_text() -> str:
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "demo": (
-        "Run the whole path on real data, with a server of its own.",
+        "Turn real data into a table, with a server of its own.",
         "jetspark demo",
         "jetspark demo --to flights",
     ),
@@ -189,7 +196,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "group": ("Show the consumer groups of a stream, their members and partitions.",),
     "dead-letters": ("Keep the messages that consumers give up, and replay them.",),
     "service": ("Find services, look at them, and call them.",),
-    "schema": ("Register schemas of payloads, show them, and check what may follow them.",),
+    "schema": ("Register and show schemas of payloads, and check new versions.",),
     "registry": ("Run a schema registry.",),
     "pub": (
         "Publish a message.",
@@ -217,7 +224,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "jetspark events --stream ORDERS --kind max_deliver --json",
     ),
     "doctor": (
-        "Look at this machine, its Spark and the servers, and say what to do.",
+        "Check this machine, its Spark and the servers, and say what to do.",
         "jetspark doctor --server nats://host:4222",
         "jetspark doctor --role spark-source=ORDERS --folder lake",
     ),

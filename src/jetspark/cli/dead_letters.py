@@ -16,6 +16,7 @@ from jetspark.cli.options import (
     DEFAULT,
     Connection,
     JsonOption,
+    JsonResult,
     Repeated,
     Switch,
     check_replicas,
@@ -79,12 +80,13 @@ def create(
     consumer: Repeated = None,
     replicas: int = 1,
     connection: Connection = DEFAULT,
+    json: JsonResult = False,
 ) -> None:
     """Store messages that consumers give up from now on; run it again to watch others.
 
     Args:
         name: Name of the stream for the letters; NAME_ADVISORIES holds those for a worker.
-        stream: Stream whose consumers are watched; may be given again. Others no longer are.
+        stream: Stream whose consumers are watched; may be given again. Replaces earlier ones.
         consumer: Only this consumer; may be given again.
         replicas: Replicas of both streams.
     """
@@ -98,14 +100,17 @@ def create(
         return before, made
 
     before, made = connection.jetstream(make, stream=stream)
-    console.say(
-        f"Stores messages given up in {', '.join(stream)} as {made.advisories}; "
-        f"`jetspark dead-letters run {made.name}` moves it to {made.name}."
+    dropped = sorted(before.difference(stream))
+    sentence = (
+        f"The advisories of messages that {', '.join(stream)} gives up go to {made.advisories}; "
+        f"`jetspark dead-letters run {made.name}` moves the messages to {made.name}."
     )
-    if dropped := sorted(before.difference(stream)):
-        console.say(
-            f"No longer watched: {', '.join(dropped)}. To watch all, name each with --stream."
+    if dropped:
+        sentence += (
+            f"\nNo longer watched: {', '.join(dropped)}. To watch all, name each with --stream."
         )
+    document = {"name": made.name, "advisories": made.advisories, "streams": stream}
+    console.show_result(sentence, document | {"dropped": dropped}, as_json=json)
 
 
 async def _watched(js: JetStream, name: str) -> set[str]:
@@ -141,18 +146,22 @@ def run(
     metrics: str | None = None,
     remove_originals: Switch = False,
     connection: Connection = DEFAULT,
+    json: JsonOption = False,
 ) -> None:
     """Move messages to the dead letters, until Ctrl-C. Several may run; killing one loses nothing.
 
     Args:
         name: Name of the dead letters.
         once: Move the messages that wait now, and end.
-        metrics: Serve Prometheus's metrics, and /healthz and /readyz for probes, on HOST:PORT, or
-            on :PORT of all addresses of this machine.
+        metrics: Serve Prometheus metrics and the probes /healthz and /readyz on HOST:PORT, or on
+            :PORT of all addresses of this machine.
         remove_originals: Delete each message from its stream when its letter is stored.
+        json: With --once, print how many were moved and how many wait as one JSON document.
     """
     if once and metrics is not None:
         raise errors.ConfigError("--metrics is for a worker that goes on: leave --once out.")
+    if json and not once:
+        raise errors.ConfigError("--json is for --once: a worker that goes on has no result.")
     if once:
 
         async def move(nc: Client) -> tuple[int, int]:
@@ -160,12 +169,13 @@ def run(
             return await dead.move(remove_originals=remove_originals), await dead.waiting()
 
         moved, left = connection.run(move)
-        console.say(f"{moved:,} moved")
+        sentence = f"{moved:,} moved"
         if left:
-            console.say(
-                f"{left:,} more wait: another worker has them (a killed worker's are "
+            sentence += (
+                f"\n{left:,} more wait: another worker has them (a killed worker's are "
                 "free after 30 s), or they failed and will be retried."
             )
+        console.show_result(sentence, {"moved": moved, "waiting": left}, as_json=json)
         return
 
     async def work(nc: Client, begin: Callable[[str], None]) -> None:
@@ -236,6 +246,7 @@ def replay(
     to: str | None = None,
     keep: Switch = False,
     connection: Connection = DEFAULT,
+    json: JsonResult = False,
 ) -> None:
     """Publish messages of dead letters again, and delete these letters.
 
@@ -250,11 +261,13 @@ def replay(
         return await dead.replay(**asdict(selection), to=to, keep=keep)
 
     replayed, skipped, unproven, duplicates = connection.run(publish)
-    console.say(f"{replayed:,} replayed · {skipped:,} without payload")
+    sentence = f"{replayed:,} replayed · {skipped:,} without payload"
     if duplicates:
-        console.say(
-            f"The stream already has {counted(duplicates, 'message')} from a replay "
+        sentence += (
+            f"\nThe stream already has {counted(duplicates, 'message')} from a replay "
             "within its duplicate window, and stored none again."
         )
+    figures = {"replayed": replayed, "skipped": skipped, "unproven": unproven}
+    console.show_result(sentence, figures | {"duplicates": duplicates}, as_json=json)
     if unproven:
         raise errors.NotStoredError(f"{counted(unproven, 'letter')} stay; see above.")

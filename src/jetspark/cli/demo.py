@@ -47,7 +47,7 @@ _QUERY = "SELECT origin, count(*), avg(dep_delay) FROM flights GROUP BY origin O
 
 
 def demo(*, to: str | None = None, master: str = "local[*]") -> int:
-    """Turn 336,776 real flights into a table, kill that in the middle, go on, and check every one.
+    """Turn 336,776 real flights into a table, kill that in the middle, go on, and check all.
 
     Runs its own nats-server in a temporary folder and removes it at the end. The table stays, and
     the class archive for faster starts of Spark (see jetspark warm-up).

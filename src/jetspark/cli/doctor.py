@@ -21,13 +21,11 @@ import msgspec
 from jetspark.acl import USER_INFO, Permissions
 from jetspark.cli import console
 from jetspark.cli.acl import permissions_of
-from jetspark.cli.app import make_app, version_text
+from jetspark.cli.app import make_app, no_server_advice, version_text
 from jetspark.cli.options import DEFAULT, Connection, JsonOption, Repeated
 from jetspark.errors import (
     JetsparkError,
-    NoServersError,
     PermissionsError,
-    ServerRefusedError,
     SparkUnavailableError,
 )
 from jetspark.subjects import subject_within, subjects_overlap
@@ -67,7 +65,7 @@ def doctor(
     folder: Repeated = None,
     json: JsonOption = False,
 ) -> int:
-    """Look at this machine, its Spark and the servers: a line each, with what to do.
+    """Check this machine, its Spark and the servers: a line each, with what to do.
 
     The exit code is 1 when there is a problem. Spark is not started, and nothing is changed.
 
@@ -86,9 +84,7 @@ def doctor(
     try:
         found += connection.run(ask)
     except JetsparkError as error:
-        gone = isinstance(error, NoServersError | ServerRefusedError)
-        advice = " Start one with `jetspark server`, or name yours with --server." if gone else ""
-        found.append(Finding("server", _PROBLEM, f"{error}{advice}"))
+        found.append(Finding("server", _PROBLEM, f"{error}{no_server_advice(error)}"))
     console.show_refusals(except_in="\n".join(one.said for one in found))
     if json:
         console.say_json(found, indent=True)

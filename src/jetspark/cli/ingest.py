@@ -106,9 +106,9 @@ def ingest(
 
     Args:
         stream: Name of the stream.
-        to: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog. Into
-            many tables: lake/{region} has one for each value of a column, {subject[1]} is a token
-            of the subject (from 0), {header[Site]} a header.
+        to: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog. A
+            template makes many tables: lake/{region} one for each value of a column, {subject[1]}
+            for each token of the subject (from 0), {header[Site]} for each value of a header.
         subjects: Only messages under these subjects, several with commas.
         bucket: STREAM is a Key-Value bucket, and the table has one row for each key: its present
             value. A change replaces the row, a deletion removes it.
@@ -122,7 +122,7 @@ def ingest(
             with the messages that are there now.
         interval: Seconds between two batches with --follow; 5 by default.
         checkpoint: Folder for the progress; by default _checkpoint in the table.
-        adopt: Add the rows to those of a table that this stream's runs have not written.
+        adopt: Add the rows to a table that runs of this stream have not written.
         format: delta or iceberg. An existing table keeps its format, a new one is in delta.
         merge_schema: Add columns that the table lacks, instead of refusing the rows.
         evolve: Add a column for each new field of the payloads, and in Iceberg widen int to long,
@@ -131,27 +131,27 @@ def ingest(
         column: Further column, as site=subject[1], site=header[Site], hour=hour(timestamp); may be
             given again.
         rest_column: Name of a column with the fields that the schema of --json lacks, as JSON text.
-        key: Column that tells which rows replace each other: the table has the last one of each
-            key; may be given again.
-        history: With --key, keep all rows: valid_from and valid_to tell when each was the last one.
+        key: Column of the key: the table keeps the last row of each key; may be given again.
+        history: With --key, keep all rows; valid_from and valid_to say when each was valid.
         quarantine: Table for messages that do not become rows, with the reason: payloads that do
             not fit the schema, and rows without a table. Or stream:NAME, a stream of dead letters.
-        on_bad_record: Without --quarantine: keep, the default, has a payload that does not fit in
-            the column _corrupt_record; stop ends the run, with a sentence about that message.
+        on_bad_record: Without --quarantine: keep (the default) puts a payload that does not fit
+            the schema into the column _corrupt_record; stop ends the run and names the message.
         compact_every: Merge the small files of a table after so many of its commits; 100 by default
             with --follow, 0 for never.
-        through_spark: Let all rows pass Spark, also where a task could write what it reads.
-        infer: Print the schema for --json that takes the messages of a sample, for each table if
-            --to is a template, and write nothing. --to may be left out.
-        infer_messages: Messages of the sample, from all parts of the stream; 10,000 by default.
+        through_spark: Send all rows through Spark, even if tasks could write them directly.
+        infer: Print a schema for --json that fits a sample of the messages, and write nothing; if
+            --to is a template, one for each table. --to may be left out.
+        infer_messages: Number of messages in the sample, from all parts of the stream; 10,000 by
+            default.
         table_option: Further option of the table, as name=value (targetFileSize=64m,
             storage.AWS_REGION=…).
         max_offsets_per_trigger: Maximum number of sequences in one batch; by default 2,000,000 and
             1 GiB, of a bucket 500,000; through a snapshot (option backfill) without a limit.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
-        lineage: Send OpenLineage's events to where OPENLINEAGE_URL or openlineage.yml say.
-        metrics: Serve Prometheus's metrics, and /healthz and /readyz for probes, on HOST:PORT, or
-            on :PORT of all addresses of this machine.
+        lineage: Send OpenLineage events, to the target in OPENLINEAGE_URL or openlineage.yml.
+        metrics: Serve Prometheus metrics and the probes /healthz and /readyz on HOST:PORT, or on
+            :PORT of all addresses of this machine.
     """
     outcome = Outcome(flags.quiet, json_output)
     further = named_options("--option", option, _OF_SOURCE)

@@ -43,6 +43,7 @@ ForceOption: TypeAlias = Annotated[
     bool, Parameter(name=("--force", "-f"), negative=(), help="Do not ask for confirmation.")
 ]
 _RESULT = Parameter(negative=(), help="Print the result as one JSON document.")
+JsonResult: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json",))]
 JsonOutputOption: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json-output", "--json"))]
 JsonOutputFlag: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json-output",))]
 """For commands where --json means something else."""
@@ -62,9 +63,9 @@ class PayloadFlags:
     """Format of the payloads, avro, protobuf, cloudevents, debezium, or json (as --json): their
     fields become columns."""
     schema: str | None = None
-    """Schema of --decode, as text; of Protobuf also a compiled class, as shop_pb2:Order; of
-    Debezium, JSON and the data of CloudEvents also the columns, as "id BIGINT, amount DOUBLE"; of
-    the last two also a JSON Schema."""
+    """Text of the schema for --decode. For Protobuf also a compiled class (shop_pb2:Order); for
+    Debezium, JSON and the data of CloudEvents also columns ("id BIGINT, amount DOUBLE"); for JSON
+    and CloudEvents also a JSON Schema."""
     schema_file: str | None = None
     """File with the schema: .avsc, .proto, a descriptor set of protoc, or the JSON of Debezium."""
     registry: str | None = None
@@ -74,15 +75,15 @@ class PayloadFlags:
     """Name of the schema in the registry, in place of --schema; the latest version when the run
     begins."""
     message: str | None = None
-    """Protobuf's message; by default the first one of the schema."""
+    """Message type of Protobuf; by default the first one in the schema."""
     fields: str | None = None
-    """Only these fields, with commas."""
+    """Fields to keep, with commas; by default all."""
     framing: str | None = None
-    """What is in front of each payload, or in headers: none (the default), confluent, apicurio,
+    """How each payload or its headers name the schema: none (the default), confluent, apicurio,
     azure or nats."""
     compression: str | None = None
-    """Of the payloads: gzip, zstd, snappy or none; by default what the header Content-Encoding
-    says."""
+    """Compression of the payloads: gzip, zstd, snappy or none; by default as the header
+    Content-Encoding says."""
 
     def options(self) -> dict[str, str]:
         """The options of Spark's format."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from jetspark.cli import console
-from jetspark.cli.options import DEFAULT, NO_CONTENT, Connection, Content, stdin_waits
+from jetspark.cli.options import DEFAULT, NO_CONTENT, Connection, Content, JsonResult, stdin_waits
 from jetspark.errors import ConfigError, JetsparkError, PermissionsError
 from jetspark.validation import check_whole
 
@@ -29,6 +29,7 @@ def pub(
     reply: str | None = None,
     count: int = 1,
     jetstream: Annotated[bool, Parameter(name=("--jetstream",), negative=())] = False,
+    json: JsonResult = False,
 ) -> None:
     """Publish a message; returns when the server has received it, with or without subscribers.
 
@@ -52,6 +53,7 @@ def pub(
         )
     data = content.payload(payload or "")
     size = console.counted(len(data), "byte")
+    result: dict[str, object] = {"subject": subject, "bytes": len(data)}
 
     async def publish(nc: Client) -> str:
         sent = 0
@@ -71,6 +73,7 @@ def pub(
         # The server reports a refused subject before it answers the flush.
         if isinstance(nc.last_error, PermissionsError):
             raise nc.last_error
+        result["published"] = count
         return f"{count:,} published to {subject}, {size} each."
 
     async def store(nc: Client) -> str:
@@ -82,8 +85,9 @@ def pub(
         except asyncio.CancelledError as stopped:
             stopped.add_note(f"Stopped: {publisher.acked:,} of {count:,} are in the stream.")
             raise
-        known = publisher.duplicates
+        known = result["duplicates"] = publisher.duplicates
+        stored = result["stored"] = publisher.acked - known
         again = f", {known:,} not again: the stream has the id" if known else ""
-        return f"{publisher.acked - known:,} stored from {subject}, {size} each{again}."
+        return f"{stored:,} stored from {subject}, {size} each{again}."
 
-    console.say(connection.run(store if jetstream else publish))
+    console.show_result(connection.run(store if jetstream else publish), result, as_json=json)

@@ -37,8 +37,8 @@ def run(
 ) -> int | None:
     """Run a pipeline: streams and tables in, Spark SQL, tables, streams and buckets out.
 
-    The file is TOML; docs/guide-pipelines.md has all its keys. Stop it with Ctrl-C and run it
-    again: it continues where it was.
+    The file is TOML; docs/guide-pipelines.md has all its keys. After Ctrl-C, the same command
+    continues where it was.
 
     Args:
         file: The pipeline file.
@@ -47,10 +47,10 @@ def run(
         check: Only check: read the file, ask the servers, let Spark analyse schemas and SQL; print
             what a run would change on the servers. Starts Spark, but no query.
         adopt: Add rows to tables that this pipeline has not written.
-        through_spark: Let all rows pass Spark, also where a task could write what it reads.
-        lineage: Send OpenLineage's events to where OPENLINEAGE_URL or openlineage.yml say.
-        metrics: Serve Prometheus's metrics, and /healthz and /readyz for probes, on HOST:PORT, or
-            on :PORT of all addresses of this machine.
+        through_spark: Send all rows through Spark, even if tasks could write them directly.
+        lineage: Send OpenLineage events, to the target in OPENLINEAGE_URL or openlineage.yml.
+        metrics: Serve Prometheus metrics and the probes /healthz and /readyz on HOST:PORT, or on
+            :PORT of all addresses of this machine.
     """
     from dataclasses import replace
 

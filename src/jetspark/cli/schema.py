@@ -20,6 +20,7 @@ from jetspark.cli.options import (
     Connection,
     ForceOption,
     JsonOption,
+    JsonResult,
     RawOption,
     check_form,
     confirm,
@@ -111,7 +112,7 @@ def add(
                 name, definition, format=format, compat_policy=policy, description=description
             )
         if policy is not None and policy_of(latest.compat_policy) != policy:
-            raise ConfigError(f"The policy of {name} is {latest.compat_policy}, and stays.")
+            raise ConfigError(f"The policy of {name} is {latest.compat_policy}, and cannot change.")
         return await registry.update(name, definition, format=format, description=description)
 
     found = _asking(connection, register, file)
@@ -270,6 +271,7 @@ def rm(
     format: FormatOption = None,
     force: ForceOption = False,
     connection: Connection = DEFAULT,
+    json: JsonResult = False,
 ) -> None:
     """Remove a version of a schema, or all of them. Their numbers are not given again.
 
@@ -284,7 +286,8 @@ def rm(
     _asking(
         connection, lambda registry: registry.remove(name, format=found.format, version=version)
     )
-    console.say(f"Removed {what}.")
+    document = {"removed": name, "format": found.format, "version": version}
+    console.show_result(f"Removed {what}.", document, as_json=json)
 
 
 async def _only(

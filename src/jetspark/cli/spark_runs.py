@@ -290,8 +290,8 @@ def _make_class_archive(*, quiet: bool) -> None:
     archive = class_archive()
     if archive is not None and archive.make_later() and not quiet:
         sentence = (
-            "In the background, once: Spark's classes are prepared for faster starts"
-            f" ({VARIABLE}=off: never)."
+            "Preparing Spark's classes in the background, once, for faster starts"
+            f" ({VARIABLE}=off turns this off)."
         )
         console.err.print(Text(sentence, style="dim"), soft_wrap=True)
 

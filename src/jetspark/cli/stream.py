@@ -15,7 +15,6 @@ from rich.progress import DownloadColumn
 
 from jetspark.backup import verify_backup
 from jetspark.backup.folder import local_folder
-from jetspark.cli import console
 from jetspark.cli.app import command, group
 from jetspark.cli.console import (
     counted,
@@ -34,6 +33,7 @@ from jetspark.cli.options import (
     Connection,
     ForceOption,
     JsonOption,
+    JsonResult,
     Repeated,
     Switch,
     check_replicas,
@@ -270,7 +270,14 @@ def purge(
 
 
 @command(stream, "jetspark stream rm ORDERS", "jetspark stream rm ORDERS --force")
-def rm(name: str, /, *, connection: Connection = DEFAULT, force: ForceOption = False) -> None:
+def rm(
+    name: str,
+    /,
+    *,
+    connection: Connection = DEFAULT,
+    force: ForceOption = False,
+    json: JsonResult = False,
+) -> None:
     """Remove a stream with all its messages and consumers.
 
     Args:
@@ -281,7 +288,8 @@ def rm(name: str, /, *, connection: Connection = DEFAULT, force: ForceOption = F
     what = f"stream {name} with {counted(state.messages, 'message')} and {consumers}"
     confirm(f"Remove {what}?", force)
     connection.jetstream(lambda js: js.delete_stream(name), stream=name)
-    console.say(f"Removed {what}.")
+    document = {"removed": name, "messages": state.messages, "consumers": state.consumer_count}
+    show_result(f"Removed {what}.", document, as_json=json)
 
 
 @command(stream, "jetspark stream backup ORDERS backups/orders")

@@ -189,18 +189,18 @@ def retry(
     flags: SparkFlags = LOCAL,
     json_output: JsonOutputFlag = False,
 ) -> None:
-    """Try messages again that were put aside into a quarantine, with a mended schema.
+    """Try the messages of a quarantine again, with a corrected schema.
 
-    Those that are rows now are added to their tables, each once, also when this is killed and run
-    again; the others stay where they are, with their reasons of now. The server is not asked, and
-    the query that fills the tables may run.
+    Messages that are rows now are added to their tables, each once, even if the command is killed
+    and run again. The others stay, with their new reasons. The command asks no server, and the
+    query that fills the tables may run meanwhile.
 
     Args:
         quarantine: The table with the messages, in the format of the other one.
         to: The table of the rows, or the template of tables, as for `ingest`.
         json: Schema of the payloads, as for `ingest`.
-        pipeline: File of the pipeline with this quarantine, which says the tables and schemas, also
-            of a list of tables; in place of --to, --json and the flags below.
+        pipeline: File of the pipeline with this quarantine, which has the tables and schemas; in
+            place of --to, --json and the flags below.
         column: Further column, as for `ingest`; may be given again.
         rest_column: Name of the column with other fields, as for `ingest`.
         partition_by: Column to partition by, as for `ingest`; may be given again.

@@ -376,9 +376,8 @@ def _of_enum(writer: _Type, reader: _Type, name: str) -> _Convert:
     def convert(values: pa.Array) -> pa.Array:
         found = dictionary.take(values.indices)
         if found.null_count > values.null_count:
-            raise Undecodable(
-                f"{name} is none of {', '.join(reader.symbols)}, but one of {', '.join(unknown)}."
-            )
+            known = ", ".join(reader.symbols)
+            raise Undecodable(f"{name} is one of {', '.join(unknown)}; the schema has {known}.")
         return found
 
     return convert
@@ -572,7 +571,7 @@ class AvroWriter:
             found.num_rows != rows
             or not pc.all(pc.equal(marks, pa.scalar(_MARK, marks.type))).as_py()
         ):
-            raise Undecodable(f"The payload is not {self._name}: it has more bytes.")
+            raise Undecodable(f"The payload is not {self._name}: it has bytes left over.")
         columns = [
             convert(rows if at is None else found.column(f"f{at}")) for at, convert in self._columns
         ]
@@ -669,7 +668,7 @@ def _union_in_file(type_: _Type, values: pa.Array, name: str) -> pa.Array:
                     member = pa.nulls(rows, one.arrow)
             mine = member.is_valid()
         if pc.any(pc.and_(mine, codes.is_valid())).as_py():
-            raise ConfigError(f"{name} has several members in a row: one of them may be not null.")
+            raise ConfigError(f"{name} has more than one member with a value in a row.")
         children.append(_record_in_file([_in_file(one, member.filter(mine), name)]))
         codes = pc.if_else(mine, pa.scalar(code, pa.int8()), codes)
         order = pc.subtract(pc.cumulative_sum(mine.cast(pa.int32())), pa.scalar(1, pa.int32()))

@@ -132,7 +132,7 @@ def _of_envelope(value: Mapping[str, Any], seq: int, schema: bytes) -> Event | N
             )
         if not isinstance(row, dict):
             raise NoRowError(
-                f"There is no {side}, so nothing tells the row: the table needs a primary key, or "
+                f"There is no {side}, so the row is not known: the table needs a primary key, or "
                 "(PostgreSQL) REPLICA IDENTITY FULL."
             )
     time = _time({"ts_ms": value.get("ts_ms")} | source)

