@@ -195,7 +195,7 @@ def test_blocking_lock_is_held_by_one_thread_at_a_time(bucket: Bucket) -> None:
 
 
 def test_blocking_lock_that_is_lost_says_so(bucket: Bucket) -> None:
-    with pytest.raises(LockLostError), bucket.lock("job", lease=1, holder="ann") as lock:
+    with pytest.raises(LockLostError), bucket.lock("job", lease=3, holder="ann") as lock:
         owner = bucket.lock("job").owner()
         assert owner is not None
         assert owner.holder == "ann"
@@ -212,7 +212,7 @@ def test_blocking_lock_that_is_lost_says_so(bucket: Bucket) -> None:
 
 def test_blocking_election_is_iterated_and_calls_back(bucket: Bucket) -> None:
     states: queue.Queue[ElectionState] = queue.Queue()
-    with bucket.election("leader", lease=1) as one:
+    with bucket.election("leader", lease=3) as one:
         assert not one.next(30).leading
         for state in one:
             assert state.leading

@@ -292,7 +292,7 @@ def test_a_server_killed_while_reading_costs_nothing(
 def test_a_server_that_stays_away_ends_the_read(
     nats_server: NatsServer, filled: StreamFacts
 ) -> None:
-    limits = replace(SMALL, timeout=2)
+    limits = replace(SMALL, timeout=4)
     batches = read_range(make_options(nats_server.url), whole(filled), limits)
     next(batches)
     nats_server.kill()
@@ -303,7 +303,7 @@ def test_a_server_that_stays_away_ends_the_read(
 def test_a_paused_server_is_noticed_and_waited_for(
     nats_server: NatsServer, filled: StreamFacts
 ) -> None:
-    limits = replace(SMALL, heartbeat=0.1, timeout=2)
+    limits = replace(SMALL, heartbeat=0.1, timeout=4)
     batches = read_range(make_options(nats_server.url, connect_timeout=0.5), whole(filled), limits)
     next(batches)
     nats_server.pause()

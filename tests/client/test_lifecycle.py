@@ -44,7 +44,7 @@ async def test_connect_can_be_awaited_or_entered(shared_server: NatsServer) -> N
     assert nc.servers == [shared_server.url]
     assert nc.server_info is not None
     assert nc.server_info.server_name == "shared"
-    assert 0 < await nc.rtt() < 1
+    assert 0 < await nc.rtt() < 30
     await nc.connect()  # nothing to do
     await nc.close()
     assert nc.status is ConnectionStatus.CLOSED

@@ -80,7 +80,7 @@ async def test_outbox_over_flush_size_is_written_early_and_crowded(outbox: Outbo
     outbox.put(bytes(FLUSH_AT + 1))
     assert len(writes) == 1
     assert outbox.crowded
-    await asyncio.wait_for(outbox.wait(), 1)
+    await asyncio.wait_for(outbox.wait(), 30)
     assert not outbox.crowded
 
 
@@ -97,7 +97,7 @@ async def test_paused_transport_limits_outbox_and_resume_wakes_waiters(outbox: O
     await turn()
     assert not waiting.done()
     outbox.resume()
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 30)
     assert writes == [b"1"]
     outbox.put(b"2")
     await turn()
@@ -110,7 +110,7 @@ async def test_detach_wakes_waiters(outbox: Outbox) -> None:
     waiting = asyncio.create_task(outbox.wait())
     await turn()
     outbox.detach()
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 30)
 
 
 async def test_closed_outbox_refuses_publishes_with_reason(outbox: Outbox) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
 from websockets.frames import Frame
@@ -32,7 +32,6 @@ def opened(*, compression: bool = False) -> tuple[WebSocketCodec, ServerProtocol
     return codec, server
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     payloads=st.lists(st.binary(max_size=300), max_size=6),
     cuts=st.lists(st.integers(0, 2000), max_size=8),

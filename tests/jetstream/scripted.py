@@ -49,8 +49,8 @@ class ScriptedConsumer:
         self.exists = True
         self.on_request: Callable[[], None] = lambda: None
         info = ConsumerInfo(stream_name="S", name="c", created=Timestamp.from_ns(0))
-        self.js = JetStream(nc, api_prefix=prefix, timeout=1)
-        self.consumer = PullConsumer(Api(nc, api_prefix=prefix, timeout=1), info)
+        self.js = JetStream(nc, api_prefix=prefix, timeout=5)
+        self.consumer = PullConsumer(Api(nc, api_prefix=prefix, timeout=5), info)
 
     async def __aenter__(self) -> Self:
         # Blocking, but it only writes a few bytes to the loopback.

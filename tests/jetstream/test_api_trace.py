@@ -47,12 +47,12 @@ async def test_each_request_and_its_answer_are_logged(
 async def test_only_a_context_with_trace_is_logged(
     nc: Client, lines: Callable[[], list[str]]
 ) -> None:
-    loud, quiet = nc.jetstream(trace=True, timeout=1), nc.jetstream(timeout=2)
+    loud, quiet = nc.jetstream(trace=True, timeout=20), nc.jetstream(timeout=21)
     await quiet.account_info()
     assert lines() == []
     await loud.account_info()
     assert len(lines()) == 2
-    assert (loud.timeout, quiet.timeout) == (1, 2)
+    assert (loud.timeout, quiet.timeout) == (20, 21)
 
 
 async def test_a_request_without_answer_is_logged_with_its_error(

@@ -127,9 +127,9 @@ async def test_a_reader_that_takes_nothing_gets_no_more_than_the_buffer(
     js: JetStream, stream: str, consumer: PullConsumer, reported: list[JetsparkError]
 ) -> None:
     await fill(js, stream, 200)
-    async with consumer.consume(max_messages=20, expires=1, heartbeat=0.5) as messages:
+    async with consumer.consume(max_messages=20, expires=2, heartbeat=1) as messages:
         await holds(lambda: messages.pending_msgs == 20)
-        await asyncio.sleep(1.3)  # as long as silence would be reported, if it were one
+        await asyncio.sleep(2.3)  # as long as silence would be reported, if it were one
         assert messages.pending_msgs == 20
         assert (await consumer.info()).num_waiting == 0
         await take(messages, 9)
@@ -456,12 +456,12 @@ async def test_consume_survives_a_server_restart(make_server: MakeServer, how: s
         js = JetStream(nc, timeout=30)
         await js.create_stream(name="S", subjects=["s"])
         consumer = await js.create_consumer("S", durable_name="c")
-        async with consumer.consume(expires=1, heartbeat=0.5) as messages:
+        async with consumer.consume(expires=2, heartbeat=1) as messages:
             await js.publish("s", b"0")
             assert (await messages.next(30)).data == b"0"
             await asyncio.to_thread(getattr(server, how))
             # Longer than twice the heartbeat: its clock stands still meanwhile.
-            await asyncio.sleep(1.4)
+            await asyncio.sleep(2.4)
             await asyncio.to_thread(server.start)
             await js.publish("s", b"1")
             while (await messages.next(20)).data != b"1":

@@ -49,11 +49,11 @@ async def test_an_answer_that_is_cut_goes_on_over_the_next_link(
         FrameProxy(shared_server.port) as proxy,
         connect(proxy.url, reconnect_wait=0.05) as nc,
     ):
-        far = nc.jetstream(timeout=20)
+        far = nc.jetstream(timeout=60)
         fault = proxy.arm(position, "cut")
         begun = asyncio.get_running_loop().time()
         assert await read(far, stream) == await read(js, stream)
-        assert asyncio.get_running_loop().time() - begun < 15  # no timeout
+        assert asyncio.get_running_loop().time() - begun < 50  # no timeout
         assert nc.stats.reconnects == 1
     assert fault.hit is not None
 
@@ -66,9 +66,9 @@ async def test_an_answer_that_is_cut_for_good_is_an_error_at_once(
     async with (
         FrameProxy(shared_server.port) as proxy,
         connect(proxy.url, reconnect=False) as nc,
-        asyncio.timeout(15),
+        asyncio.timeout(50),
     ):
-        far = nc.jetstream(timeout=20)
+        far = nc.jetstream(timeout=60)
         proxy.arm(1, "cut")
         with pytest.raises(ConnectionClosedError):
             await range_of(far, stream)

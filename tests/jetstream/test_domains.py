@@ -56,8 +56,8 @@ async def content(js: JetStream, name: str, messages: int) -> list[tuple[str, by
 async def test_one_connection_works_with_both_domains(
     on_leaf: Client, unique: Callable[[str], str]
 ) -> None:
-    here, hub = on_leaf.jetstream(timeout=2), on_leaf.jetstream(domain="hub", timeout=7)
-    assert (here.timeout, hub.timeout) == (2, 7)
+    here, hub = on_leaf.jetstream(timeout=20), on_leaf.jetstream(domain="hub", timeout=21)
+    assert (here.timeout, hub.timeout) == (20, 21)
     names = unique("HERE"), unique("THERE")
     await filled(here, names[0], "a")
     await filled(hub, names[1], "a", "b")
@@ -76,7 +76,7 @@ async def test_a_consumer_of_another_domain_is_fetched_from_and_acked(
     hub = on_leaf.jetstream(domain="hub")
     await filled(hub, name, "a", "b", "c")
     worker = await hub.create_consumer(name, durable_name="worker")
-    for msg in await worker.fetch(3, timeout=2):
+    for msg in await worker.fetch(3, timeout=20):
         await msg.ack_sync()
     info = await worker.info()
     assert (info.num_pending, info.num_ack_pending, info.ack_floor.stream_seq) == (0, 0, 3)
@@ -261,7 +261,7 @@ async def test_streams_of_another_account(make_server: MakeServer) -> None:
             assert await content(js, copy, 2) == [("ORDERS.a", b"a"), ("ORDERS.b", b"b")]
 
         worker = await imported.create_consumer("ORDERS", name="worker")
-        for msg in await worker.fetch(2, timeout=2):
+        for msg in await worker.fetch(2, timeout=20):
             await msg.ack_sync()
         assert (await worker.info()).ack_floor.stream_seq == 2
 

@@ -52,11 +52,11 @@ async def test_reading_survives_a_link_that_is_cut_at_its_first_answer(
         FrameProxy(shared_server.port) as proxy,
         connect(f"nats://127.0.0.1:{proxy.port}", reconnect_wait=0.05) as nc,
     ):
-        far = await nc.jetstream().bucket(bucket.name)
+        far = await nc.jetstream(timeout=60).bucket(bucket.name)
         fault = proxy.arm(1, "cut")
         begun = asyncio.get_running_loop().time()
         assert await read(far) == b"value"
-        assert asyncio.get_running_loop().time() - begun < 4  # no timeout of 5 s
+        assert asyncio.get_running_loop().time() - begun < 50  # no timeout
     assert fault.hit is not None
 
 
@@ -70,7 +70,7 @@ async def test_a_silent_link_costs_one_timeout_and_the_request_is_named(
         FrameProxy(shared_server.port) as proxy,
         connect(f"nats://127.0.0.1:{proxy.port}") as nc,
     ):
-        far = await nc.jetstream(timeout=0.5).bucket(bucket.name)
+        far = await nc.jetstream(timeout=2).bucket(bucket.name)
         proxy.arm(1, "stalled", delay=60)
         with pytest.raises(RequestTimeoutError, match=r"MSG\.GET" if leader else r"DIRECT\.GET"):
             await far.get("key", leader=leader)
@@ -81,7 +81,7 @@ async def test_a_write_without_an_ack_says_that_its_fate_is_unknown(
 ) -> None:
     bucket = await js.create_bucket(unique("B"))
     async with FrameProxy(shared_server.port) as proxy, connect(proxy.url) as nc:
-        far = await nc.jetstream(timeout=0.2).bucket(bucket.name)
+        far = await nc.jetstream(timeout=1).bucket(bucket.name)
         writes: list[Callable[[], Awaitable[object]]] = [
             lambda: far.put("key", b"1"),
             lambda: far.create("other", b"1"),
@@ -91,9 +91,7 @@ async def test_a_write_without_an_ack_says_that_its_fate_is_unknown(
         ]
         for write in writes:
             fault = proxy.arm(1)
-            with pytest.raises(
-                RequestTimeoutError, match=r"0\.2 s: it is not known whether it was"
-            ):
+            with pytest.raises(RequestTimeoutError, match=r"1 s: it is not known whether it was"):
                 await write()
             assert fault.hit is not None
     assert (await bucket.status()).values > 0

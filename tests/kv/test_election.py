@@ -47,7 +47,7 @@ async def test_one_candidate_leads_and_another_follows_when_it_resigns(bucket: B
 
 async def test_a_leader_that_is_replaced_becomes_a_candidate_again(bucket: Bucket) -> None:
     states: asyncio.Queue[ElectionState] = asyncio.Queue()
-    election = bucket.election("leader", lease=1, callback=states.put)
+    election = bucket.election("leader", lease=3, callback=states.put)
     async with asyncio.timeout(60), election:
         assert not (await states.get()).leading
         first = await states.get()
@@ -62,7 +62,7 @@ async def test_a_leader_that_is_replaced_becomes_a_candidate_again(bucket: Bucke
 async def test_a_candidate_is_told_when_there_is_no_election_any_more(
     js: JetStream, bucket: Bucket
 ) -> None:
-    async with asyncio.timeout(60), bucket.election("leader", lease=1) as election:
+    async with asyncio.timeout(60), bucket.election("leader", lease=3) as election:
         assert not (await anext(election)).leading
         assert (await anext(election)).leading
         await js.delete_bucket(bucket.name)
@@ -82,7 +82,7 @@ async def test_a_failure_to_resign_does_not_take_the_place_of_what_ends_the_bloc
 
     monkeypatch.setattr(Lock, "release", unanswered)
     with pytest.raises(asyncio.CancelledError):
-        async with bucket.election("leader", lease=1) as election:
+        async with bucket.election("leader", lease=3) as election:
             while not (await anext(election)).leading:
                 pass
             raise asyncio.CancelledError

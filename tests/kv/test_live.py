@@ -150,7 +150,7 @@ async def test_a_live_bucket_notices_that_the_bucket_was_emptied(
 async def test_a_live_bucket_notices_expired_values(
     js: JetStream, unique: Callable[[str], str]
 ) -> None:
-    bucket = await js.create_bucket(unique("B"), ttl=timedelta(seconds=1), storage="memory")
+    bucket = await js.create_bucket(unique("B"), ttl=timedelta(seconds=4), storage="memory")
     await bucket.put("k", b"1")
     async with bucket.live(resync=0.05) as live:
         assert live.snapshot() == {"k": b"1"}
@@ -161,7 +161,7 @@ async def test_a_live_bucket_notices_expired_values(
 async def test_a_live_bucket_catches_up_after_a_restart(make_server: MakeServer) -> None:
     server = make_server()
     async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
-        bucket = await nc.jetstream(timeout=2).create_bucket("B")
+        bucket = await nc.jetstream(timeout=5).create_bucket("B")
         await bucket.put("k", b"0")
         async with bucket.live() as live:
             for turn in range(1, 4):

@@ -157,7 +157,7 @@ async def test_a_holder_that_is_cut_off_knows_it_before_another_holds_the_lock(
 async def test_a_lock_is_renewed_and_lost_when_another_writes_its_key(bucket: Bucket) -> None:
     async with asyncio.timeout(60), bucket.watch("job", updates_only=True) as changes:
         assert await anext(changes) is None
-        lock = bucket.lock("job", lease=1.5)
+        lock = bucket.lock("job", lease=3)
         with pytest.raises(LockLostError, match="taken it over"):
             async with lock:
                 # The second one at a third of the lease, and so on.
@@ -221,11 +221,11 @@ async def test_draining_ends_the_wait_for_a_lock(
 async def test_a_lock_in_a_bucket_that_was_emptied_is_lost_at_the_next_renewal(
     bucket: Bucket, js: JetStream
 ) -> None:
-    lock = bucket.lock("job", lease=1.5)
+    lock = bucket.lock("job", lease=6)
     await lock.acquire()
     await js.empty_bucket(bucket.name)
     async with bucket.lock("job") as other:
-        async with asyncio.timeout(1):  # the lease has not ended
+        async with asyncio.timeout(5):  # the lease has not ended
             await lock.wait_lost()
         assert other.held
     with pytest.raises(LockLostError):
@@ -261,7 +261,7 @@ async def test_a_renewal_whose_answer_is_lost_is_found_to_be_our_own(
             raise RequestTimeoutError("The answer was lost.")
         return revision
 
-    lock = bucket.lock("job", lease=2)
+    lock = bucket.lock("job", lease=3)
     async with asyncio.timeout(30), lock:
         monkeypatch.setattr(BucketStream, "write", without_answer)
         first = await bucket.get("job", leader=True)

@@ -250,7 +250,7 @@ async def test_a_consumer_lost_during_the_initial_data_repeats_no_entry(
 async def test_a_watch_survives_a_server_restart(make_server: MakeServer) -> None:
     server = make_server()
     async with connect(server.url, reconnect_wait=0.05, max_reconnect_attempts=-1) as nc:
-        js = nc.jetstream(timeout=2)
+        js = nc.jetstream(timeout=5)
         bucket = await js.create_bucket("B", history=10)
         await bucket.put("k", b"0")
         async with bucket.watch() as changes, bucket.watch(updates_only=True) as updates:
@@ -457,7 +457,7 @@ async def test_a_watch_survives_leader_changes(
     nats_cluster: Cluster, unique: Callable[[str], str]
 ) -> None:
     async with connect(nats_cluster.urls[0]) as nc:
-        js = nc.jetstream(timeout=2)
+        js = nc.jetstream(timeout=5)
         bucket = await js.create_bucket(unique("R3"), replicas=3, history=64)
         acknowledged: list[int] = []
 

@@ -243,7 +243,7 @@ async def test_endpoint_added_without_a_link_works_with_the_next(
         async with connect(again.url) as other, asyncio.timeout(30):
             while True:
                 try:
-                    assert (await other.request("e", b"1", timeout=1)).data == b"1"
+                    assert (await other.request("e", b"1", timeout=20)).data == b"1"
                     break
                 except NoRespondersError:
                     await asyncio.sleep(0.05)

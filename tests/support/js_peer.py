@@ -18,7 +18,7 @@ PACKAGES = {
 }
 _SCRIPT = Path(__file__).with_name("js_peer.cjs")
 _INSTALL_WITHIN = 120.0  # seconds
-_ANSWER_WITHIN = 10.0
+_ANSWER_WITHIN = 60.0
 _LONGEST_LINE = 4 * 1024 * 1024
 
 
