@@ -12,6 +12,8 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import hypothesis
@@ -23,12 +25,12 @@ from tests.support.leaf import HubAndLeaf
 from tests.support.raw_client import RawClient
 from xdist.scheduler import LoadFileScheduling
 
+from jetspark.connection.options import ConnectOptions
 from jetspark.full_client import connect
 from jetspark.server import NatsServer, server_version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from tests.support.certificates import Certificates
@@ -37,9 +39,17 @@ if TYPE_CHECKING:
     from jetspark.errors import JetsparkError
     from jetspark.full_client import Client, JetStream
 
-# How long an example takes says something about the machine, not about the code.
-hypothesis.settings.register_profile("jetspark", deadline=None)
+# Whatever the environment says: pytest compiles each file of tests once, not in each process.
+sys.dont_write_bytecode = False
+
+# How long an example takes says something about the machine, not about the code. Each run has other
+# examples; `--hypothesis-profile=long` has many at once.
+hypothesis.settings.register_profile("jetspark", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("jetspark")
+
+# A busy machine may not answer in the two seconds that users wait for a connection.
+(ConnectOptions.__init__.__kwdefaults__ or {})["connect_timeout"] = 8.0
 
 small_jvms()
 
@@ -49,13 +59,24 @@ _SERVER_FIXTURES = {
 }
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """What the environment of whoever runs the tests says of servers is not for the tests, nor for
     the processes that they start."""
     for name in [name for name in os.environ if name.startswith("NATS_")]:
         del os.environ[name]
+    tests = Path(__file__).parent
+    if _WORKER is not None and [Path(one).resolve() for one in config.args] == [tests]:
+        # What one process has compiled, the others read: each begins with other files.
+        parts = [one for one in sorted(tests.glob("[a-z]*")) if one.name != "conftest.py"]
+        begin = len(parts) * int(_WORKER[2:]) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        config.args = [str(one) for one in parts[begin:] + parts[:begin]]
 
 
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER")
+"""Its name, gw0, in a process of pytest-xdist."""
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
@@ -65,6 +86,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
         if "lakehouse" in item.path.parts:
             item.add_marker("tables")
+    if _WORKER is not None:  # the same order in all
+        slow = {item.path for item in items if _is_slow(item)}
+        items.sort(key=lambda i: (not _uses_of_spark(i.path), i.path not in slow, i.path))
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("server", "spark", "tables"))
+
+
+@cache
+def _uses_of_spark(file: Path) -> int:
+    """How often a file names what has the session that tests share."""
+    return len(_SHARES_SPARK.findall(file.read_text("utf-8")))
 
 
 class MakeServer(Protocol):
@@ -182,11 +216,14 @@ def needs_server() -> Callable[[str], None]:
     """`needs_server("2.12")` skips the test when the nats-server of this run is older."""
 
     def check(version: str) -> None:
-        found = server_version()
+        found = _version()
         if _numbers(found) < _numbers(version):
             pytest.skip(f"needs nats-server {version}, this run has {found}")
 
     return check
+
+
+_version = cache(server_version)  # a process
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -272,7 +309,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 class _SparkTogether(LoadFileScheduling):  # type: ignore[misc]
     """Files that share a session of Spark go to two processes: each has to start one, and what a
-    session does for the first time takes it several times as long."""
+    session does for the first time takes it several times as long. They take longest, so they
+    begin; quick files come last, when one process would have to wait for another."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
@@ -283,11 +321,10 @@ class _SparkTogether(LoadFileScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
         if file not in self._scopes:
-            text = (self._root / file).read_text("utf-8")
             self._scopes[file] = file
-            if _SHARES_SPARK.search(text):
+            if uses := _uses_of_spark(self._root / file):
                 smaller = self._scopes[file] = min(self._sizes, key=self._sizes.__getitem__)
-                self._sizes[smaller] += len(text)
+                self._sizes[smaller] += uses
         return self._scopes[file]
 
 
@@ -305,8 +342,7 @@ _archive = pytest.StashKey[subprocess.Popen[bytes]]()
 def pytest_collection_finish(session: pytest.Session) -> None:
     """The archive of Spark's classes takes half a minute of one processor: it is made beside the
     tests before those with Spark."""
-    first = os.environ.get("PYTEST_XDIST_WORKER", "gw0") == "gw0"
-    if first and any(item.get_closest_marker("spark") for item in session.items):
+    if _WORKER in (None, "gw0") and any(item.get_closest_marker("spark") for item in session.items):
         make = "from tests.support.java import jvm_options; jvm_options()"
         session.stash[_archive] = subprocess.Popen([sys.executable, "-c", make])
 

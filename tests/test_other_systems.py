@@ -22,11 +22,13 @@ for name in [name for name in sys.modules if name.partition(".")[0] == "jetspark
 for name in "fcntl grp posix pty pwd resource syslog termios tty uvloop".split():
     sys.modules[name] = None
 hidden = {
-    os: "fork forkpty register_at_fork getuid geteuid getgid setsid killpg waitid wait4 uname "
-        "statvfs pread pwrite O_DIRECTORY O_CLOEXEC ST_RDONLY P_PID WSTOPPED WNOWAIT WNOHANG "
+    os: "fork forkpty register_at_fork getuid geteuid getgid getegid getpgid getpgrp getpriority "
+        "setpgid setsid killpg waitid wait4 uname mkfifo nice sysconf "
+        "statvfs pread pwrite O_DIRECTORY O_CLOEXEC O_NOFOLLOW O_NONBLOCK "
+        "ST_RDONLY P_PID WSTOPPED WNOWAIT WNOHANG "
         "sched_getaffinity sched_yield pipe2 memfd_create pidfd_open posix_fadvise sendfile",
     signal: "SIGKILL SIGSTOP SIGCONT SIGHUP SIGCHLD SIGUSR1 SIGUSR2 SIGQUIT SIGALRM SIGPIPE "
-            "pthread_sigmask sigwait alarm setitimer siginterrupt pthread_kill",
+            "SIGTSTP SIGWINCH pthread_sigmask sigwait alarm setitimer siginterrupt pthread_kill",
     socket: "AF_UNIX SOCK_SEQPACKET SOCK_CLOEXEC SO_REUSEPORT MSG_DONTWAIT MSG_NOSIGNAL "
             "send_fds recv_fds TCP_USER_TIMEOUT TCP_KEEPIDLE",
     select: "epoll poll",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -28,8 +27,8 @@ def lines() -> list[list[str]]:
 @cache
 def functions(path: str) -> set[str]:
     """Names of the functions in a file, wherever they stand."""
-    tree = ast.parse((ROOT / path).read_text("utf-8"))
-    return {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+    text = (ROOT / path).read_text("utf-8")
+    return set(re.findall(r"^ *(?:async )?def (\w+)\(", text, re.MULTILINE))
 
 
 def test_every_row_stands_there_once() -> None:

@@ -183,9 +183,15 @@ def test_a_forked_child_connects_again(shared_server: NatsServer, unique: Unique
     assert (done.stdout, done.stderr, done.returncode) == ("7\nb'after'\n", "", 0)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-@pytest.mark.parametrize("before", ["", "nc.close()"], ids=["open", "closed"])
-@pytest.mark.parametrize("child", ["pass", "connect(url)"], ids=["idle", "connects"])
+@pytest.mark.parametrize(
+    ("host", "before", "child"),
+    [
+        ("127.0.0.1", "", "pass"),
+        ("127.0.0.1", "", "connect(url)"),
+        ("localhost", "nc.close()", "connect(url)"),
+    ],
+    ids=["idle", "connects", "connects again, by a name"],
+)
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_a_forked_child_exits_as_it_says(
     shared_server: NatsServer, unique: Unique, host: str, before: str, child: str, loop: str

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.conftest import Connect
 
@@ -392,7 +392,6 @@ def frames_of(data: bytes) -> list[tuple[list[bytes], bytes]]:
     return found
 
 
-@settings(max_examples=400)
 @given(subject=TEXTS, reply=TEXTS, payload=PAYLOADS, headers=HEADERS)
 def test_what_is_written_reads_as_exactly_what_was_passed(
     subject: Any, reply: Any, payload: Any, headers: Any
@@ -426,7 +425,6 @@ async def _published(subject: Any, reply: Any, payload: Any, headers: Any) -> No
     assert parse_headers(body[:block])[0] == Headers(headers)
 
 
-@settings(max_examples=200)
 @given(subject=TEXTS, queue=TEXTS)
 def test_subscribe_sends_exactly_one_sub_line(subject: Any, queue: Any) -> None:
     asyncio.run(_subscribed(subject, queue))

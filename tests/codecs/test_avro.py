@@ -13,7 +13,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.codecs.avro_schemas import (
     EPOCH,
@@ -45,7 +45,6 @@ def decoded(
     return rows
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_all_types_have_the_values_that_were_written(data: st.DataObject) -> None:
     schema = record(data.draw(st.lists(schemas(), min_size=1, max_size=4)))
@@ -58,7 +57,6 @@ def test_all_types_have_the_values_that_were_written(data: st.DataObject) -> Non
     assert decoded(schema, payloads, fields=names) == some
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_a_damaged_datum_is_refused_or_ends_where_it_ends(data: st.DataObject) -> None:
     schema = record(data.draw(st.lists(schemas(), min_size=1, max_size=3)))
@@ -202,7 +200,6 @@ def as_column(schema: Schema, value: Any) -> Any:
     return value
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_a_reader_s_schema_has_of_each_writer_what_fastavro_finds(data: st.DataObject) -> None:
     kinds = st.lists(schemas(unions=False).filter(_is_plain), min_size=1, max_size=4)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.codecs.avro_schemas import written
 from tests.codecs.test_framing import OLD, batch, packed, rows_of
@@ -124,7 +124,6 @@ def test_an_event_may_be_compressed() -> None:
     assert row["ce_id"] == "a-1"
 
 
-@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(

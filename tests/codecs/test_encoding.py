@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.codecs.avro_schemas import (
     in_spark,
@@ -63,7 +63,6 @@ def read(
     ]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_rows_in_avro_are_what_fastavro_writes_and_what_we_read(data: st.DataObject) -> None:
     schema = record(data.draw(st.lists(schemas(), min_size=1, max_size=4)))
@@ -81,7 +80,6 @@ def test_rows_in_avro_are_what_fastavro_writes_and_what_we_read(data: st.DataObj
     assert [*map(of_fastavro, payloads)] == [*map(of_fastavro, theirs)]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(orders(), min_size=1, max_size=3))
 def test_rows_in_protobuf_are_what_its_library_reads(messages: list[Any]) -> None:
     for one in messages:

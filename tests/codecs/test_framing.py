@@ -8,7 +8,7 @@ from typing import Any
 import cramjam
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.codecs.avro_schemas import payload_schema, written
 from tests.codecs.test_protobuf import ORDER, SOURCE, Order
@@ -220,7 +220,6 @@ def test_a_payload_that_unpacks_to_more_than_the_limit_is_refused(
         decompressed(packed(name, bytes((1 << 20) + 1)), name)
 
 
-@settings(max_examples=100)
 @given(
     st.sampled_from(
         [

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jetspark.codecs.decoder import Undecodable
@@ -166,7 +166,6 @@ def orders(draw: st.DrawFn) -> Any:
     return found
 
 
-@settings(max_examples=60)
 @given(st.lists(orders(), min_size=1, max_size=3))
 def test_all_types_have_the_values_that_were_written(messages: list[Any]) -> None:
     payloads = [one.SerializeToString() for one in messages]
@@ -176,7 +175,6 @@ def test_all_types_have_the_values_that_were_written(messages: list[Any]) -> Non
     assert decoded(payloads, fields=some) == expected
 
 
-@settings(max_examples=100)
 @given(orders(), st.data())
 def test_a_damaged_message_is_refused_or_is_what_protobuf_finds(
     message: Any, data: st.DataObject

@@ -26,7 +26,7 @@ async def test_whichever_frame_is_disturbed_the_result_is_right_or_a_typed_error
 ) -> None:
     needs_server("2.14")  # fast ingest
     async with asyncio.timeout(300):
-        outcomes = await campaign(Place(shared_server), runs=200, seed=7)
+        outcomes = await campaign(Place(shared_server), runs=120, seed=7)
     check(outcomes)
     assert len({outcome.script for outcome in outcomes}) > len(SCRIPTS) * 0.9
 
@@ -36,7 +36,7 @@ async def test_whichever_call_of_spark_s_source_or_sink_is_lost_no_row_is_or_com
 ) -> None:
     needs_server("2.14")  # interestConsumer
     async with asyncio.timeout(300):
-        outcomes = await campaign(Place(shared_server), CALLS, kinds=WAYS, runs=60, seed=7)
+        outcomes = await campaign(Place(shared_server), CALLS, kinds=WAYS, runs=30, seed=7)
     check(outcomes)
 
 
@@ -45,7 +45,7 @@ async def test_whichever_frame_is_disturbed_behind_a_leaf_node_the_result_is_rig
     kind: str, needs_server: Callable[[str], None]
 ) -> None:
     needs_server("2.14")
-    runs = 30 if kind == "drop" else 8
+    runs = 15 if kind == "drop" else 6
     async with a_leaf_node() as place, asyncio.timeout(300):
         outcomes = await campaign(
             place,

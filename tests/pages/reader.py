@@ -25,6 +25,7 @@ from typing import IO, Any
 from tests.pages.page import Block, is_as_shown, prints_what_it_promises
 from tests.support.java import jvm_options
 from tests.support.ports import free_port
+from tests.support.quick_python import quick_python
 
 from jetspark.blocking import connect
 from jetspark.spark.fast_start import class_archive
@@ -239,7 +240,9 @@ class Reader:
         """A new one; but one JVM serves all pages with Spark."""
         if not spark:
             return Prompt(self, mode)
-        self._spark = self._spark or Prompt(self, mode)
+        if self._spark is None:
+            python = self._exit_stack.enter_context(quick_python())
+            self._spark = Prompt(self, mode, PYSPARK_PYTHON=python)
         return self._spark
 
     # -- ports -----------------------------------------------------------------------------------
@@ -270,7 +273,12 @@ class _Typing:
     """A program that gets what to run by its standard input and answers by line."""
 
     def __init__(
-        self, reader: Reader, command: list[str], name: str, pass_fds: Sequence[int] = ()
+        self,
+        reader: Reader,
+        command: list[str],
+        name: str,
+        pass_fds: Sequence[int] = (),
+        environment: dict[str, str] | None = None,
     ) -> None:
         self._errors = reader.aside / f"{name}.err"
         self._folder = reader.aside
@@ -278,7 +286,7 @@ class _Typing:
             self._process = subprocess.Popen(
                 command,
                 cwd=reader.folder,
-                env=reader.environment,
+                env=reader.environment | (environment or {}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -322,8 +330,9 @@ class _Typing:
 
 
 class Prompt(_Typing):
-    def __init__(self, reader: Reader, mode: str) -> None:
-        super().__init__(reader, [sys.executable, str(_PROMPT), mode], "prompt")
+    def __init__(self, reader: Reader, mode: str, **environment: str) -> None:
+        command = [sys.executable, str(_PROMPT), mode]
+        super().__init__(reader, command, "prompt", environment=environment)
 
     def type(self, block: Block, code: str, fresh: bool) -> str:
         answer: dict[str, Any] = json.loads(

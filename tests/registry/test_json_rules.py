@@ -6,9 +6,8 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from jsonschema.validators import Draft7Validator, Draft202012Validator
 
 from jetspark.registry.json_rules import outside
 
@@ -193,11 +192,13 @@ def whole(schema: Any, definition: Any, draft: str) -> Any:
     return {**schema, "$defs": {"x": definition}, **named} if isinstance(schema, dict) else schema
 
 
-@settings(max_examples=150)
 @given(pairs(), pairs(), st.sampled_from(["", "http://json-schema.org/draft-07/schema#"]))
 def test_a_value_that_the_writer_allows_is_allowed_by_a_compatible_reader(
     schemas: tuple[Any, Any], definitions: tuple[Any, Any], draft: str
 ) -> None:
+    # Takes seconds to import, which not every process of the tests should spend.
+    from jsonschema.validators import Draft7Validator, Draft202012Validator
+
     reader, writer = map(whole, schemas, definitions, [draft] * 2)
     try:
         assume(not outside(reader, writer))

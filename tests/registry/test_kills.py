@@ -16,7 +16,7 @@ from jetspark.full_client import connect
 if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
-WRITERS, KILLS = 4, 3
+WRITERS, KILLS = 2, 2
 
 
 async def start(url: str) -> asyncio.subprocess.Process:
@@ -46,7 +46,7 @@ async def test_what_was_answered_is_there_and_nothing_is_there_twice(
             for turn in count():
                 if done.is_set():
                     return
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.05)
                 definition = avro("id int", f"f{number}_{turn} string?")
                 wanted.add(definition)
                 while True:

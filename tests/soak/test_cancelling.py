@@ -14,7 +14,7 @@ async def test_a_call_that_is_cancelled_leaves_nothing_behind(
     needs_server: Callable[[str], None],
 ) -> None:
     needs_server("2.14")
-    figures = await run(250, seed=3)
+    figures = await run(150, seed=3)
     assert figures.wrong == []
-    assert figures.cancelled == 250
+    assert figures.cancelled == 150
     assert len(figures.by_call) == len(CALLS)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.streams import Admin, numbered
 
 from jetspark.spark.queries import source_options, start_writing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from jetspark.server import NatsServer
 
 
 class ToParquet:
@@ -42,3 +46,22 @@ class ToParquet:
 def to_parquet(spark: SparkSession, tmp_path: Path) -> ToParquet:
     """Set its `options`."""
     return ToParquet(spark, tmp_path)
+
+
+@pytest.fixture
+def program(
+    shared_server: NatsServer,
+    admin: Admin,
+    unique: Callable[[str], str],
+    needs_server: Callable[[str], None],
+    tmp_path: Path,
+) -> tuple[str, str, str, str]:
+    """Arguments of program.py, but for where Spark is."""
+    from tests.spark.program import COUNT
+
+    needs_server("2.12")
+    source, target = unique("FROM"), unique("TO")
+    admin.create(source, source)
+    admin.create(target, f"{target}.>")
+    admin.fill(numbered(source, COUNT))
+    return shared_server.url, source, target, str(tmp_path)

@@ -18,6 +18,10 @@ from jetspark.spark.ingest import Ingest
 from jetspark.spark.lag import LagListener
 from jetspark.spark.queries import start_query
 
+COUNT = 1000
+"""Messages."""
+RIGHT = dict.fromkeys(("counted", "copied", "different", "ingested", "told"), COUNT)
+
 
 def main(spark_at: str, *arguments: str) -> None:
     builder = SparkSession.builder.appName("program")
@@ -39,24 +43,23 @@ def findings(
     spark: SparkSession, servers: str, source: str, target: str, folder: str
 ) -> dict[str, int]:
     stream = {"servers": servers, "stream": source}
-    rows = spark.read.format("jetstream").options(**stream, minPartitions="4").load()
+    rows = spark.read.format("jetstream").options(**stream, minPartitions="2").load()
     counted = rows.count()
     changes = (
         spark.readStream.format("jetstream")
-        .options(**stream, startingOffsets="earliest", maxOffsetsPerTrigger="400")
+        .options(**stream, startingOffsets="earliest", maxOffsetsPerTrigger="600")
         .options(minPartitions="2")
         .load()
     )
-    for _ in range(2):
-        query = start_query(
-            changes.selectExpr(f"concat('{target}.', seq % 3) subject", "data")
-            .writeStream.format("jetstream")
-            .options(servers=servers, stream=target, guarantee="exactly-once", prepareStream="true")
-            .option("checkpointLocation", f"{folder}/checkpoint")
-            .trigger(availableNow=True)
-            .start
-        )
-        query.awaitTermination(300)
+    query = start_query(
+        changes.selectExpr(f"concat('{target}.', seq % 3) subject", "data")
+        .writeStream.format("jetstream")
+        .options(servers=servers, stream=target, guarantee="exactly-once", prepareStream="true")
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .start
+    )
+    query.awaitTermination(300)
     copy = spark.read.format("jetstream").options(servers=servers, stream=target)
     copied = copy.option("subjects", f"{target}.>").load()
     found = copied.selectExpr("count(*) n", "count(distinct data) different").collect()[0]
@@ -64,7 +67,7 @@ def findings(
     listener = LagListener(lambda one: told.append(one.rows))
     spark.streams.addListener(listener)
     lake = f"{folder}/lake"
-    start = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "400"}
+    start = {"startingOffsets": "earliest", "minPartitions": "2"}
     Ingest(options=stream | start, to=lake).start(spark).awaitTermination(300)
     deadline = time.monotonic() + 60
     # Spark tells listeners afterwards, at last the query's end. Before, a listener must not be

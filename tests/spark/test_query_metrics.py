@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 from tests.support.streams import Admin, numbered
 
+from jetspark.spark import query_metrics
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.lag import Progress
 from jetspark.spark.query_metrics import QueryMetrics
@@ -44,8 +45,10 @@ def eventually(what: Callable[[], bool]) -> None:
 # PySpark leaves the connection of a thread that has ended to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
-    spark: SparkSession, make_server: MakeServer, tmp_path: Path
+    spark: SparkSession, make_server: MakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(query_metrics, "_EVERY", 0.2)
+    monkeypatch.setattr(query_metrics, "_SHARE", 1)  # on a busy machine a look takes a second
     server = make_server()
     admin = Admin(server.url)
     admin.create("METERED", "metered")

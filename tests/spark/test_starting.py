@@ -1,14 +1,15 @@
-"""Queries that start on a machine that is too busy for the time that Spark gives."""
+"""Queries that start on a machine that is too busy for the time that Spark gives; warming up."""
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from jetspark.spark.failures import explain
 from jetspark.spark.ingest import Ingest
+from jetspark.spark.session import warm_up
 from jetspark.spark.source import JetStreamDataSource
 
 if TYPE_CHECKING:
@@ -21,22 +22,23 @@ if TYPE_CHECKING:
     from jetspark.server import NatsServer
 
 # Ends at once where a busy machine is late: Spark waits its ten seconds either way.
-_PYTHON = f"""#!/bin/sh
+_PYTHON = """#!/bin/sh
 case "$*" in
 *python_streaming_source_runner*) mkdir "$0.late" 2>/dev/null && exit 1 ;;
 esac
-exec {sys.executable} "$@"
+exec {python} "$@"
 """
 
 
 @pytest.fixture
 def late_once(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     """Spark's Python does not come in time the first time that a query asks for offsets."""
-    python = tmp_path / "python"
-    python.write_text(_PYTHON)
-    python.chmod(0o755)
     context = spark.sparkContext
-    before, context.pythonExec = context.pythonExec, str(python)
+    before = context.pythonExec
+    python = tmp_path / "python"
+    python.write_text(_PYTHON.replace("{python}", before))
+    python.chmod(0o755)
+    context.pythonExec = str(python)
     yield tmp_path / "python.late"
     context.pythonExec = before
     spark.dataSource.register(JetStreamDataSource)
@@ -61,6 +63,19 @@ def test_a_query_whose_python_starts_too_late_is_started_again(
     assert late_once.exists()
     assert spark.read.format("jetspark-delta").load(str(tmp_path / "table")).count() == 2
     assert "The query is started again" in caplog.text
+
+
+def test_warming_up_is_a_job_that_ends_well(spark: SparkSession) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    before = set(tracker.getJobIdsForGroup())
+    warm_up(spark)
+    (thread,) = (one for one in threading.enumerate() if one.name == "warm-up")
+    thread.join(120)
+    assert not thread.is_alive()
+    jvm_context: Any = spark.sparkContext._jsc
+    jvm_context.sc().listenerBus().waitUntilEmpty(60_000)  # only then is the job's end known
+    jobs = [tracker.getJobInfo(job) for job in set(tracker.getJobIdsForGroup()) - before]
+    assert [job.status for job in jobs if job is not None] == ["SUCCEEDED"]
 
 
 def test_what_to_do_when_it_never_starts() -> None:

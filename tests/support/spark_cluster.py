@@ -27,7 +27,7 @@ def _process(log: Path, command: str, *arguments: str) -> Iterator[subprocess.Po
     environment = os.environ | {
         "SPARK_HOME": str(HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable),
         "SPARK_DAEMON_MEMORY": "640m",
         "SPARK_DAEMON_JAVA_OPTS": jvm_options(),
         "SPARK_SUBMIT_OPTS": f"{jvm_options()} {INTERPRETED}",

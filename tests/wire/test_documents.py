@@ -70,8 +70,11 @@ def test_nothing_else_decodes_json_or_messagepack() -> None:
     assert found <= _DECODERS | _OURS
 
 
+_DECODING = {"decode", "Decoder", "convert", "loads", "load", "JSONDecoder"}
+
+
 def _decodes(node: ast.Attribute) -> bool:
-    return ast.unparse(node) in {
+    return node.attr in _DECODING and ast.unparse(node) in {
         *("msgspec.json.decode", "msgspec.json.Decoder", "msgspec.convert"),
         *("msgspec.msgpack.decode", "msgspec.msgpack.Decoder"),
         *("json.loads", "json.load", "json.JSONDecoder", "json_module.loads"),
