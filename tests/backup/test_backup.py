@@ -863,7 +863,7 @@ async def test_a_restore_into_a_stream_that_exists_says_what_it_has_of_the_backu
     assert await said() == ": delete it before it is restored."
     await elsewhere.delete_stream(filled)
     await elsewhere.create_stream(name=filled, subjects=[f"{filled}.*"], description="old")
-    assert "has 0 of the backup's 299 messages: unless a restore into it is run" in await said()
+    assert "has 0 of the backup's 299 messages: unless a restore is running" in await said()
     await elsewhere.publish(f"{filled}.0", b"another stream")
     assert await said() == ": delete it before it is restored."
     await elsewhere.delete_stream(filled)
