@@ -84,7 +84,7 @@ LAYERS: dict[str, set[str]] = {
     "traces": VALUES | {"client", "version", "wire"},
     "full_client": CORE | FEATURES,
     "blocking": CORE | FEATURES | {"full_client"},
-    "codecs": VALUES,
+    "codecs": VALUES | {"wire.headers"},
     "bulk": VALUES
     | {"codecs", "wire", "backup.archive", "backup.folder", "connection.opening"}
     | SANS_IO,

@@ -693,7 +693,7 @@ class LockLostError(JetStreamError):
 
 
 class CodecError(JetStreamError):
-    """A bucket's codec cannot write or read a key or value."""
+    """A codec cannot write or read a key, a value or a payload."""
 
 
 class MissedHeartbeatError(JetStreamError):

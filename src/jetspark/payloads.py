@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
 
 from jetspark.errors import BadPayloadError
 
@@ -22,6 +23,10 @@ class Payload(Protocol):
         """Only type checkers need it; at run time `memoryview` decides."""
 
 
+Value: TypeAlias = Payload | Mapping[str, Any]
+"""A payload, or a value for a codec, which is refused without one."""
+
+
 # Formats of the struct syntax whose items are addresses (O, P, X{}, &); names may surround them.
 _ADDRESSES = re.compile(r"[OPX&]")
 _TEXT = re.compile(r"[uw]")
@@ -29,7 +34,7 @@ _NAMES = re.compile(r":[^:]*:")
 _STRUCTURE_OR_BYTES = re.compile(r"T\{.*|.*[cs]", re.DOTALL)
 
 
-def payload_bytes(payload: Payload) -> bytes:
+def payload_bytes(payload: Value) -> bytes:
     """The payload as bytes; a copy, unless it is `bytes` already. Raises BadPayloadError.
 
     Hot paths test `type(payload) is bytes` first, which saves the call.
@@ -37,10 +42,10 @@ def payload_bytes(payload: Payload) -> bytes:
     return payload if type(payload) is bytes else byte_view(payload).tobytes()
 
 
-def byte_view(payload: Payload) -> memoryview:
+def byte_view(payload: Value) -> memoryview:
     """A view of the payload's bytes, without a copy. Raises BadPayloadError."""
     try:
-        view = memoryview(payload)
+        view = memoryview(payload)  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):
         raise BadPayloadError(payload, "encode it first") from None
     if not view.c_contiguous:

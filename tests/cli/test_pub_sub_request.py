@@ -77,6 +77,40 @@ def test_what_pub_publishes_sub_shows(
     ]
 
 
+def test_json_becomes_a_payload_in_a_schema_and_is_shown_as_json_again(
+    url: str, subject: str, run: Run, admin: Admin, tmp_path: Path
+) -> None:
+    file = tmp_path / "order.avsc"
+    fields = [
+        {"name": "id", "type": "int"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ]
+    file.write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
+    admin.create(subject, subject)
+    schema = ("--schema-file", str(file))
+    sub = ("sub", subject, "--decode", "avro", *schema, "--server", url, "--count", "2")
+    value = '{"id": 7, "at": "2026-01-31T12:00:00Z"}'
+    with jetspark(*sub) as plain, jetspark(*sub, "--json") as lines:
+        listening(plain)
+        listening(lines)
+        assert run("pub", subject, value, "--encode", "avro", *schema)[0] == 0
+        assert run("pub", subject, "no avro")[0] == 0
+        shown, said = finish(plain)[1:]
+        documents = [json.loads(line) for line in finish(lines)[1].splitlines()]
+    plainly = '{"id":7,"at":"2026-01-31T12:00:00Z"}'
+    assert shown.splitlines() == [subject, plainly, subject, "no avro"]
+    assert "The payload is not Order in Avro" in said
+    assert documents == [
+        {"subject": subject, "data": plainly},
+        {"subject": subject, "data": "no avro"},
+    ]
+    _, out, _ = run("stream", "view", subject, "--decode", "avro", *schema, "--json")
+    assert json.loads(out.splitlines()[0])["data"] == plainly
+    bad = run("pub", subject, '{"id": "x", "at": null}', "--encode", "avro", *schema)
+    assert (bad[0], "The value does not fit: Expected `int" in bad[2]) == (1, True)
+    assert run("sub", subject, *schema)[2].endswith("--schema-file goes with --decode.\n")
+
+
 def test_pub_into_a_stream_says_what_was_stored_and_fails_for_what_was_not(
     admin: Admin, unique: Callable[[str], str], run: Run
 ) -> None:

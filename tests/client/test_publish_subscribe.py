@@ -358,7 +358,7 @@ async def test_a_payload_of_text_is_refused_with_advice(
     with pytest.raises(TypeError, match="A payload is bytes, not str: encode it first"):
         await nc.publish("a", "text")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="A payload is bytes, not dict"):
-        await nc.publish("a", {}, headers={"a": "b"})  # type: ignore[arg-type]
+        await nc.publish("a", {}, headers={"a": "b"})
     await nc.flush()
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from dataclasses import replace
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import fastavro
 import pyarrow as pa
 import pytest
+from cloudevents.core.formats.json import JSONFormat
+from cloudevents.core.v1.event import CloudEvent
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.codecs.avro_schemas import (
@@ -27,11 +31,12 @@ from tests.codecs.test_protobuf import ORDER, SOURCE, Order, as_row, orders
 from tests.codecs.test_protobuf import decoded as decoded_protobuf
 
 from jetspark.codecs.avro import fields_of
+from jetspark.codecs.codec import Codec
 from jetspark.codecs.decoder import REASON
-from jetspark.codecs.decoding import Decoding
-from jetspark.codecs.encoding import Encoding
+from jetspark.codecs.decoding import Decoding, given_schema
 from jetspark.codecs.protobuf import ProtobufWriter
 from jetspark.errors import ConfigError
+from jetspark.wire.headers import Headers
 
 AVRO = json.dumps(
     record(["long", ["null", "string"], {"type": "array", "items": "int"}]) | {"name": "R"}
@@ -41,16 +46,15 @@ PROTO2 = 'syntax = "proto2"; message R { required int32 x0 = 1; optional string 
 
 def encoded(rows: Any, encode: str, **how: Any) -> tuple[list[bytes], list[dict[str, str]]]:
     """Payloads and headers of rows."""
-    made = Encoding.make(encode, **how)
-    batch = pa.array(rows, pa.struct(_of(made, rows[0])))
-    payloads = made.encoder()(pa.RecordBatch.from_struct_array(batch))
-    return payloads, [dict(made.headers)] * len(payloads)
+    made = Codec(encode, **how)
+    schema = given_schema(encode, **{name: how[name] for name in how.keys() & _OF_SCHEMA})
+    fields = fields_of(schema) if encode == "avro" else ProtobufWriter(schema).fields
+    kept = pa.struct([one for one in fields if one.name in rows[0]])
+    payloads = made.encoder()(pa.RecordBatch.from_struct_array(pa.array(rows, kept)))
+    return payloads, [dict(made.around[1])] * len(payloads)
 
 
-def _of(made: Encoding, row: Any) -> list[pa.Field]:
-    of_avro = made.schema.format == "avro"
-    fields = fields_of(made.schema) if of_avro else ProtobufWriter(made.schema).fields
-    return [one for one in fields if one.name in row]
+_OF_SCHEMA = {"schema", "lookup", "schema_name", "message"}
 
 
 def read(
@@ -88,6 +92,109 @@ def test_rows_in_protobuf_are_what_its_library_reads(messages: list[Any]) -> Non
     payloads, _ = encoded(rows, "protobuf", schema=ORDER.text, message="Order")
     assert decoded_protobuf(payloads) == rows
     assert [as_row(Order.FromString(one)) for one in payloads] == rows
+
+
+_COLUMNS = pa.schema(
+    [
+        ("i", pa.int64()),
+        ("f", pa.float64()),
+        ("s", pa.string()),
+        ("b", pa.binary()),
+        ("t", pa.timestamp("us", "UTC")),
+        ("d", pa.date32()),
+        ("n", pa.decimal128(20, 4)),
+        ("l", pa.list_(pa.struct([("x", pa.bool_()), ("y", pa.string())]))),
+        ("m", pa.map_(pa.string(), pa.int32())),
+    ]
+)
+_DDL = "i BIGINT, f DOUBLE, s STRING, b BINARY, t TIMESTAMP, d DATE, n DECIMAL(20, 4)"
+_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+_full = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
+_rows = st.fixed_dictionaries(
+    {
+        "i": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "f": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "s": st.none() | _texts,
+        "b": st.none() | st.binary(max_size=5),
+        "t": st.none() | st.datetimes(datetime(1970, 1, 1), timezones=st.just(UTC)),
+        "d": st.none() | st.dates(),
+        "n": st.none() | st.decimals(-(10**15), 10**15, places=4),
+        "l": st.none()
+        | st.lists(
+            st.fixed_dictionaries({"x": st.none() | st.booleans(), "y": st.none() | _texts}),
+            max_size=2,
+        ),
+        "m": st.none() | st.dictionaries(_texts, st.none() | st.integers(-9, 9), max_size=2),
+    }
+)
+
+
+def as_json(value: Any) -> Any:
+    """What a value is in JSON: without fields that are null, with values of maps that are."""
+    match value:
+        case dict():
+            fields = {key: one for key, one in value.items() if one is not None}
+            return {key: one if key == "m" else as_json(one) for key, one in fields.items()}
+        case list():
+            return [as_json(one) for one in value]
+        case bytes():
+            return base64.b64encode(value).decode()
+        case datetime():
+            return value.isoformat().replace("+00:00", "Z")
+        case date():
+            return value.isoformat()
+    return value
+
+
+@given(st.lists(_rows, min_size=1, max_size=3))
+def test_rows_in_json_are_what_python_s_parser_reads(rows: list[Any]) -> None:
+    batch = pa.RecordBatch.from_pylist(rows, _COLUMNS)
+    for payload, row in zip(Codec("json").encoder()(batch), rows, strict=True):
+        found = json.loads(payload, parse_float=Decimal)
+        assert found | {"f": float(found.get("f", 0))} == as_json(row | {"f": row["f"] or 0.0})
+    codec = Codec("json", schema=_DDL)
+    for payload, row in zip(codec.encoder()(batch.drop_columns(["l", "m"])), rows, strict=True):
+        plain = {name: one for name, one in row.items() if name not in "lm"}
+        assert codec.decode(payload) == plain
+        assert codec.encode(plain)[0] == payload
+
+
+@given(
+    st.fixed_dictionaries(
+        {"ce_id": _full, "ce_source": _full, "ce_type": _full},
+        optional={
+            "ce_subject": _full,
+            "ce_dataschema": _full,
+            "ce_datacontenttype": st.sampled_from(["application/json", "text/json"]),
+            "ce_time": st.datetimes(datetime(1970, 1, 1), timezones=st.just(UTC)),
+            "ce_extensions": st.dictionaries(
+                st.from_regex("[a-z0-9]{5,9}z", fullmatch=True), _texts
+            ),
+        },
+    ),
+    st.sampled_from(["json", "avro", "none"]),
+)
+def test_events_are_what_their_sdk_reads_and_what_we_read(event: Any, format_: str) -> None:
+    schema = {"json": "n INT", "avro": AVRO}.get(format_)
+    data: dict[str, Any] = {"n": 1}
+    if format_ != "json":
+        event.pop("ce_datacontenttype", None)
+        data = {"x0": 1, "x1": None, "x2": [3]} if schema else {"ce_data": b"\0a"}
+    codec = Codec("cloudevents", schema=schema)
+    payload, headers = codec.encode(event | data)
+    assert Headers(headers or ())["Content-Type"] == "application/cloudevents+json"
+    found = codec.decode(payload)
+    assert {name: found[name] for name in (*event, *data)} == event | data
+    theirs = JSONFormat().read(CloudEvent, payload)
+    attributes = {f"ce_{name}": one for name, one in theirs.get_attributes().items()}
+    wanted = {name: one for name, one in event.items() if name != "ce_extensions"}
+    assert {name: attributes[name] for name in wanted} == wanted
+    for name, one in event.get("ce_extensions", {}).items():
+        assert theirs.get_extension(name) == one
+    if format_ == "avro":
+        assert theirs.get_data() == Codec("avro", schema=AVRO).encode(data)[0]
+    else:
+        assert theirs.get_data() == data.get("ce_data", data)
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "zstd", "snappy"])
@@ -174,6 +281,9 @@ SMALL = {"type": "fixed", "name": "F", "size": 1, "logicalType": "decimal", "pre
             pa.array([253_402_300_800_000_000], pa.timestamp("us", "UTC")),
             "a time outside of the years 1 to 9999",
         ),
+        ("json", "x0 DOUBLE", pa.array([float("inf")]), "A value is inf, which JSON has not"),
+        ("json", "x0 INT", pa.array(["7"]), "x0 is string, and the schema has int32: cast it"),
+        ("cloudevents", "n INT", pa.array(["7"]), "x0 is no field of the schema, which has ce_id"),
         (
             "protobuf",
             "numbers",
@@ -188,9 +298,9 @@ def test_a_value_that_the_schema_does_not_have_stops_the_batch_by_its_field_s_na
     name, how = "x0", {"schema": schema}
     if encode == "avro":
         how["schema"] = json.dumps(record([schema]))
-    elif schema != PROTO2:
+    elif encode == "protobuf" and schema != PROTO2:
         name, how = schema, {"schema": SOURCE, "message": "Order"}
-    encode_rows = Encoding.make(encode, **how).encoder()
+    encode_rows = Codec(encode, **how).encoder()
     with pytest.raises(ConfigError, match=says):
         encode_rows(pa.record_batch([value], [name]))
 
@@ -204,15 +314,20 @@ def test_two_members_of_one_are_refused() -> None:
 @pytest.mark.parametrize(
     ("how", "says"),
     [
-        ({"encode": "debezium"}, "encode must be avro, protobuf, not 'debezium'"),
-        ({"encode": "avro"}, "need their schema"),
-        ({"encode": "avro", "compression": "header"}, "compression must be none, gzip"),
         (
-            {"encode": "avro", "framing": "confluent", "schema": AVRO},
+            {"format": "debezium"},
+            "The codecs are avro, protobuf, json, cloudevents: there is no 'deb",
+        ),
+        ({"format": "avro"}, "need their schema"),
+        ({"format": "json", "compression": "header"}, "compression must be none, gzip"),
+        ({"format": "cloudevents", "framing": "nats"}, "give the registry that has it"),
+        ({"format": "json", "schema": "a WORD"}, "The schema of the data cannot be used"),
+        (
+            {"format": "avro", "framing": "confluent", "schema": AVRO},
             "give the registry that has it, and its name",
         ),
     ],
 )
 def test_what_cannot_be_written_is_refused(how: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        Encoding.make(**how)
+        Codec(**how).encoder()

@@ -15,6 +15,7 @@ from jetspark.spark.failures import explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
     from tests.support.streams import Admin
@@ -104,10 +105,32 @@ def test_a_row_that_cannot_be_encoded_stops_the_batch_with_its_field_s_name(
         assert says in str(explain(caught.value))
 
 
-def test_json_becomes_a_variant(spark: SparkSession, orders: dict[str, str], admin: Admin) -> None:
-    admin.fill([(f"{orders['stream']}.x", b'{"a": {"b": %d}}' % number) for number in range(2)])
-    found = read(spark, orders, "variant_get(parse_json(string(data)), '$.a.b', 'bigint')")
-    assert found == [(0,), (1,)]
+def test_a_streaming_query_writes_json_that_becomes_a_variant(
+    spark: SparkSession, orders: dict[str, str], admin: Admin, tmp_path: Path
+) -> None:
+    stream = orders["stream"]
+    admin.fill([(f"{stream}.in", b"%d" % number) for number in range(3)])
+    messages = spark.readStream.format("jetstream").options(**orders, subjects=f"{stream}.in")
+    messages = messages.option("startingOffsets", "earliest")
+    rows = messages.load().selectExpr(
+        "int(string(data)) id",
+        "named_struct('b', seq) a",
+        "map('a', 'b', 'content-encoding', 'x') headers",
+    )
+    writing = rows.writeStream.format("jetstream").options(**orders, subject=f"{stream}.out")
+    for _ in range(2):  # the second run has nothing to write
+        query = (
+            writing.options(encode="json", compression="gzip")
+            .option("checkpointLocation", str(tmp_path))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(60)
+    variant = "variant_get(parse_json(string(data)), '$.a.b', 'bigint')"
+    out = {"subjects": f"{stream}.out", "compression": "gzip"}
+    found = read(spark, orders, variant, "string(data)", "headers.key", **out)
+    expected = [(n + 1, f'{{"id":{n},"a":{{"b":{n + 1}}}}}') for n in range(3)]
+    assert found == [(*one, ["Content-Encoding", "a"]) for one in expected]
 
 
 def test_events_of_both_modes_become_the_same_columns(

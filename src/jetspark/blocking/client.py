@@ -43,10 +43,10 @@ from jetspark.connection.session import Statistics
 from jetspark.connection.transports import Dial, TLSState
 from jetspark.errors import JetsparkError, RequestTimeoutError
 from jetspark.full_client import Client as AsyncClient
-from jetspark.payloads import Payload
+from jetspark.payloads import Payload, Value
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo
-from jetspark.wire.headers import HeadersLike
+from jetspark.wire.headers import HeadersLike, PayloadCodec
 from jetspark.wire.kernel import frame_of
 
 __all__ = ["Client", "Subscription"]
@@ -277,11 +277,14 @@ class Client(Block):
     def publish(
         self,
         subject: str,
-        payload: Payload = b"",
+        payload: Value = b"",
         *,
         reply: str | None = None,
         headers: HeadersLike | None = None,
+        codec: PayloadCodec | None = None,
     ) -> None:
+        if codec is not None:
+            payload, headers = codec.encode(payload, headers)
         if self._buffer.crowded:
             self._buffer.block()
         self._publishing.send(subject, payload, reply, headers)

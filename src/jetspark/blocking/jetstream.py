@@ -65,9 +65,10 @@ from jetspark.jetstream.publish_request import (
 )
 from jetspark.jetstream.publisher import DisconnectPolicy, PublisherSender
 from jetspark.jetstream.streams import StreamConfigLike
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payloads import Value, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo
+from jetspark.wire.headers import PayloadCodec
 
 __all__ = [
     "AtomicBatch",
@@ -293,11 +294,14 @@ class JetStream(Twin):
     def publish(
         self,
         subject: str,
-        payload: Payload = b"",
+        payload: Value = b"",
         *,
         timeout: Seconds | None = None,
+        codec: PayloadCodec | None = None,
         **options: Unpack[PublishOptions],
     ) -> PubAck:
+        if codec is not None:
+            payload, options["headers"] = codec.encode(payload, options.get("headers"))
         whole = publish_headers(self._inner.api.server, **options) if options else None
         tries = PublishTries(
             subject, self._inner.timeout if timeout is None else in_seconds(timeout)

@@ -29,7 +29,8 @@ from jetspark.jetstream.in_flight import Results, SenderT
 from jetspark.jetstream.publish_request import BatchOptions, MessageOptions
 from jetspark.jetstream.publisher import Publisher as AsyncPublisher
 from jetspark.jetstream.publisher import PublisherSender
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payloads import Payload, Value, payload_bytes
+from jetspark.wire.headers import PayloadCodec
 
 
 class BasePublisher(Generic[SenderT]):
@@ -98,9 +99,12 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
     def send(
         self,
         subject: str,
-        payload: Payload = b"",
+        payload: Value = b"",
+        codec: PayloadCodec | None = None,
         **options: Unpack[MessageOptions],
     ) -> int:
+        if codec is not None:
+            payload, options["headers"] = codec.encode(payload, options.get("headers"))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
         kept = self._sender.headers(**options) if options else None

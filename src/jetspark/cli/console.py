@@ -27,8 +27,8 @@ from rich.segment import Segment
 from rich.text import Text
 
 from jetspark.documents.document import to_wire
-from jetspark.errors import BadHeaderError, JetsparkError, PermissionsError
-from jetspark.wire.headers import Headers
+from jetspark.errors import BadHeaderError, CodecError, JetsparkError, PermissionsError
+from jetspark.wire.headers import Headers, PayloadCodec
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
@@ -322,22 +322,24 @@ def show_facts(facts: dict[str, object], *, title: Text | None = None) -> None:
     say(*([title] if title else []), *lines)
 
 
-def show_message(message: Message, *, as_json: bool, raw: bool = False) -> None:
+def show_message(
+    message: Message, *, as_json: bool, raw: bool = False, codec: PayloadCodec | None = None
+) -> None:
     """Print one message: for people, as a line of JSON, or only its payload."""
     if raw:
         write_bytes(message.data)
     elif as_json:
-        say_json(_document_of(message, message.headers))
+        say_json(_document_of(message, message.headers, codec))
     else:
         line = Text.assemble((message.subject, "bold"))
         if message.reply is not None:
             line.append(f"  (reply to {message.reply})", style="dim")
         headers = message.headers.items() if message.headers is not None else ()
         lines = [Text(f"{name}: {value}", style="dim") for name, value in headers]
-        say(line, *lines, message.data.decode("utf-8", "backslashreplace"))
+        say(line, *lines, _payload_of(message, codec).decode("utf-8", "backslashreplace"))
 
 
-def show_stored(message: StoredMsg, *, as_json: bool) -> None:
+def show_stored(message: StoredMsg, *, as_json: bool, codec: PayloadCodec | None = None) -> None:
     """Print one message of a stream: for people, or as a line of JSON."""
     try:
         headers = message.headers or Headers()
@@ -346,16 +348,27 @@ def show_stored(message: StoredMsg, *, as_json: bool) -> None:
         headers = Headers()
     if as_json:
         place = {"seq": message.seq, "time": message.time.isoformat()}
-        say_json(place | _document_of(message, headers))
+        say_json(place | _document_of(message, headers, codec))
     else:
         line = Text.assemble(
             (message.subject, "bold"), (f"  {message.seq:,}  {moment(message.time)}", "dim")
         )
         lines = [Text(f"{name}: {value}", style="dim") for name, value in headers.items()]
-        say(line, *lines, message.data.decode("utf-8", "backslashreplace"))
+        say(line, *lines, _payload_of(message, codec).decode("utf-8", "backslashreplace"))
 
 
-def _document_of(message: Message | StoredMsg, headers: Headers | None) -> dict[str, object]:
+def _payload_of(message: Message | StoredMsg, codec: PayloadCodec | None) -> bytes:
+    """The payload; with a codec its value in JSON, or, with a warning, a bad one as it is."""
+    try:
+        return message.data if codec is None else msgspec.json.encode(message.decode(codec))
+    except (CodecError, BadHeaderError) as error:
+        warn(str(error))
+        return message.data
+
+
+def _document_of(
+    message: Message | StoredMsg, headers: Headers | None, codec: PayloadCodec | None
+) -> dict[str, object]:
     """subject, reply, headers and data, or data_base64 for a payload that is not UTF-8."""
     document: dict[str, object] = {"subject": message.subject}
     reply = getattr(message, "reply", None)
@@ -363,10 +376,11 @@ def _document_of(message: Message | StoredMsg, headers: Headers | None) -> dict[
         document["reply"] = reply
     if headers:
         document["headers"] = headers.to_dict()
+    data = _payload_of(message, codec)
     try:
-        document["data"] = message.data.decode()
+        document["data"] = data.decode()
     except UnicodeDecodeError:
-        document["data_base64"] = base64.b64encode(message.data).decode()
+        document["data_base64"] = base64.b64encode(data).decode()
     return document
 
 

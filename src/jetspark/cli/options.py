@@ -21,6 +21,7 @@ import jetspark
 import jetspark.errors as errors
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested, run_until_signal
+from jetspark.connection.options import make_options
 from jetspark.connection.urls import parse_urls
 from jetspark.subjects import nearest_name
 from jetspark.timestamps import NANOSECONDS, datetime_to_ns, format_isotime, parse_isotime
@@ -30,6 +31,7 @@ from jetspark.wire.headers import Headers
 if TYPE_CHECKING:
     from jetspark.client.client import Client as CoreClient
     from jetspark.client.hooks import HooksLike
+    from jetspark.codecs.codec import Codec
     from jetspark.full_client import Client, JetStream
     from jetspark.jetstream.api import Paged
 
@@ -56,34 +58,56 @@ _LARGEST = 64 << 20  # bytes of a payload that any server takes
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class PayloadFlags:
-    """How payloads become columns."""
+class SchemaFlags:
+    """The schema of payloads, and what is around them."""
 
-    decode: str | None = None
-    """Format of the payloads, avro, protobuf, cloudevents, debezium, or json (as --json): their
-    fields become columns."""
     schema: str | None = None
-    """Text of the schema for --decode. For Protobuf also a compiled class (shop_pb2:Order); for
+    """Text of the schema of the payloads. For Protobuf also a compiled class (shop_pb2:Order); for
     Debezium, JSON and the data of CloudEvents also columns ("id BIGINT, amount DOUBLE"); for JSON
     and CloudEvents also a JSON Schema."""
     schema_file: str | None = None
     """File with the schema: .avsc, .proto, a descriptor set of protoc, or the JSON of Debezium."""
     registry: str | None = None
     """Registry with the schemas: https://… for Confluent's interface (its credentials are --option
-    registryUser=… and registryPassword=…, or registryToken=…), or nats for one on the servers."""
+    registryUser=… and registryPassword=…, or registryToken=…, where a command has --option), or
+    nats for one on the servers."""
     schema_name: str | None = None
     """Name of the schema in the registry, in place of --schema; the latest version when the run
     begins."""
     message: str | None = None
     """Message type of Protobuf; by default the first one in the schema."""
-    fields: str | None = None
-    """Fields to keep, with commas; by default all."""
     framing: str | None = None
     """How each payload or its headers name the schema: none (the default), confluent, apicurio,
     azure or nats."""
     compression: str | None = None
-    """Compression of the payloads: gzip, zstd, snappy or none; by default as the header
-    Content-Encoding says."""
+    """Compression of the payloads: gzip, zstd, snappy or none; by default, where they are read, as
+    the header Content-Encoding says."""
+
+    def codec(self, flag: str, format_: str | None, connection: Connection) -> Codec | None:
+        """Of the format that this flag says. Raises ConfigError."""
+        given: dict[str, Any] = {name: one for name, one in vars(self).items() if one is not None}
+        if format_ is None and given:
+            raise errors.ConfigError(f"--{min(given).replace('_', '-')} goes with {flag}.")
+        if format_ is None:
+            return None
+        from jetspark.codecs.codec import Codec  # it loads PyArrow
+        from jetspark.registry.lookup import schema_lookup
+
+        if (where := given.pop("registry", None)) is not None:
+            given["lookup"] = schema_lookup(where, make_options(**connection.options()))
+        return Codec(format_, **given)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class PayloadFlags(SchemaFlags):
+    """How payloads become columns."""
+
+    decode: str | None = None
+    """Format of the payloads, avro, protobuf, cloudevents, debezium, or json (as --json): their
+    fields become columns."""
+    fields: str | None = None
+    """Fields to keep, with commas; by default all."""
 
     def options(self) -> dict[str, str]:
         """The options of Spark's format."""
@@ -95,6 +119,7 @@ class PayloadFlags:
 
 
 AS_THEY_ARE = PayloadFlags()
+NO_SCHEMA = SchemaFlags()
 OF_PAYLOADS = {
     **{name: name for name in ("decode", "schema", "registry", "fields", "framing", "compression")},
     "schema_file": "schemaFile",

@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from jetspark.cli import console
-from jetspark.cli.options import DEFAULT, NO_CONTENT, Connection, Content, JsonResult, stdin_waits
+from jetspark.cli.options import (
+    DEFAULT,
+    NO_CONTENT,
+    NO_SCHEMA,
+    Connection,
+    Content,
+    JsonResult,
+    SchemaFlags,
+    stdin_waits,
+)
 from jetspark.errors import ConfigError, JetsparkError, PermissionsError
 from jetspark.validation import check_whole
 
 if TYPE_CHECKING:
     from jetspark.full_client import Client
+    from jetspark.wire.headers import HeadersLike
 
 _LAST_FLUSH = 2.0  # seconds, after Ctrl-C
 _RETRY_FOR = 5.0  # seconds until a stream must have a leader
@@ -26,6 +36,8 @@ def pub(
     *,
     connection: Connection = DEFAULT,
     content: Content = NO_CONTENT,
+    encode: str | None = None,
+    schema: SchemaFlags = NO_SCHEMA,
     reply: str | None = None,
     count: int = 1,
     jetstream: Annotated[bool, Parameter(name=("--jetstream",), negative=())] = False,
@@ -38,6 +50,7 @@ def pub(
     Args:
         subject: Subject to publish to.
         payload: The payload; empty by default.
+        encode: Make the payload of a value in JSON: avro, protobuf, json or cloudevents.
         reply: Reply subject.
         count: Publish it this many times.
         jetstream: Wait for the stream's acknowledgement of each message, and print how many are
@@ -45,13 +58,15 @@ def pub(
     """
     if jetstream and reply is not None:
         raise ConfigError("--reply cannot be used with --jetstream: the stream's ack goes there.")
-    headers = content.headers()
+    headers: HeadersLike | None = content.headers()
     check_whole("--count", count)
     if payload is None and not content.stdin and stdin_waits():
         raise ConfigError(
             'No payload is given, and standard input has one: add --stdin, or "" for none.'
         )
     data = content.payload(payload or "")
+    if (codec := schema.codec("--encode", encode, connection)) is not None:
+        data, headers = codec.encode(data, headers, as_json=True)
     size = console.counted(len(data), "byte")
     result: dict[str, object] = {"subject": subject, "bytes": len(data)}
 

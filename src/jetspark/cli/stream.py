@@ -30,11 +30,13 @@ from jetspark.cli.console import (
 )
 from jetspark.cli.options import (
     DEFAULT,
+    NO_SCHEMA,
     Connection,
     ForceOption,
     JsonOption,
     JsonResult,
     Repeated,
+    SchemaFlags,
     Switch,
     check_replicas,
     confirm,
@@ -108,6 +110,8 @@ def view(
     last: int = 10,
     subject: str = ">",
     connection: Connection = DEFAULT,
+    decode: str | None = None,
+    schema: SchemaFlags = NO_SCHEMA,
     json: JsonOption = False,
 ) -> None:
     """Show the last messages of a stream, oldest first; nothing is removed or acknowledged.
@@ -116,11 +120,13 @@ def view(
         name: Name of the stream.
         last: How many messages to show.
         subject: Only messages under this subject; * matches one token, > one or more at the end.
+        decode: Show payloads in avro, protobuf, json or cloudevents as JSON.
         json: One line of JSON for each message.
     """
     check_whole("--last", last)
+    codec = schema.codec("--decode", decode, connection)
     for message in connection.jetstream(lambda js: _last(js, name, last, subject), stream=name):
-        show_stored(message, as_json=json)
+        show_stored(message, as_json=json, codec=codec)
 
 
 async def _last(js: JetStream, name: str, count: int, subject: str) -> list[StoredMsg]:

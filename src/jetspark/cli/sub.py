@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jetspark.cli.console import show_message
-from jetspark.cli.options import DEFAULT, Connection, JsonOption
+from jetspark.cli.options import DEFAULT, NO_SCHEMA, Connection, JsonOption, SchemaFlags
 
 
 def sub(
@@ -11,6 +11,8 @@ def sub(
     /,
     *,
     connection: Connection = DEFAULT,
+    decode: str | None = None,
+    schema: SchemaFlags = NO_SCHEMA,
     queue: str | None = None,
     count: int | None = None,
     json: JsonOption = False,
@@ -19,13 +21,15 @@ def sub(
 
     Args:
         subject: Subject to listen to; * matches one token, > one or more at the end.
+        decode: Show payloads in avro, protobuf, json or cloudevents as JSON.
         queue: Share the messages with the other members of this queue group.
         count: End after this many messages.
         json: One line of JSON for each message.
     """
+    codec = schema.codec("--decode", decode, connection)
     connection.listen(
         lambda nc: nc.subscribe(subject, queue=queue, max_msgs=count or 0),
-        lambda message: show_message(message, as_json=json),
+        lambda message: show_message(message, as_json=json, codec=codec),
         to=f"on {subject}",
         count=count,
     )

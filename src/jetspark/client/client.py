@@ -52,13 +52,13 @@ from jetspark.errors import (
     JetsparkError,
     RequestTimeoutError,
 )
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payloads import Payload, Value, payload_bytes
 from jetspark.subjects import check_queue, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.frames import target_of
-from jetspark.wire.headers import HeadersLike
+from jetspark.wire.headers import HeadersLike, PayloadCodec
 from jetspark.wire.kernel import MessageFrame
 
 DRAIN_TIMEOUT: Final = 30.0
@@ -368,14 +368,21 @@ class Client:
     async def publish(
         self,
         subject: str,
-        payload: Payload = b"",
+        payload: Value = b"",
         *,
         reply: str | None = None,
         headers: HeadersLike | None = None,
+        codec: PayloadCodec | None = None,
     ) -> None:
-        """Send one message; waits while the link is blocked. Raises as publish_nowait."""
+        """Send one message; waits while the link is blocked.
+
+        `codec`: makes the payload of a value, see `jetspark.codecs.Codec`. Raises as publish_nowait
+        and the codec.
+        """
         if get_running_loop() is not self.loop:  # asked here, as it is for each message
             self.check_loop()
+        if codec is not None:
+            payload, headers = codec.encode(payload, headers)
         publishing = self.publishing
         if publishing.outbox.crowded:
             payload = payload_bytes(payload)  # a copy: the caller may change it in the meantime

@@ -26,7 +26,7 @@ from jetspark.errors import (
     NotJetStreamMessageError,
     user_error,
 )
-from jetspark.payloads import Payload
+from jetspark.payloads import Payload, Value, payload_bytes
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.kernel import MessageFrame, frame_of
 from jetspark.wire.reply_subject import Metadata, parse_reply_subject
@@ -212,7 +212,7 @@ class HookRunner:
     def send(
         self,
         subject: str,
-        payload: Payload,
+        payload: Value,
         reply: str | None,
         headers: HeadersLike | None,
         put: Callable[[Headers | None], T],
@@ -253,7 +253,7 @@ class HookRunner:
     def _sending(
         self,
         subject: str,
-        payload: Payload,
+        payload: Value,
         reply: str | None,
         headers: HeadersLike | None,
         *,
@@ -265,7 +265,7 @@ class HookRunner:
             with self._acknowledging(subject, payload, asking=asking):
                 yield own, None
             return
-        message = PreparedMessage(subject, payload, reply=reply, headers=own or ())
+        message = PreparedMessage(subject, payload_bytes(payload), reply=reply, headers=own or ())
         before = message.headers.to_dict()
         name, hook = ("request", self.hooks.request) if asking else ("publish", self.hooks.publish)
         with self._around(name, lambda: hook(message)):
@@ -285,7 +285,7 @@ class HookRunner:
         self.report(user_error("Sending with the headers of a hook", error))
 
     def _acknowledging(
-        self, subject: str, payload: Payload, *, asking: bool
+        self, subject: str, payload: Value, *, asking: bool
     ) -> AbstractContextManager[None]:
         if not subject.startswith(_ACK):
             return nullcontext()
@@ -293,7 +293,7 @@ class HookRunner:
             metadata = parse_reply_subject(subject.encode())
         except NotJetStreamMessageError:
             return nullcontext()
-        ack = Acknowledgement("ack_sync" if asking else _kind(bytes(payload)), metadata)
+        ack = Acknowledgement("ack_sync" if asking else _kind(payload_bytes(payload)), metadata)
         return self._around("ack", lambda: self.hooks.ack(ack))
 
     # -- receiving -----------------------------------------------------------------------------

@@ -9,13 +9,13 @@ client (log, last_error, error callback), and `headers` is None. `MessageView` c
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from jetspark.errors import BadHeaderError, BadSubjectError, ConfigError, JetsparkError
 from jetspark.payloads import Payload, byte_view, payload_bytes
 from jetspark.timestamps import Seconds
 from jetspark.wire.documents import ServerInfo
-from jetspark.wire.headers import Headers, HeadersLike, parse_headers
+from jetspark.wire.headers import Headers, HeadersLike, PayloadCodec, parse_headers
 from jetspark.wire.kernel import Delivered
 from jetspark.wire.reply_subject import Metadata, parse_reply_subject
 from jetspark.wire.status import Status, status_of
@@ -85,6 +85,10 @@ class MessageView(Delivered):
         except BadHeaderError as error:
             self._client.report(error)
             return None
+
+    def decode(self, codec: PayloadCodec) -> Any:
+        """The value of the payload. Raises CodecError, and as the codec's registry."""
+        return codec.decode(self.data, self.headers)
 
     @property
     def status(self) -> Status | None:

@@ -15,7 +15,7 @@ from jetspark.connection.options import ConnectOptions
 from jetspark.connection.server_errors import COMMON_LINE, check_headers, check_line
 from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import MaxPayloadError
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payloads import Payload, Value, payload_bytes
 from jetspark.subjects import check_publish_subject
 from jetspark.wire import frames
 from jetspark.wire.headers import Headers, HeadersLike, encode_headers
@@ -63,7 +63,7 @@ class Publishing:
         self.asking = runner if runner.tells("request", "ack") else None
 
     def send(
-        self, subject: str, payload: Payload, reply: str | None, headers: HeadersLike | None
+        self, subject: str, payload: Value, reply: str | None, headers: HeadersLike | None
     ) -> None:
         """Send one message at the end of this turn of the event loop.
 

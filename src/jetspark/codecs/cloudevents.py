@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import base64
 import json
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
@@ -24,7 +26,8 @@ import pyarrow as pa
 
 from jetspark.codecs.connect import reader
 from jetspark.codecs.decoder import PAYLOAD, REASON, Bare, PayloadFields, with_fields
-from jetspark.codecs.encoder import in_places
+from jetspark.codecs.encoder import Encoder, in_places
+from jetspark.errors import ConfigError
 
 _NEEDED: Final = ("id", "source", "specversion", "type")
 _TEXTS: Final = (*_NEEDED, "subject", "datacontenttype", "dataschema")
@@ -81,6 +84,74 @@ class JsonObjects:
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
         return row
+
+
+class JsonEncoder:
+    """Encodes rows as objects of JSON, without the fields that are null, as Spark does."""
+
+    def __init__(self, fields: pa.Schema | None) -> None:
+        self.fields = fields
+
+    def of(self, rows: pa.RecordBatch) -> list[bytes]:
+        """See Encoder."""
+        kind = pa.struct(list(rows.schema))
+        return [_encode(_json(one, kind)) for one in rows.to_pylist()]
+
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def _json(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {f.name: _json(value[f.name], f.type) for f in kind if value[f.name] is not None}
+    if pa.types.is_map(kind):
+        return {key: _json(one, kind.item_type) for key, one in value}
+    if pa.types.is_list(kind):
+        return [_json(one, kind.value_type) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"A value is {value}, which JSON has not.")
+    return value
+
+
+class CloudEventEncoder:
+    """Encodes rows as events in JSON: attributes, and fields of the data, or `ce_data`."""
+
+    def __init__(self, data: Encoder | None, format_: str) -> None:
+        """`data`: encodes the fields of the data, in this format."""
+        self._data, self._format = data, format_
+        more = None if data is None else data.fields
+        self.fields: pa.Schema | None = pa.schema([*ATTRIBUTES, *(more or [DATA])])
+
+    def of(self, rows: pa.RecordBatch) -> list[bytes]:
+        """See Encoder."""
+        names = [one for one in rows.schema.names if one not in ATTRIBUTES.names]
+        data: Sequence[bytes | None] = [None] * len(rows)
+        if names and self._data is not None:
+            data = self._data.of(rows.select(names))
+        elif names:
+            data = rows.column(DATA.name).to_pylist()
+        attributes = rows.select([one for one in rows.schema.names if one not in names])
+        events = attributes.to_pylist(maps_as_pydicts="strict")
+        return [self._event(row, one) for row, one in zip(events, data, strict=True)]
+
+    def _event(self, row: Mapping[str, Any], data: bytes | None) -> bytes:
+        event = {name[3:]: one for name, one in row.items() if one not in (None, "")}
+        event = {"specversion": "1.0", **event.pop("extensions", {}), **event}
+        for name in _NEEDED:
+            if not event.get(name):
+                raise ConfigError(f"ce_{name} is null in a row, and each CloudEvent has one.")
+        if bad := next((one for one in event if not _ATTRIBUTE.fullmatch(one)), None):
+            raise ConfigError(f"{bad!r} is no attribute: its name has letters and digits only.")
+        if self._data is not None and data is not None:
+            event.setdefault("datacontenttype", f"application/{self._format}")
+            if self._format == "json":
+                return _encode(event | {"data": msgspec.Raw(data)})
+        return _encode(event if data is None else event | {"data_base64": data})
+
+
+_ATTRIBUTE: Final = re.compile("(?!data$)[a-z0-9]+")
 
 
 class CloudEventFields:

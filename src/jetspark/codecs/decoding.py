@@ -148,7 +148,6 @@ def read_schema(file: str) -> bytes:
 
 def given_schema(
     format_: str,
-    *,
     schema: str | None = None,
     schema_file: str | None = None,
     lookup: SchemaLookup | None = None,
@@ -188,7 +187,7 @@ def _given(decode: str, schema: str | None, file: str | None) -> PayloadSchema:
                 schema = content.decode()
             except UnicodeDecodeError:
                 raise ConfigError(f"The schema in {file} is not UTF-8 text.") from None
-    if schema is None and decode == "cloudevents":  # the data stays as it is
+    if schema is None and decode in ("cloudevents", "json"):  # the data stays as it is
         schema = ""
     if schema is None:
         raise ConfigError(
@@ -227,6 +226,11 @@ def _of_protobuf(decoding: Decoding) -> PayloadFields:
     return PayloadFields(messages.fields, decoding.framing, writer)
 
 
+def data_format(text: str) -> Literal["avro", "protobuf", "json"]:
+    """Of the data of CloudEvents, by their schema."""
+    return "protobuf" if ";" in text else "avro" if _IN_AVRO.match(text) else "json"
+
+
 def _of_cloudevents(decoding: Decoding) -> Decoder:
     if decoding.framing.name != "none":
         raise ConfigError("CloudEvents have no frame: leave framing out.")
@@ -234,12 +238,10 @@ def _of_cloudevents(decoding: Decoding) -> Decoder:
     if not text:
         return CloudEventFields(unpack)
     inner = replace(decoding, framing=Framing(compression="none", may_be_framed=False), lookup=None)
-    if ";" in text:
-        inner = replace(inner, schema=replace(decoding.schema, format="protobuf"))
-        return CloudEventFields(unpack, _of_protobuf(inner), "protobuf")
-    if _IN_AVRO.match(text):
-        inner = replace(inner, schema=replace(decoding.schema, format="avro"))
-        return CloudEventFields(unpack, _of_avro(inner), "avro")
+    if (format_ := data_format(text)) != "json":
+        inner = replace(inner, schema=replace(decoding.schema, format=format_))
+        of_data = _of_avro if format_ == "avro" else _of_protobuf
+        return CloudEventFields(unpack, of_data(inner), format_)
     every = columns_of(text)
     fields = [every.field(name) for name in decoding.check_fields(every.names)]
     return CloudEventFields(unpack, JsonObjects(pa.schema(fields)), "json")

@@ -7,7 +7,7 @@ null in a list. So all values are checked before, and one that does not fit stop
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,17 @@ from jetspark.errors import ConfigError
 
 Pairs: TypeAlias = Sequence[tuple[str, str]]
 """Headers."""
+
+
+class Encoder(Protocol):
+    """Encodes rows in one schema."""
+
+    fields: pa.Schema | None
+    """None: any."""
+
+    def of(self, rows: pa.RecordBatch) -> list[bytes]:
+        """A payload for each row; the columns have the types of the fields. Raises ConfigError,
+        which names the field, and Undecodable."""
 
 
 def _sort(kind: pa.DataType) -> object:

@@ -10,7 +10,7 @@ import msgspec
 
 from jetspark.documents.document import Document, Moment, Span
 from jetspark.timestamps import Seconds
-from jetspark.wire.headers import Headers, parse_headers
+from jetspark.wire.headers import Headers, PayloadCodec, parse_headers
 from jetspark.wire.js_api import api_prefix_of
 
 
@@ -394,6 +394,10 @@ class StoredMsg(Document, frozen=True, kw_only=True):
     def headers(self) -> Headers | None:
         """The headers; None when there are none. Raises BadHeaderError when malformed."""
         return None if self.hdrs is None else parse_headers(self.hdrs)[0]
+
+    def decode(self, codec: PayloadCodec) -> Any:
+        """The value of the payload. Raises CodecError, BadHeaderError, as the codec's registry."""
+        return codec.decode(self.data, self.headers)
 
 
 class AccountLimits(Document, frozen=True, kw_only=True):

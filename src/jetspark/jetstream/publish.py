@@ -37,12 +37,12 @@ from jetspark.jetstream.publish_request import (
 )
 from jetspark.jetstream.publisher import RETRY_FOR, DisconnectPolicy, Publisher, PublisherSender
 from jetspark.jetstream.stored import StoredCalls
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payloads import Payload, Value, payload_bytes
 from jetspark.subjects import check_publish_subject
 from jetspark.timestamps import NANOSECONDS, Seconds, in_seconds, ns_from_now
 from jetspark.validation import check_moment
 from jetspark.wire.documents import decode_document, decode_json
-from jetspark.wire.headers import Headers, HeadersLike
+from jetspark.wire.headers import Headers, HeadersLike, PayloadCodec
 
 
 class PublishCalls(StoredCalls):
@@ -51,9 +51,10 @@ class PublishCalls(StoredCalls):
     async def publish(
         self,
         subject: str,
-        payload: Payload = b"",
+        payload: Value = b"",
         *,
         timeout: Seconds | None = None,
+        codec: PayloadCodec | None = None,
         **options: Unpack[PublishOptions],
     ) -> PubAck:
         """Publish; returns where it was stored.
@@ -63,13 +64,15 @@ class PublishCalls(StoredCalls):
         or whole seconds; "never": not even by the stream's max_age (2.11). `expect_…`: store only
         if the stream, its last sequence, the subject's last sequence (or that of the subject
         `expect_last_subject_seq_of`, 2.11) or the last message id is this one. `timeout`: seconds
-        in all, retries included; default: the context's.
+        in all, retries included; default: the context's. `codec`: makes the payload of a value.
 
         Raises NoStreamResponseError, WrongLastSequenceError, NotEnabledOnStreamError, APIError for
         other refusals of the stream, RequestTimeoutError when the outcome is unknown (or, with
         `sent` False, it is not stored), ConnectionClosedError with the same `sent`,
         UnsupportedByServerError, and the errors of `Client.publish`.
         """
+        if codec is not None:
+            payload, options["headers"] = codec.encode(payload, options.get("headers"))
         all_headers = publish_headers(self._api.server, **options) if options else None
         return await acknowledged(self._api, subject, payload, all_headers, timeout)
 
@@ -315,7 +318,7 @@ class PublishCalls(StoredCalls):
 
 
 async def acknowledged(
-    api: Api, subject: str, payload: Payload, headers: Headers | None, timeout: Seconds | None
+    api: Api, subject: str, payload: Value, headers: Headers | None, timeout: Seconds | None
 ) -> PubAck:
     """Publish and await the ack; retry while there are no responders (ADR-22)."""
     client = api.client

@@ -41,10 +41,11 @@ from jetspark.jetstream.publish_request import (
     ack_timeout,
     plain_ack_head,
 )
-from jetspark.payloads import Payload, payload_bytes
+from jetspark.payloads import Payload, Value, payload_bytes
 from jetspark.retries import FULL, PAUSE, is_transient
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole, check_word
+from jetspark.wire.headers import PayloadCodec
 from jetspark.wire.status import status_of
 
 if TYPE_CHECKING:
@@ -419,13 +420,17 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
     async def send(
         self,
         subject: str,
-        payload: Payload = b"",
+        payload: Value = b"",
+        codec: PayloadCodec | None = None,
         **options: Unpack[MessageOptions],
     ) -> int:
         """Publish, waiting only while the window is full; returns the message's index.
 
-        Raises the errors of `Client.publish`; such a message was not taken and has no index.
+        `codec`: makes the payload of a value. Raises the errors of `Client.publish`; such a message
+        was not taken and has no index.
         """
+        if codec is not None:
+            payload, options["headers"] = codec.encode(payload, options.get("headers"))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
         kept = self._sender.headers(**options) if options else None

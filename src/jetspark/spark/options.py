@@ -442,7 +442,7 @@ def _decoding(given: dict[str, Any], connection: ConnectOptions) -> Decoding | N
 
 
 def with_lookup(given: dict[str, Any], connection: ConnectOptions) -> dict[str, Any]:
-    """The arguments of `Decoding.make`, or `Encoding.make`, with the registry in one piece."""
+    """The arguments of `Decoding.make`, or of `Codec`, with the registry in one piece."""
     of_registry = {
         name.removeprefix(f"{_REGISTRY}_"): given.pop(name)
         for name in list(given)

@@ -29,8 +29,8 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringTy
 
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, Piece, stage
 from jetspark.bulk.publish import EncodedMessage, StreamPublisher, header_block
+from jetspark.codecs.codec import Codec
 from jetspark.codecs.encoder import Pairs
-from jetspark.codecs.encoding import Encoding
 from jetspark.errors import APIError, BadHeaderError, ConfigError, PipelineError
 from jetspark.kv_rules import OPERATION, Operation, check_key
 from jetspark.retries import is_transient
@@ -66,13 +66,15 @@ _NO_HEADER = {"key": None, "value": None}
 
 
 def with_payloads(
-    encoding: Encoding, batches: Iterable[pa.RecordBatch], *, subject: str | None, msg_id: bool
+    encoding: Codec, batches: Iterable[pa.RecordBatch], *, subject: str | None, msg_id: bool
 ) -> Iterator[pa.RecordBatch]:
     """Batches with a column `data`. Raises ConfigError for a row that does not fit."""
     own = {"headers", *["subject"] * (subject is None), *["msg_id"] * msg_id}
     encode = encoding.encoder()
     for batch in batches:
         fields = [one for one in batch.schema.names if one not in own]
+        if not fields:
+            raise ConfigError("No column is left for the payload, which the option 'encode' makes.")
         data = pa.array(encode(batch.select(fields)), pa.large_binary())
         yield batch.drop_columns(fields).append_column("data", data)
 
@@ -239,12 +241,13 @@ def payloads(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
 def _block(pairs: list[Any] | None, msg_id: str | None, more: Pairs) -> bytes | None:
     """A row's header block: empty for an empty array; None for null, or when no header is left."""
     kept = [*more]
+    replaced = [name.casefold() for name, _ in more]
     for pair in pairs or ():
         # PyArrow gives a struct as a dict, and an entry of a map as a tuple.
         name, value = pair if isinstance(pair, tuple) else (pair or _NO_HEADER).values()
         if name is None:
             raise ConfigError("A row has a header without a key (null).")
-        if not name.casefold().startswith(_OF_SERVER):
+        if not name.casefold().startswith(_OF_SERVER) and name.casefold() not in replaced:
             kept.append((name, value or ""))
     if msg_id is not None:
         kept.append((_MSG_ID, msg_id))
@@ -399,7 +402,7 @@ class _Sink:
             target.subjects,
             subject=options.subject,
             largest=target.largest_staged if exactly else target.largest,
-            headers=() if encoding is None else encoding.headers,
+            headers=() if encoding is None else encoding.around[1],
         ).messages(batches)
 
     def abort(self, messages: list[WriterCommitMessage | None], *batch: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from jetspark.bulk.exactly_once import ExactlyOnceWriter, Ledger, ledger_stream, marker_subjects
 from jetspark.bulk.leaders import Leaders, linearizable_read
 from jetspark.bulk.stream_api import StreamAPI
-from jetspark.codecs.encoding import Encoding
+from jetspark.codecs.codec import Codec
 from jetspark.connection.options import ConnectOptions
 from jetspark.errors import ConfigError, UnsupportedByServerError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
@@ -69,7 +69,7 @@ class SinkOptions:
     bucket: str | None = None
     subject: str | None = None
     """The subject of every row, in place of a column."""
-    encoding: Encoding | None = None
+    encoding: Codec | None = None
     """How columns become payloads, in place of a column with them."""
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     transaction_id: str | None = None
@@ -137,7 +137,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     connection, of_schema = connection_options(given), fields_of(given, OF_SCHEMA)
     if "encoding" in writing:
         of_schema = with_lookup(of_schema, connection)
-        writing["encoding"] = Encoding.make(writing["encoding"], **of_schema)
+        writing["encoding"] = Codec(writing["encoding"], **of_schema)
     else:
         refuse(given, dict.fromkeys(OF_SCHEMA, "for payloads that the option 'encode' makes."))
     checkpoint = next((options[one] for one in options if one.casefold() == _CHECKPOINT), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from jetspark.errors import BadHeaderError, shown
 from jetspark.wire.status import Status, parse_status
@@ -136,6 +136,18 @@ class Headers:
 
 HeadersLike: TypeAlias = Headers | Mapping[str, str | Iterable[str]] | Iterable[tuple[str, str]]
 """Headers, a mapping of names to one or several values, or (name, value) pairs."""
+
+
+class PayloadCodec(Protocol):
+    """A `jetspark.codecs.Codec`, or an object of your own."""
+
+    def encode(
+        self, value: Any, headers: HeadersLike | None, /
+    ) -> tuple[bytes, HeadersLike | None]:
+        """The payload of a value, and the headers with the codec's own."""
+
+    def decode(self, payload: bytes, headers: Headers | None, /) -> Any:
+        """The value of a payload. Raises CodecError."""
 
 
 def forwarded(pairs: Iterable[tuple[str, str]]) -> Headers:

@@ -1,0 +1,222 @@
+"""Payloads in a format, by its schema: what clients, commands and Spark's sink have in common.
+
+Spark's rows are encoded many at a time. A value of a client goes the same way, as one row, so that
+the types are the same; it costs more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cached_property, partial
+from typing import Annotated, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from jetspark.codecs.avro import AvroEncoder
+from jetspark.codecs.cloudevents import CloudEventEncoder, JsonEncoder, JsonObjects
+from jetspark.codecs.decoder import PAYLOAD, REASON, Undecodable
+from jetspark.codecs.decoding import Decoder, Decoding, data_format, given_schema
+from jetspark.codecs.encoder import Encoder, Pairs, check_names, fitted
+from jetspark.codecs.framing import COMPRESSIONS, Framing
+from jetspark.codecs.json_schema import columns_of
+from jetspark.codecs.protobuf import ProtobufEncoder, message_of, path_of
+from jetspark.codecs.schema import PayloadSchema, SchemaLookup, from_file
+from jetspark.errors import CodecError, ConfigError
+from jetspark.wire.headers import Headers, HeadersLike
+
+FORMATS: Final = ("avro", "protobuf", "json", "cloudevents")
+_PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
+
+
+class Codec:
+    """Payloads in "avro", "protobuf", "json" or "cloudevents".
+
+    `schema`: as text; `schema_file`: the file with it; `schema_name`, `schema_version`: of one in
+    the registry of `lookup`, a result of `jetspark.registry.lookup.schema_lookup`, by default the
+    latest. JSON and CloudEvents need none. `message`: Protobuf's. `framing`, `compression`:
+    docs/guide-payloads.md; by default payloads are written without compression, and read with that
+    of their headers. The registry is asked in the calling thread: here, and once for each other
+    schema that a payload names. Raises ConfigError, and as the registry.
+    """
+
+    def __init__(
+        self,
+        format: str,
+        *,
+        schema: str | None = None,
+        schema_file: str | None = None,
+        lookup: SchemaLookup | None = None,
+        schema_name: str | None = None,
+        schema_version: int | None = None,
+        message: str | None = None,
+        framing: str = "none",
+        compression: str | None = None,
+    ) -> None:
+        if format not in FORMATS:
+            raise ConfigError(f"The codecs are {', '.join(FORMATS)}: there is no {format!r}.")
+        packed = Framing(framing, compression or "header", with_message=format == "protobuf")
+        self._framing = packed.checked()
+        self._schema = given_schema(
+            format, schema, schema_file, lookup, schema_name, schema_version, message
+        )
+        self._file, self._lookup, self._name = schema_file, lookup, schema_name
+        self._compression = compression or "none"
+
+    # -- writing -------------------------------------------------------------------------------
+
+    @cached_property
+    def around(self) -> tuple[bytes, Pairs]:
+        """What is in front of each payload, and the headers of each message."""
+        if self._compression not in COMPRESSIONS:
+            raise ConfigError(f"compression must be {', '.join(COMPRESSIONS)}.")
+        schema, packed = self._schema, replace(self._framing, compression=self._compression)
+        path = path_of(schema) if schema.format == "protobuf" else ()
+        head, headers = packed.around(schema, self._name, path)
+        if schema.format == "cloudevents":
+            headers = [*headers, ("Content-Type", "application/cloudevents+json")]
+        return head, headers
+
+    def encoder(self) -> Callable[[pa.RecordBatch], list[bytes]]:
+        """Makes payloads of rows, and raises ConfigError, with the field, for what does not fit."""
+        return partial(self._encoded, self._encoder())
+
+    def _encoder(self) -> Encoder:
+        _ = self.around  # which may be refused, too
+        with from_file(self._file):
+            return _encoder_of(self._schema)
+
+    def _encoded(self, encoder: Encoder, rows: pa.RecordBatch) -> list[bytes]:
+        if (fields := encoder.fields) is not None:
+            check_names(names := rows.schema.names, fields.names)
+            kept = pa.schema([fields.field(name) for name in names])
+            found = list(map(fitted, rows.columns, kept.types, names))
+            rows = pa.record_batch(found, schema=kept)
+        try:
+            return self._packed(encoder.of(rows))
+        except Undecodable as error:
+            raise ConfigError(str(error)) from None
+
+    def _packed(self, payloads: list[bytes]) -> list[bytes]:
+        if head := self.around[0]:
+            payloads = [head + one for one in payloads]
+        if self._compression == "none":
+            return payloads
+        return [pa.compress(one, codec=self._compression, asbytes=True) for one in payloads]
+
+    # -- values --------------------------------------------------------------------------------
+
+    def encode(
+        self, value: Any, headers: HeadersLike | None = None, /, *, as_json: bool = False
+    ) -> tuple[bytes, HeadersLike | None]:
+        """The payload of a value, and the headers with the codec's own.
+
+        A value is a dict of the schema's fields; in JSON without a schema, anything. `as_json`: it
+        is the JSON of one. Raises CodecError, which names the field that does not fit, and
+        ConfigError for a codec that can only decode.
+        """
+        encoder, type_ = self._of_values
+        if own := self.around[1]:
+            headers = Headers(headers or ())
+            headers.update(own)
+        try:
+            read: Any = msgspec.json.decode if as_json else _converted
+            value = read(value, type=type_)
+            if (fields := encoder.fields) is None:
+                return self._packed([_any_json(msgspec.to_builtins(value)).encode()])[0], headers
+            given = msgspec.to_builtins(value, builtin_types=_OWN)
+            kept = pa.schema([fields.field(name) for name in given])
+            rows = pa.RecordBatch.from_pylist([given], kept)
+            return self._encoded(encoder, rows)[0], headers
+        except ConfigError as error:
+            raise CodecError(str(error)) from None
+        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+            raise CodecError(f"The value does not fit: {error}.") from None
+
+    @cached_property
+    def _of_values(self) -> tuple[Encoder, Any]:
+        encoder = self._encoder()
+        kept = encoder.fields
+        return encoder, Any if kept is None else _python(pa.struct(list(kept)), whole=True)
+
+    def decode(self, payload: bytes, headers: Headers | None = None, /) -> Any:
+        """The value of a payload. Raises CodecError for another one, and as the registry."""
+        pairs = [{"key": name, "value": one} for name, one in (headers or Headers()).items()]
+        columns = [pa.array([payload], pa.binary()), pa.array([pairs], _PAIRS)]
+        found = pa.record_batch(columns, [PAYLOAD, "headers"])
+        try:
+            if self._schema.format == "json":
+                bare = self._framing.unpack(found)
+                if bare.reasons is not None:
+                    raise CodecError(bare.reasons[0].as_py())
+                if not self._schema.text:
+                    return msgspec.json.decode(bare.payloads[0].as_py())
+                found = pa.record_batch([bare.payloads], [PAYLOAD])
+            given, found = len(found.columns), self._decoder.of(found)
+            if (reason := found.column(REASON)[-1].as_py()) is not None:
+                raise CodecError(reason)
+            fields = pa.record_batch(found.columns[given:-1], found.schema.names[given:-1])
+            return fields.to_pylist(maps_as_pydicts="strict")[0]
+        except (msgspec.MsgspecError, KeyError, RecursionError) as error:
+            raise CodecError(f"The payload is not {self._schema.format}: {error}.") from None
+
+    @cached_property
+    def _decoder(self) -> Decoder | JsonObjects:
+        if self._schema.format == "json":
+            return JsonObjects(columns_of(self._schema.text))
+        return Decoding(self._schema, self._framing, (), self._lookup, True).decoder()
+
+
+def _encoder_of(schema: PayloadSchema) -> Encoder:
+    """Raises ConfigError as `Decoding.decoder`."""
+    match schema.format:
+        case "avro":
+            return AvroEncoder(schema)
+        case "protobuf":
+            return ProtobufEncoder(message_of(schema))
+        case "cloudevents":
+            inner = replace(schema, format=data_format(schema.text))
+            return CloudEventEncoder(_encoder_of(inner) if schema.text else None, inner.format)
+    return JsonEncoder(columns_of(schema.text) if schema.text else None)
+
+
+_OWN: Final = (bytes, date, datetime, Decimal)
+"""Python's types, beside those of JSON."""
+_converted = partial(msgspec.convert, builtin_types=_OWN)
+_any_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_PLAIN: Final = {
+    "bool": bool,
+    "float": float,
+    "double": float,
+    "binary": bytes,
+    "date32[day]": date,
+}
+
+
+def _python(kind: pa.DataType, *, whole: bool = False) -> Any:
+    """The type of a value in Python, for msgspec: Arrow would take 3.5 for 3, a time in no zone for
+    one in UTC, and leave unknown fields out. `whole`: the value cannot be None."""
+    types = pa.types
+    if types.is_struct(kind):
+        names = {f"f{at}": one.name for at, one in enumerate(kind)}
+        parts = [
+            (name, _python(one.type) | msgspec.UnsetType, msgspec.UNSET)
+            for name, one in zip(names, kind, strict=True)
+        ]
+        found: Any = msgspec.defstruct("Value", parts, rename=names, forbid_unknown_fields=True)
+    elif types.is_list(kind):
+        found = list[_python(kind.value_type)]  # type: ignore[misc]
+    elif types.is_map(kind):
+        found = dict[_python(kind.key_type, whole=True), _python(kind.item_type)]  # type: ignore[misc]
+    elif types.is_integer(kind):
+        most = 1 << (kind.bit_width - 1)
+        found = Annotated[int, msgspec.Meta(ge=-most, le=most - 1)]
+    elif types.is_timestamp(kind):
+        found = Annotated[datetime, msgspec.Meta(tz=kind.tz is not None)]
+    else:
+        found = _PLAIN.get(str(kind), Decimal | int if types.is_decimal(kind) else str)
+    return found if whole else found | None
