@@ -9,8 +9,9 @@ REPLICAS = int(os.environ.get("STREAM_REPLICAS", "3"))
 
 with jetspark.blocking.connect(
     os.environ["NATS_SERVERS"],
-    user="pipeline",
+    user="streams",
     password=os.environ["NATS_PASSWORD"],
+    tls_ca_file="/etc/nats-ca/ca.crt",
 ) as nc:
     stream = nc.jetstream().create_or_update_stream(
         name="ORDERS",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,26 +18,29 @@ from urllib.request import urlopen
 import pyspark
 import pytest
 import yaml
-from pyspark.sql import SparkSession
 from tests.conftest import MakeServer
+from tests.support.certificates import Certificates
 from tests.support.ports import free_port
 
-from jetspark.blocking import connect
+from jetspark.cli import app
 from jetspark.server import find_server
 from jetspark.spark.fast_start import class_archive
 from jetspark.spark.java import find_java
-from jetspark.spark.pipeline import check_queries, check_servers
-from jetspark.spark.pipeline_file import read_pipeline
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
+UNIT = ROOT / "deploy" / "systemd" / "jetspark.service"
 SPARK = Path(pyspark.__file__).parent
 FILES = ["namespace.yaml", "nats.yaml", "pipeline.yaml"]
-PASSWORDS = {"POD_NAME": "nats-0", "PIPELINE_PASSWORD": "secret-p", "ADMIN_PASSWORD": "secret-a"}
+PASSWORDS = {
+    "PIPELINE_PASSWORD": "pXq7-hidden",
+    "STREAMS_PASSWORD": "pXq8-hidden",
+    "ADMIN_PASSWORD": "pXq9-hidden",
+}
 # Prefixes of names that Spark puts together from a volume's kind and name.
 VOLUMES = re.compile(
-    r"spark\.kubernetes\.executor\.volumes\.persistentVolumeClaim\.\w+\."
-    r"(mount\.path|options\.claimName)"
+    r"spark\.kubernetes\.executor\.(secrets\.[\w-]+|volumes\.persistentVolumeClaim\.\w+\."
+    r"(mount\.path|options\.claimName))"
 )
 
 
@@ -119,6 +122,8 @@ def test_what_is_referred_to_is_there() -> None:
         for secret in values(document, "secretKeyRef"):
             assert f"secret generic {secret['name']}" in guide
             assert f"--from-literal={secret['key']}=" in guide
+        for name in values(document, "secretName"):
+            assert f"secret generic {name} --from-file" in guide
 
 
 def test_the_driver_serves_what_its_probes_ask() -> None:
@@ -128,19 +133,74 @@ def test_the_driver_serves_what_its_probes_ask() -> None:
     at = container["args"].index("--metrics")
     assert container["args"][at + 1] == f":{port}"
     assert {probe["path"] for probe in values(container, "httpGet")} == {"/healthz", "/readyz"}
-    unit = (ROOT / "deploy" / "systemd" / "jetspark.service").read_text("utf-8")
+    unit = UNIT.read_text("utf-8")
     for line in ("Type=notify", "User=jetspark", "RestartSec=10", "[Install]"):
         assert f"{line}\n" in unit
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
+def test_systemd_has_nothing_against_the_unit(tmp_path: Path) -> None:
+    """tests/deploy/test_containers.py receives the readiness."""
+    command = Path(sys.executable).with_name("jetspark")
+    unit = tmp_path / UNIT.name
+    unit.write_text(UNIT.read_text("utf-8").replace("/opt/jetspark/bin/jetspark", str(command)))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_only_prometheus_may_reach_the_port_for_metrics_and_every_pod_has_a_policy() -> None:
+    policies = {one["metadata"]["name"]: one["spec"] for one in of_kind("NetworkPolicy")}
+    scraping = [one for one in policies["jetspark"]["ingress"] if "ports" in one]
+    ((source,),) = (one["from"] for one in scraping)
+    assert [one["ports"] for one in scraping] == [[{"port": 9464}]]
+    assert source["podSelector"]["matchLabels"] == {"app.kubernetes.io/name": "prometheus"}
+    assert source["namespaceSelector"]["matchLabels"]
+    assert all(one["from"] for spec in policies.values() for one in spec["ingress"])
+    labels = [one["spec"]["template"]["metadata"]["labels"] for one in of_kind("StatefulSet")]
+    assert labels == [{"app": "nats"}, {"app": "jetspark"}]
+    assert policies["nats"]["podSelector"] == {"matchLabels": {"app": "nats"}}
+    other = {"key": "app", "operator": "NotIn", "values": ["nats"]}
+    assert policies["jetspark"]["podSelector"] == {"matchExpressions": [other]}
 
 
 # -- NATS ------------------------------------------------------------------------------------
 
 
-def test_nats_server_accepts_the_manifests_configuration() -> None:
-    config = FOLDER / "nats.conf"
+def test_users_have_the_permissions_that_acl_prints_and_no_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = (FOLDER / "nats.conf").read_text("utf-8")
+    users = re.findall(
+        r"user: (\w+), password: \$\w+\s+# jetspark (acl .*)\n( +perm[^#]*?\n {8}})", config
+    )
+    assert [user for user, _, _ in users] == ["pipeline", "streams"]
+    for _, command, permissions in users:
+        assert app.run(command.split()) == app.DONE
+        assert permissions.split() == capsys.readouterr().out.split()
+    assert len(re.findall(r"\buser: ", config)) == len(users) + 1  # the admin of the servers
+    pipeline = tomllib.loads((FOLDER / "pipeline.toml").read_text("utf-8"))
+    (source,) = pipeline["sources"].values()
+    assert users[0][1].endswith(
+        f"--stream {source['stream']} --progress-consumer {source['progressConsumer']}"
+    )
+
+
+def test_nats_server_accepts_the_manifests_configuration(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    text, config = (FOLDER / "nats.conf").read_text("utf-8"), tmp_path / "nats.conf"
+    for name, file in (
+        ("tls.crt", certificates.server_cert),
+        ("tls.key", certificates.server_key),
+        ("ca.crt", certificates.ca),
+    ):
+        text = text.replace(f"/etc/nats-tls/{name}", str(file))
+    config.write_text(text, "utf-8")
     done = subprocess.run(
         [find_server(), "-t", "-c", config],
-        env=os.environ | PASSWORDS,
+        env=os.environ | PASSWORDS | {"POD_NAME": "nats-0", "ADVERTISE": "nats-0:4222"},
         capture_output=True,
         text=True,
         check=False,
@@ -167,40 +227,6 @@ def test_probes_find_a_healthy_server(make_server: MakeServer) -> None:
 
 
 # -- the pipeline ----------------------------------------------------------------------------
-
-
-def test_the_streams_are_made_and_the_pipeline_finds_them(
-    make_server: MakeServer, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = (FOLDER / "nats.conf").read_text("utf-8")
-    accounts = config[config.index("accounts {") :]
-    for name, value in PASSWORDS.items():
-        accounts = accounts.replace(f"${name}", value)
-    server = make_server(accounts)
-    environment = {
-        "NATS_SERVERS": server.url,
-        "NATS_PASSWORD": PASSWORDS["PIPELINE_PASSWORD"],
-        "LAKE": "/lake",
-        "STREAM_REPLICAS": "1",
-    }
-    for _ in range(2):  # a pod that starts again changes nothing
-        done = subprocess.run(
-            [sys.executable, "-W", "error", FOLDER / "streams.py"],
-            env=os.environ | environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.stdout == "ORDERS: 0 messages\n", done.stderr
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    pipeline = read_pipeline(FOLDER / "pipeline.toml")
-    check_servers(pipeline)
-    assert check_queries(pipeline, spark).keys() == {"lake"}
-    with connect(server.url, user="pipeline", password=PASSWORDS["PIPELINE_PASSWORD"]) as nc:
-        made = nc.jetstream().stream_info("ORDERS").config
-        assert (made.max_age, made.num_replicas) == (timedelta(days=7), 1)
 
 
 def test_manifest_driver_pod_and_ports_match_spark_defaults() -> None:
@@ -377,5 +403,6 @@ def test_the_manifests_driver_takes_the_settings_and_the_class_archive(
         check=False,
     )
     for name, value in spark_settings().items():
-        assert f"({name},{value})" in done.stdout + done.stderr
+        shown = "*********(redacted)" if "secret" in name else value
+        assert f"({name},{shown})" in done.stdout + done.stderr
     assert loaded.read_text().count(FROM_ARCHIVE) > 1000
