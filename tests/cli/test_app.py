@@ -389,10 +389,13 @@ def test_lines_are_json_documents_if_the_environment_says_so(
     console.warn("Following é\x1b[31m.")
     console.warn("lost 3", "warning")
     console.fail("No server.")
+    assert app.run(["stream", "ls", "--none"]) == app.WRONG_USAGE
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [(one["level"], one["message"]) for one in lines] == [
         ("info", "Following é\x1b[31m."),
         ("warning", "lost 3"),
         ("error", "No server."),
+        ("error", "Unknown option: --none. Did you mean --json?"),
+        ("info", "jetspark stream ls --help shows how it is used."),
     ]
     assert datetime.fromisoformat(lines[0]["time"]).tzinfo is not None

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 from tests.blocking.eventually import eventually
+from tests.support.ports import free_port
 from tests.support.processes import end, jetspark
 
 from jetspark import blocking
 from jetspark.cli import app
+from jetspark.dead_letters import DeadLetter, DeadLetters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pytest
     from tests.cli.conftest import Run
 
     from jetspark.server import NatsServer
 
 
 def test_dead_letters_are_made_moved_listed_and_replayed(
-    url: str, unique: Callable[[str], str], run: Run
+    url: str, unique: Callable[[str], str], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = unique("ORDERS")
     dead = f"{name}_DEAD"
@@ -64,12 +70,28 @@ def test_dead_letters_are_made_moved_listed_and_replayed(
         assert (first["data"], first["stream_seq"], first["text"]) == ("a vase", 1, "broken\x1b")
         assert second["data_base64"] == "/w=="
         replay = ("replay", "--reason", "terminated", "--to", f"{name}.again")
-        assert json.loads("\n".join(command(*replay, "--keep", "--json"))) == {
+        address = f"127.0.0.1:{free_port()}"
+        replay_letter, seen = DeadLetters.replay_letter, []
+
+        async def replay_and_look(dead: DeadLetters, letter: DeadLetter, **more: Any) -> bool:
+            stored = await replay_letter(dead, letter, **more)
+            with await asyncio.to_thread(urlopen, f"http://{address}/metrics") as answer:
+                seen.append(answer.read().decode())
+            return stored
+
+        with monkeypatch.context() as patch:
+            patch.setattr(DeadLetters, "replay_letter", replay_and_look)
+            document = command(*replay, "--keep", "--json", "--metrics", address)
+        assert json.loads("\n".join(document)) == {
             "replayed": 2,
             "skipped": 0,
             "unproven": 0,
             "duplicates": 0,
         }
+        ours = r'(?=.*client_id="")(?=.*error_type="").*"request".*'
+        count = rf"^messaging_client_operation_duration_seconds_count{{{ours}}} (\d+)"
+        first_count, second_count = (re.findall(count, text, re.MULTILINE) for text in seen)
+        assert int(second_count[0]) - int(first_count[0]) == 1
         replayed, again = command(*replay)
         assert replayed == "0 replayed · 0 without payload"
         assert again.startswith("The stream already has 2 messages from a replay within its")

@@ -9,16 +9,21 @@ import signal
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
+from urllib.request import urlopen
 
 import pytest
+from tests.support.ports import free_port
 from tests.support.processes import end, finish, jetspark
 from tests.support.streams import Admin
 from tests.support.table_readers import column
+
+from jetspark.spark.replay import Replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
     from tests.cli.conftest import Run
 
     from jetspark.server import NatsServer
@@ -163,7 +168,11 @@ def test_a_wrong_setting_of_spark_is_named_with_its_line(tmp_path: Path) -> None
 
 
 def test_a_table_is_replayed_and_a_transaction_is_published_once(
-    admin: Admin, run_in_spark: Run, tmp_path: Path, needs_server: Callable[[str], None]
+    admin: Admin,
+    run_in_spark: Run,
+    tmp_path: Path,
+    needs_server: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     needs_server("2.12")
     target, table = admin.stream(under=".>"), tmp_path / "rows.json"
@@ -173,15 +182,36 @@ def test_a_table_is_replayed_and_a_transaction_is_published_once(
         how = ["--format", "json", "--subject", f"concat('{target}.', region)", "--order-by", "n"]
         return run_in_spark("replay", str(table), "--to", target, *how, *more)
 
-    assert replay()[:2] == (0, f"2 rows of {table} published to {target}.\n")
+    address, run, seen = f"127.0.0.1:{free_port()}", Replay.run, ""
+
+    def run_and_look(job: Replay, spark: SparkSession) -> int:
+        nonlocal seen
+        count = run(job, spark)
+        rows = f'jetspark_query_rows_total{{query="{target}"}} 2.0\n'
+        deadline = time.monotonic() + 30
+        while rows not in seen and time.monotonic() < deadline:
+            with urlopen(f"http://{address}/metrics", timeout=SECONDS) as answer:
+                seen = answer.read().decode()
+            time.sleep(0.1)
+        with urlopen(f"http://{address}/readyz", timeout=SECONDS) as answer:
+            assert answer.status == 200
+        return count
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Replay, "run", run_and_look)
+        said = replay("--metrics", address)
+    assert said[:2] == (0, f"2 rows of {table} published to {target}.\n")
+    assert f'jetspark_query_rows_total{{query="{target}"}} 2.0\n' in seen
+    assert f'jetspark_query_active{{query="{target}"}} 1.0\n' in seen
+    assert "\njetspark_spark_tasks_total " in seen
     first = admin.api.message(target, seq=1)
     assert first is not None
     assert first.data == b'{"n":1,"region":"eu"}'
     once = ["--guarantee", "exactly-once", "--transaction-id", "t", "--prepare-stream"]
-    said = []
+    documents = []
     for _ in range(2):
         code, out, err = replay(*once, "--json")
         assert code == 0, err
-        said.append(json.loads(out))
-    assert [(one["rows"], one["rows_before"]) for one in said] == [(2, 0), (0, 2)]
+        documents.append(json.loads(out))
+    assert [(one["rows"], one["rows_before"]) for one in documents] == [(2, 0), (0, 2)]
     assert replay(*once)[:2] == (0, "Published before as t: 2 rows; nothing written.\n")

@@ -530,6 +530,70 @@ async def test_without_hooks_nothing_of_them_is_in_the_way(shared_server: NatsSe
         assert type(nc.subscribe("x")._frames).__name__ == "deque"
 
 
+class Measures(Hooks):
+    """Only what is measured."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str]] = []
+
+    def measured(self, what: str, seconds: float, error: BaseException | None) -> None:
+        assert 0 < seconds < 60
+        self.lines.append((what, type(error).__name__))
+
+
+async def test_what_is_only_measured_is_told_when_it_has_ended(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    a, nobody, measures = unique("measured"), unique("nobody"), Measures()
+    ended: list[asyncio.Task[Any] | None] = []
+
+    def count(message: Message) -> None:
+        ended.append(asyncio.current_task())
+
+    async def answer(message: Message) -> None:
+        count(message)
+        await message.respond(b"yes")
+        raise ValueError
+
+    async with jetspark.connect(shared_server.url, hooks=measures) as nc:
+        nc.subscribe(a, callback=count)
+        answering = nc.subscribe(a, callback=answer)
+        sub = nc.subscribe(a)
+        assert type(sub._frames).__name__ == "deque"
+        assert nc.publishing.hooked is None
+        await nc.request(a, timeout=20)
+        await answering.drain()
+        with pytest.raises(NoRespondersError):
+            await nc.request(nobody)
+        js = nc.jetstream()
+        await js.create_stream(name=a, subjects=[f"{a}.*"], storage="memory")
+        await js.publish(f"{a}.x")
+        await js.delete_stream(a)
+    assert len(ended) == 2
+    assert sorted(measures.lines) == [
+        *(("process", "NoneType"), ("process", "ValueError")),
+        *(("request", "NoRespondersError"), ("request", "NoneType"), ("request", "NoneType")),
+    ]
+
+
+async def test_a_measuring_hook_that_fails_changes_nothing_and_is_reported(
+    shared_server: NatsServer, unique: Unique
+) -> None:
+    class Failing(Hooks):
+        def measured(self, what: str, seconds: float, error: BaseException | None) -> None:
+            raise ValueError(what)
+
+    a = unique("measured")
+    async with jetspark.connect(shared_server.url, hooks=[Failing(), Journal()]) as nc:
+
+        async def answer(message: Message) -> None:
+            await message.respond(b"yes")
+
+        nc.subscribe(a, callback=answer)
+        assert (await nc.request(a, timeout=20)).data == b"yes"
+        assert "The hook measured" in str(nc.last_error)
+
+
 # -- blocking --------------------------------------------------------------------------------------
 
 

@@ -12,13 +12,18 @@ from jetspark.errors import ConfigError
 from jetspark.metrics.endpoint import Health, serving
 
 
-def answer(port: int | None, path: str) -> tuple[int, object]:
+def answered(port: int, path: str) -> tuple[int, str]:
     try:
         with urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as found:
-            return found.status, json.load(found)
+            return found.status, found.read().decode()
     except HTTPError as error:
         with error:
-            return error.code, json.load(error)
+            return error.code, error.read().decode()
+
+
+def answer(port: int, path: str) -> tuple[int, object]:
+    code, text = answered(port, path)
+    return code, json.loads(text)
 
 
 def test_probes_tell_the_reasons() -> None:
@@ -28,8 +33,7 @@ def test_probes_tell_the_reasons() -> None:
         reasons.append("orders: no progress")
         assert answer(port, "/readyz") == (503, {"ok": False, "reasons": ["orders: no progress"]})
         assert answer(port, "/healthz")[0] == 200
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as found:
-            assert b"process_cpu_seconds_total" in found.read()
+        assert "process_cpu_seconds_total" in answered(port, "/metrics")[1]
     with pytest.raises(OSError, match="refused"):
         answer(port, "/readyz")
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
+import jetspark
 from jetspark.metrics.names import ALL, OPERATION, SENT, Kind
 
 ROOT = Path(__file__).parents[2]
@@ -44,13 +46,29 @@ def test_the_page_has_every_metric_with_its_meaning() -> None:
     ]
 
 
+def shown_and_alerted() -> set[str]:
+    """The metrics that dashboard and rules ask for; labels are no metrics."""
+    rules = (OBSERVABILITY / "rules.yml").read_text("utf-8")
+    dashboard = json.loads((OBSERVABILITY / "dashboard.json").read_text("utf-8"))
+    asked = [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
+    asked += [rule["expr"] for group in yaml.safe_load(rules)["groups"] for rule in group["rules"]]
+    labels = {label for one in ALL for label in one.labels}
+    used = set(re.findall(r"\b(?:jetspark|messaging)_\w+", " ".join(asked))) - labels
+    assert all(panel["targets"] for panel in dashboard["panels"])
+    return {name.removesuffix("_bucket") for name in used}
+
+
+def test_what_rules_and_dashboard_ask_of_clients_is_served() -> None:
+    """tests/deploy/test_containers.py has what they ask of queries."""
+    jetspark.observe()
+    served = set(re.findall(r"^# TYPE (\w+)", generate_latest().decode(), re.MULTILINE))
+    of_clients = ("messaging_", "jetspark_client_")
+    assert {name for name in shown_and_alerted() if name.startswith(of_clients)} <= served
+
+
 def test_rules_and_dashboard_use_names_that_there_are() -> None:
     rules = (OBSERVABILITY / "rules.yml").read_text("utf-8")
-    dashboard = (OBSERVABILITY / "dashboard.json").read_text("utf-8")
-    labels = {label for one in ALL for label in one.labels}
-    used = set(re.findall(r"\b(?:jetspark|messaging)_\w+", rules + dashboard))
-    assert {name.removesuffix("_bucket") for name in used} <= shown() | labels
-    assert json.loads(dashboard)["title"]
+    assert shown_and_alerted() <= shown()
     page = (ROOT / "docs" / "guide-operating.md").read_text("utf-8")
     for group in yaml.safe_load(rules)["groups"]:
         for rule in group["rules"]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client import REGISTRY
 from tests.support.streams import Admin, numbered
 
+from jetspark.metrics.endpoint import Collected
 from jetspark.spark import query_metrics
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.lag import Progress
-from jetspark.spark.query_metrics import QueryMetrics
+from jetspark.spark.query_metrics import QueryMetrics, _Followed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +46,44 @@ def eventually(what: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
+def test_a_look_that_waits_does_not_make_the_next_one_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = threading.Semaphore(0)
+
+    def wait_for_a_dead_server(_: QueryMetrics) -> None:
+        time.sleep(0.2)
+        looks.release()
+
+    monkeypatch.setattr(QueryMetrics, "_look_once", wait_for_a_dead_server)
+    with QueryMetrics().looking():
+        assert looks.acquire(timeout=60)
+        assert looks.acquire(timeout=5)
+
+
+def test_what_a_batch_has_is_not_old_any_more_though_no_server_answers(tmp_path: Path) -> None:
+    def of(seq: int, age: float, end: int) -> str:
+        ns = time.time_ns() - int(age * 1e9)
+        offset = {"streams": {"AGED": {"start": 1, "next": end, "last": [seq, ns]}}}
+        return f"v1\n{{}}\n{json.dumps(offset)}"
+
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+    query: Any = SimpleNamespace(id="q")
+    under_way: Any = None
+    one = _Followed(query, Progress(), [], str(tmp_path), under_way, 0.0)
+    one.ends["AGED"], one.oldest["AGED"] = 20, time.time_ns() - 40_000_000_000
+    one.is_active = True
+    metrics = QueryMetrics()
+    metrics._followed["aged"] = one
+    with Collected(metrics._collect).registered():
+        for number, seq, age, end, shown in ((0, 9, 5, 10, 5), (1, 19, 4, 15, 40)):
+            (tmp_path / "offsets" / str(number)).write_text(of(seq, age, end))
+            (tmp_path / "commits" / str(number)).write_text("v1\n{}")
+            found: Any = values("AGED", "aged")
+            assert found["position"] == end - 1
+            assert found["lag_messages"] == 20 - end
+            assert shown <= found["lag_seconds"] < shown + 1
+
+
 # PySpark leaves the connection of a thread that has ended to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
@@ -66,12 +108,13 @@ def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
         eventually(lambda: progress.update(query) or progress.batches > 0)
         return query
 
-    metrics = QueryMetrics(interval=0.2)
+    metrics = QueryMetrics()
     assert metrics.not_ready() == ["no query is running yet"]
     with metrics.looking():
         query = followed(metrics)
         try:
             eventually(lambda: values("METERED")["batches"] == 1)
+            assert metrics._followed["orders"].interval == 0.2
             found: dict[str, Any] = values("METERED")
             assert found["rows_total"] == 30
             assert found["lag_messages"] == found["lag_seconds"] == 0
@@ -89,7 +132,8 @@ def test_the_figures_of_an_ingest_are_those_of_its_table_also_after_a_restart(
         assert metrics.not_ready() == ["orders: the query has ended"]
     assert values("METERED")["rows_total"] is None
     # As in another process; all queries of a session are found, by their ids if they have no names.
-    again = QueryMetrics(spark, interval=0.2)
+    again = QueryMetrics()
+    again.follow_all(spark)
     query = job.start(spark)
     name = str(query.id)
     try:

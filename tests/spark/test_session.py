@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.java import accumulator_server
+from tests.support.ports import free_port
 
 from jetspark.spark.session import end_without_waiting, short_job
 
@@ -19,7 +20,10 @@ _SECOND_SESSIONS = """
 import os
 import sys
 import threading
+import time
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from pyspark.errors import PySparkException
@@ -31,12 +35,21 @@ from jetspark.spark import session as sessions
 from jetspark.spark.session import WrongSettingError
 
 log, missing = Path(sys.argv[1], "log"), Path(sys.argv[1], "missing", "log")
+address = sys.argv[2]
 conf = {"spark.sql.shuffle.partitions": "3", "spark.sql.warehouse.dir": sys.argv[1]}
 
 
 def opened(**more):
     arguments = {"app_name": "x", "master": "local[1]", "log_file": log, "conf": conf} | more
-    return sessions.local_session(**arguments)
+    return sessions.local_session(**{"metrics": address} | arguments)
+
+
+def served(path):
+    try:
+        with urlopen(f"http://{address}/{path}", timeout=60) as answer:
+            return answer.read().decode()
+    except HTTPError as error:
+        return error.read().decode()
 
 
 def seen_by_a_worker(spark):
@@ -55,15 +68,18 @@ def find_the_format(spark):
         spark.read.format("jetstream").load()
 
 
+with pytest.raises(ConfigError, match="The address for metrics is HOST:PORT"):
+    opened(metrics="9464")
 first = opened()
 assert opened() is first
+assert "no query is running yet" in served("readyz")
 assert opened(conf=conf | {"spark.sql.shuffle.partitions": "5", "a.b": "c"}) is first
 assert first.conf.get("spark.sql.shuffle.partitions") == "5"
 assert first.conf.get("a.b") == "c"
 with pytest.raises(ConfigError, match="another app_name, log_file: end it first with close"):
     opened(app_name="y", log_file=missing)
-with pytest.raises(ConfigError, match="another master, jvm_options: end it"):
-    opened(master="local[2]", jvm_options=["-Da=b"])
+with pytest.raises(ConfigError, match="another master, jvm_options, metrics: end it"):
+    opened(master="local[2]", jvm_options=["-Da=b"], metrics=None)
 with pytest.raises(ConfigError, match="another spark.driver.memory: end it"):
     opened(conf={"spark.driver.memory": "3g"})
 with pytest.raises(WrongSettingError, match="spark.sql.session.timeZone: .*Mars"):
@@ -88,9 +104,17 @@ assert os.environ["PYSPARK_PYTHON"] == sys.executable
 server.process.kill()  # what it has forked goes on, and what comes now starts by itself
 assert seen_by_a_worker(second)[0]
 find_the_format(second)
+rates = second.readStream.format("rate").load()
+query = rates.writeStream.format("noop").queryName("rates").start()
+while 'jetspark_query_active{query="rates"} 1.0' not in served("metrics"):
+    time.sleep(0.1)
+assert "true" in served("readyz")
+query.stop()
 below = descendants(second.sparkContext._gateway.proc.pid)
 second.stop()
 sessions.close_session(second)
+with pytest.raises(OSError, match="refused"):
+    served("metrics")
 sessions.close_session(second)
 assert len(below) > 1
 for pid in below:
@@ -141,7 +165,7 @@ print("done")
 @pytest.mark.parametrize("program", [_SECOND_SESSIONS, _WRONG_STARTS], ids=["second", "wrong"])
 def test_what_a_program_sees_of_its_sessions(program: str, tmp_path: Path) -> None:
     env = os.environ | {"IN_THE_ENVIRONMENT": "yes", "PYTHONPATH": os.getcwd()}
-    command = [sys.executable, "-c", program, str(tmp_path)]
+    command = [sys.executable, "-c", program, str(tmp_path), f"127.0.0.1:{free_port()}"]
     ran = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert (ran.stdout, ran.returncode) == ("done\n", 0), ran.stderr
     assert "Traceback" not in ran.stderr

@@ -37,7 +37,6 @@ _EXTRAS = {
     **dict.fromkeys(("cyclopts", "rich"), "cli"),
     "openlineage": "lineage",
     **dict.fromkeys(("avro", "google", "grpc_tools", "jsonschema", "referencing"), "registry"),
-    "prometheus_client": "metrics",
 }
 
 
@@ -94,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, UnusedCliTokensError):
             more = " ".join(error.unused_tokens or ())
             said = f"{command} has no place for {more}: is the name of an option missing before it?"
-        console.err.print(CycloptsPanel(said))
+        console.fail(str(said), CycloptsPanel(said))
         console.warn(f"{command} --help shows how it is used.")
         return WRONG_USAGE
     except JetsparkError as error:

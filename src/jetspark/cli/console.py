@@ -180,10 +180,10 @@ def warn(text: str, level: str = "info") -> None:
         err.print(Text(text), soft_wrap=True)
 
 
-def fail(sentence: str) -> None:
-    """Print one red sentence on standard error."""
+def fail(sentence: str, shown: RenderableType | None = None) -> None:
+    """Print one red sentence on standard error, or what is `shown` in its place."""
     if not _logged(sentence, "error"):
-        err.print(Text(harmless(sentence), style="red"), soft_wrap=True)
+        err.print(shown or Text(harmless(sentence), style="red"), soft_wrap=True)
 
 
 def _logged(text: str, level: str) -> bool:

@@ -30,7 +30,7 @@ from jetspark.subjects import check_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from jetspark.dead_letters import DeadLetter, DeadLetters, DeadLetterWorker, Replayed
+    from jetspark.dead_letters import DeadLetter, DeadLetters, Replayed
     from jetspark.full_client import Client, JetStream
 
 dead_letters = group(
@@ -183,26 +183,27 @@ def run(
         async with dead.worker(remove_originals=remove_originals) as worker:
             begin("Moving dead letters")
             console.show_refusals(at_once=True)
-            with _served(metrics, nc, worker, name):
+            with _served(metrics, nc, lambda: [(name, worker.moved)]):
                 await worker.wait()
 
     connection.follow(work, hooks=None if metrics is None else observe())
 
 
 @contextmanager
-def _served(address: str | None, nc: Client, worker: DeadLetterWorker, name: str) -> Iterator[None]:
+def _served(address: str | None, nc: Client, moved: Callable[[], Any] = list) -> Iterator[None]:
     if address is None:
         yield
         return
     from jetspark.metrics.endpoint import Collected, Health, family, serving
 
-    def moved() -> Iterator[Any]:
+    def collect() -> Iterator[Any]:
         found = family(MOVED)
-        found.add_metric([name], worker.moved)
+        for name, count in moved():
+            found.add_metric([name], count)
         yield found
 
     health = Health(lambda: [] if nc.is_connected else ["there is no link to a server"])
-    with serving(address, health), Collected(moved).registered():
+    with serving(address, health), Collected(collect).registered():
         yield
 
 
@@ -245,6 +246,7 @@ def replay(
     selection: Selection = _ALL,
     to: str | None = None,
     keep: Switch = False,
+    metrics: str | None = None,
     connection: Connection = DEFAULT,
     json: JsonResult = False,
 ) -> None:
@@ -254,13 +256,16 @@ def replay(
         name: Name of the dead letters.
         to: Publish to this subject, in place of each message's own.
         keep: Do not delete the letters.
+        metrics: As for `run`.
     """
 
     async def publish(nc: Client) -> Replayed:
         dead = await _existing(nc.jetstream(), name)
-        return await dead.replay(**asdict(selection), to=to, keep=keep)
+        with _served(metrics, nc):
+            return await dead.replay(**asdict(selection), to=to, keep=keep)
 
-    replayed, skipped, unproven, duplicates = connection.run(publish)
+    hooks = None if metrics is None else observe()
+    replayed, skipped, unproven, duplicates = connection.run(publish, hooks=hooks)
     sentence = f"{replayed:,} replayed · {skipped:,} without payload"
     if duplicates:
         sentence += (

@@ -222,7 +222,7 @@ def ingest(
         )
         job.check()
         messages = check_source(source, is_new=job.is_new)
-        watch = Watch(outcome, metrics=metrics, interval=job.interval)
+        watch = Watch(outcome, metrics=metrics)
         if lineage:
             from jetspark.cli.lineage import lineage_of
 

@@ -172,7 +172,7 @@ class Connection:
                 )
         return {"servers": ",".join(map(str, urls))} | logins
 
-    def run(self, work: Callable[[Client], Awaitable[T]]) -> T:
+    def run(self, work: Callable[[Client], Awaitable[T]], *, hooks: HooksLike | None = None) -> T:
         """Connect, do the work, close.
 
         A signal cancels the work, which cleans up, and raises StopRequested.
@@ -181,7 +181,7 @@ class Connection:
         done: list[T] = []
 
         async def main() -> None:
-            async with jetspark.connect(**options) as nc:
+            async with jetspark.connect(**options, hooks=hooks) as nc:
                 done.append(await work(nc))
 
         try:
@@ -233,7 +233,7 @@ class Connection:
 
         def begin(what: str) -> None:
             nonlocal begun
-            console.err.print(f"{what}; Ctrl-C ends.", markup=False)
+            console.warn(f"{what}; Ctrl-C ends.")
             begun = True
 
         async def main() -> None:

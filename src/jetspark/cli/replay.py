@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from jetspark.cli.console import Outcome, counted
 from jetspark.cli.options import (
     DEFAULT,
@@ -13,7 +15,7 @@ from jetspark.cli.options import (
     options_as_flags,
 )
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
-from jetspark.cli.spark_runs import LOCAL, SparkFlags, quiet_spark, spinner
+from jetspark.cli.spark_runs import LOCAL, SparkFlags, figures_served, quiet_spark, spinner
 from jetspark.errors import ConfigError
 
 # The flags of options.
@@ -45,6 +47,7 @@ def replay(
     prepare_stream: Switch = False,
     table_option: Repeated = None,
     option: Repeated = None,
+    metrics: str | None = None,
     flags: SparkFlags = LOCAL,
     json_output: JsonOutputOption = False,
 ) -> int | None:
@@ -69,6 +72,8 @@ def replay(
         prepare_stream: Change the stream's configuration as exactly-once requires.
         table_option: Option of the table's reader, as name=value (storage.AWS_REGION=…,
             versionAsOf=7).
+        metrics: Serve Prometheus's metrics, and /healthz and /readyz for probes, on HOST:PORT, or
+            on :PORT of all addresses of this machine.
         option: Further option of the sink, as name=value (user=…, publishTimeout=…).
     """
     outcome = Outcome(flags.quiet, json_output)
@@ -113,8 +118,10 @@ def replay(
         try:
             with (
                 stop_on_signals(),
+                figures_served(metrics) as figures,
                 quiet_spark(f"jetspark replay {to}", flags, settings) as spark,
                 spinner(f"publishing to {to} …", quiet=flags.quiet),
+                nullcontext() if figures is None else figures.batch(to, spark),
             ):
                 count = job.run(spark)
         except StopRequested as stop:

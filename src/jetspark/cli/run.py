@@ -84,7 +84,7 @@ def run(
     check_writers(pipeline)
     written = {name for name, sink in pipeline.sinks.items() if pipeline.stream_of(sink)}
     read = pipeline.sinks.keys() - written
-    watch = Watch(outcome, read=read, metrics=metrics, interval=pipeline.interval)
+    watch = Watch(outcome, read=read, metrics=metrics)
     if lineage:
         from jetspark.cli.lineage import lineage_of
 

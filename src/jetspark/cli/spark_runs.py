@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.text import Text
 
 from jetspark.bulk.ranges import VARIABLE, Loss
 from jetspark.cli import console
@@ -289,11 +288,10 @@ def _make_class_archive(*, quiet: bool) -> None:
 
     archive = class_archive()
     if archive is not None and archive.make_later() and not quiet:
-        sentence = (
+        console.warn(
             "Preparing Spark's classes in the background, once, for faster starts"
             f" ({VARIABLE}=off turns this off)."
         )
-        console.err.print(Text(sentence, style="dim"), soft_wrap=True)
 
 
 def log_failures(server: Any) -> None:
@@ -340,8 +338,7 @@ class Watch:
 
     On a terminal the figures are live. Elsewhere, for example in a pod's log, there is a line after
     the first batch and then one a minute. `read`: queries that may not write each row that they
-    read. `metrics`: where they are served, and probes with them (`metrics.endpoint`); `interval`:
-    seconds from one batch to the next.
+    read. `metrics`: where they are served, and probes with them.
     """
 
     def __init__(
@@ -350,12 +347,10 @@ class Watch:
         *,
         read: Collection[str] = (),
         metrics: str | None = None,
-        interval: float = 0.0,
     ) -> None:
         self.lineage: Lineage | None = None
         self._outcome = outcome
         self._address = metrics
-        self._interval = interval
         self._metrics: QueryMetrics | None = None
         self._looked = time.monotonic()
         self._read = read
@@ -399,26 +394,13 @@ class Watch:
                 stop_on_signals() as stop,
                 self.losses.gathered(),
                 self._reports_of_tasks(),
-                self._served(),
+                figures_served(
+                    self._address, self._not_alive, lambda: self.losses.messages
+                ) as self._metrics,
             ):
                 yield stop
         except StopRequested as request:
             self.stopped = request
-
-    @contextmanager
-    def _served(self) -> Iterator[None]:
-        """Serve metrics and probes, if they are wanted."""
-        if self._address is None:
-            yield
-            return
-        with signals_held():
-            from jetspark.metrics.endpoint import Health, serving
-            from jetspark.spark.query_metrics import QueryMetrics
-
-        self._metrics = QueryMetrics(interval=self._interval, lost=lambda: self.losses.messages)
-        health = Health(self._metrics.not_ready, self._not_alive)
-        with serving(self._address, health), self._metrics.looking():
-            yield
 
     def _not_alive(self) -> list[str]:
         stands = time.monotonic() - self._looked
@@ -574,6 +556,23 @@ class Watch:
         if query not in self._under_way:
             self._under_way[query] = RowsUnderWay(query)
         return self._under_way[query].count()
+
+
+@contextmanager
+def figures_served(
+    address: str | None, alive: Callable[[], list[str]] = list, lost: Callable[[], Any] = dict
+) -> Iterator[QueryMetrics | None]:
+    """Serve figures of Spark, and probes with them (`metrics.endpoint`), if there is an address."""
+    if address is None:
+        yield None
+        return
+    with signals_held():
+        from jetspark.metrics.endpoint import Health, serving
+        from jetspark.spark.query_metrics import QueryMetrics
+
+    figures = QueryMetrics(lost)
+    with serving(address, Health(figures.not_ready, alive)), figures.looking():
+        yield figures
 
 
 def notify_ready() -> None:

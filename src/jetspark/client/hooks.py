@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 Around: TypeAlias = AbstractContextManager[Any] | None
 
+Measured: TypeAlias = Literal["request", "process"]
 AckKind: TypeAlias = Literal["ack", "ack_sync", "nak", "in_progress", "term"]
 
 
@@ -67,12 +69,11 @@ class HookedClient(Protocol):
 class Hooks:
     """Inherit from it, override some methods, and give an object to `connect(hooks=…)`.
 
-    Every method but `event` returns a context manager, or None. It is entered before the work, in
-    the caller's task or thread, and left after it, with its error if there is one:
-    `@contextmanager` is the easiest way to write one. Hooks are plain functions called for each
-    message, and must not block. Their exceptions are reported and change nothing; they cannot
-    suppress an error. The messages of the JetStream API have no hooks. What a class does not
-    override costs nothing.
+    Most methods return a context manager, or None. It is entered before the work, in the caller's
+    task or thread, and left after it, with its error if there is one: `@contextmanager` is the
+    easiest way to write one. Hooks are plain functions called for each message, and must not
+    block. Their exceptions are reported and change nothing; they cannot suppress an error. The
+    messages of the JetStream API have no hooks. What a class does not override costs nothing.
     """
 
     def bind(self, client: HookedClient) -> Hooks:
@@ -109,6 +110,9 @@ class Hooks:
         """Around an acknowledgement; around `ack_sync` until the server has confirmed it."""
         return None
 
+    def measured(self, what: Measured, seconds: float, error: BaseException | None) -> None:
+        """A "request" has ended, or a callback or handler had to "process" a message."""
+
     def event(self, event: ConnectionEvent) -> None:
         """The connection changed."""
 
@@ -124,7 +128,7 @@ class _Together(Hooks):
         self._every = every
         self._takers: dict[int, list[Hooks]] = {}
         """Whose `deliver` is called next, by the messages' ids."""
-        for name in ("publish", "request", "deliver", "given", "ack", "event"):
+        for name in ("publish", "request", "deliver", "given", "ack", "measured", "event"):
             if not any(overrides(one, name) for one in every):
                 setattr(self, name, MethodType(getattr(Hooks, name), self))
 
@@ -146,6 +150,10 @@ class _Together(Hooks):
 
     def ack(self, ack: Acknowledgement) -> Around:
         return _all(one.ack(ack) for one in self._every)
+
+    def measured(self, what: Measured, seconds: float, error: BaseException | None) -> None:
+        for one in self._every:
+            one.measured(what, seconds, error)
 
     def event(self, event: ConnectionEvent) -> None:
         for one in self._every:
@@ -201,7 +209,11 @@ class HookRunner:
         self.hooks = hooks or Hooks()
         self.report = report
         self._protocol = (_JETSTREAM, f"{api_prefix}.")
-        self._quiet = quiet or not self.tells("deliver")
+        self._quiet = quiet
+        self.wraps = self.tells("request", "ack")
+        """Whether a hook is around requests."""
+        self._delivers = self.tells("deliver")
+        self._measures = self.tells("measured")
 
     def tells(self, *names: str) -> bool:
         """Whether one of these hooks was overridden."""
@@ -215,7 +227,7 @@ class HookRunner:
         payload: Value,
         reply: str | None,
         headers: HeadersLike | None,
-        put: Callable[[Headers | None], T],
+        put: Callable[[HeadersLike | None], T],
         *,
         asking: bool = False,
     ) -> T:
@@ -223,14 +235,15 @@ class HookRunner:
 
         `asking`: `put` sends a request and returns its reply.
         """
+        if asking and not self.wraps:
+            return put(headers)
         with self._sending(subject, payload, reply, headers, asking=asking) as (own, changed):
-            if changed is None:
-                return put(own)
-            try:
-                return put(changed)
-            except _OF_HEADERS as error:
-                self._ignore_headers(error)
-                return put(own)
+            if changed is not None:
+                try:
+                    return put(changed)
+                except _OF_HEADERS as error:
+                    self._ignore_headers(error)
+            return put(own)
 
     async def request(
         self,
@@ -241,13 +254,12 @@ class HookRunner:
     ) -> T:
         """`send` for a coroutine that sends a request and reads its reply."""
         with self._sending(subject, payload, None, headers, asking=True) as (own, changed):
-            if changed is None:
-                return await ask(own)
-            try:
-                return await ask(changed)
-            except _OF_HEADERS as error:
-                self._ignore_headers(error)
-                return await ask(own)
+            if changed is not None:
+                try:
+                    return await ask(changed)
+                except _OF_HEADERS as error:
+                    self._ignore_headers(error)
+            return await ask(own)
 
     @contextmanager
     def _sending(
@@ -300,22 +312,30 @@ class HookRunner:
 
     def callback(self, function: FunctionT) -> FunctionT:
         """The function to call in place of a callback of messages."""
-        return function if self._quiet else self._delivering(function, None)
+        return self.handler(function, None)
 
-    def handler(self, function: FunctionT, failed: Failed) -> FunctionT:
+    def handler(self, function: FunctionT, failed: Failed | None) -> FunctionT:
         """The function to call in place of a handler of requests.
 
         `failed` answers an Exception of the handler, so that the hook includes the answer; the call
         then raises nothing.
         """
-        return function if self._quiet else self._delivering(function, failed)
+        if self._quiet:
+            return function
+        if self._measures:
+            function = self._inside(function, lambda message: _Clock(self))
+        if self._delivers:
+            function = self._inside(function, lambda message: self._delivery(message, failed))
+        return function
 
-    def _delivering(self, function: Callable[[Any], Any], failed: Failed | None) -> Any:
+    def _inside(
+        self, function: Any, block_of: Callable[[MessageView], AbstractContextManager[Any]]
+    ) -> Any:
         def call(message: Any) -> Any:
             if not isinstance(message, MessageView) or message.status is not None:
                 return function(message)
             with ExitStack() as stack:
-                stack.enter_context(self._delivery(message, failed))
+                stack.enter_context(block_of(message))
                 result = function(message)
                 if result is None or not inspect.isawaitable(result):
                     return result
@@ -340,13 +360,14 @@ class HookRunner:
 
     def queue(self, client: Reporter, callback: Callable[..., Any] | None) -> deque[MessageFrame]:
         """The queue of a subscription or consumer. `client`: the client of its messages."""
-        if self._quiet or callback is not None:  # the callback itself is wrapped
+        # A callback itself is wrapped.
+        if self._quiet or not self._delivers or callback is not None:
             return deque()
         return _HookedQueue(self, client)
 
     def handed_out(self, messages: Sequence[MessageView]) -> None:
         """The user gets these messages, other than in a callback."""
-        if self._quiet or not messages:
+        if self._quiet or not self._delivers or not messages:
             return
         told: list[MessageView] = []
         with self._around("given", lambda: told.extend(self.hooks.given(messages))):
@@ -409,6 +430,16 @@ class HookRunner:
             if raised is not error:
                 self._raised(name, raised)
 
+    def ended(
+        self, what: Measured, begin: float, error: BaseException | None, subject: str = ""
+    ) -> None:
+        """Call the hook `measured` for what began at that `perf_counter()`."""
+        try:
+            if not subject.startswith(self._protocol):
+                self.hooks.measured(what, perf_counter() - begin, error)
+        except BaseException as raised:
+            self._raised("measured", raised)
+
     def _raised(self, name: str, error: BaseException) -> None:
         self.report(user_error(f"The hook {name}", error))
         if isinstance(error, SystemExit | KeyboardInterrupt):
@@ -435,6 +466,22 @@ class _HookedQueue(deque[MessageFrame]):
 async def _rest(result: Awaitable[Any], stack: ExitStack) -> Any:
     with stack:
         return await result
+
+
+class _Clock:
+    """Around a callback of which `measured` is told; a `@contextmanager` would cost three times."""
+
+    __slots__ = ("_begin", "_runner")
+
+    def __init__(self, runner: HookRunner) -> None:
+        self._runner = runner
+        self._begin = perf_counter()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._runner.ended("process", self._begin, error)
 
 
 def _kind(payload: bytes) -> AckKind:

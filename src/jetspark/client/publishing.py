@@ -60,7 +60,7 @@ class Publishing:
         """Call these hooks from now on, as far as they do something."""
         self._plain = self.into(self.outbox)
         self.hooked = runner if runner.tells("publish", "ack") else None
-        self.asking = runner if runner.tells("request", "ack") else None
+        self.asking = runner if runner.tells("request", "ack", "measured") else None
 
     def send(
         self, subject: str, payload: Value, reply: str | None, headers: HeadersLike | None

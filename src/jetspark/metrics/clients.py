@@ -6,24 +6,19 @@ requests and callbacks are timed. Clients of one name are one, also those that a
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import astuple
 from functools import cache
 from threading import Lock
-from typing import Any
 
-from prometheus_client import REGISTRY, Histogram
+from prometheus_client import REGISTRY
 from prometheus_client.core import Metric as Family
 
-from jetspark.client.hooks import HookedClient, Hooks
-from jetspark.client.messages import MessageView, PreparedMessage
+from jetspark.client.hooks import HookedClient, Hooks, Measured
 from jetspark.connection.events import Closed, ConnectionEvent
 from jetspark.connection.session import Statistics
-from jetspark.metrics.endpoint import Collected, family
+from jetspark.metrics.endpoint import Collected, Durations, family
 from jetspark.metrics.names import (
-    BUCKETS,
     CONNECTED,
     OPERATION,
     PENDING,
@@ -56,14 +51,18 @@ class _Clients(Hooks):
         self._lock = Lock()
         self._open: set[_OneClient] = set()
         self._closed: dict[str, Statistics] = {}
-        self._durations = {one: _histogram(one) for one in (OPERATION, PROCESS)}
+        self._durations: dict[tuple[Measured, str, str], Durations] = {}
         REGISTRY.register(Collected(self._collect))
 
     def bind(self, client: HookedClient) -> Hooks:
-        one = _OneClient(client, self._durations, self._forget)
+        one = _OneClient(client, self._duration, self._forget)
         with self._lock:
             self._open.add(one)
         return one
+
+    def _duration(self, what: Measured, name: str, error: str) -> Durations:
+        with self._lock:
+            return self._durations.setdefault((what, name, error), Durations())
 
     def _forget(self, one: _OneClient) -> None:
         """Add up what a closed client has counted."""
@@ -74,6 +73,7 @@ class _Clients(Hooks):
 
     def _collect(self) -> Iterator[Family]:
         with self._lock:
+            durations = dict(self._durations)
             totals = dict(self._closed)
             linked = dict.fromkeys(totals, 0)
             for one in self._open:
@@ -82,6 +82,10 @@ class _Clients(Hooks):
         for at, metric in enumerate(_OF_STATISTICS):
             yield _family(metric, ((name, astuple(total)[at]) for name, total in totals.items()))
         yield _family(CONNECTED, linked.items())
+        histograms = {"request": family(OPERATION), "process": family(PROCESS)}
+        for (what, name, error), taken in durations.items():
+            taken.give(histograms[what], (SYSTEM, name, what, error))
+        yield from histograms.values()
 
 
 def _sum(before: Statistics | None, more: Statistics) -> Statistics:
@@ -95,48 +99,27 @@ def _family(metric: Metric, values: Iterable[tuple[str, int]]) -> Family:
     return found
 
 
-def _histogram(metric: Metric) -> Histogram:
-    return Histogram(metric.prometheus, metric.said, metric.labels, buckets=BUCKETS)
-
-
 class _OneClient(Hooks):
     """The hooks of one client."""
 
     def __init__(
-        self, client: HookedClient, durations: dict[Metric, Histogram], forget: Any
+        self, client: HookedClient, duration: Callable[..., Durations], forget: Callable[..., None]
     ) -> None:
         self.client = client
         self.name = client.options.name or ""
-        self._durations = durations
+        self._duration = duration
         self._forget = forget
         self._done = {
-            OPERATION: self._duration(OPERATION, "request", ""),
-            PROCESS: self._duration(PROCESS, "process", ""),
+            "request": duration("request", self.name, "").add,
+            "process": duration("process", self.name, "").add,
         }
 
-    def request(self, message: PreparedMessage) -> Any:
-        return self._timed(OPERATION, "request")
-
-    def given(self, messages: Sequence[MessageView]) -> Iterable[MessageView]:
-        return ()
-
-    def deliver(self, message: MessageView, *, handled: bool) -> Any:
-        return self._timed(PROCESS, "process")
+    def measured(self, what: Measured, seconds: float, error: BaseException | None) -> None:
+        if error is None:
+            self._done[what](seconds)
+        else:
+            self._duration(what, self.name, type(error).__name__).add(seconds)
 
     def event(self, event: ConnectionEvent) -> None:
         if isinstance(event, Closed):
             self._forget(self)
-
-    def _duration(self, metric: Metric, operation: str, error: str) -> Any:
-        return self._durations[metric].labels(SYSTEM, self.name, operation, error)
-
-    @contextmanager
-    def _timed(self, metric: Metric, operation: str) -> Iterator[None]:
-        begin = time.perf_counter()
-        try:
-            yield
-        except BaseException as error:
-            taken = time.perf_counter() - begin
-            self._duration(metric, operation, type(error).__name__).observe(taken)
-            raise
-        self._done[metric].observe(time.perf_counter() - begin)

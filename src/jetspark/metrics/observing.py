@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import atexit
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from jetspark.client.hooks import Hooks
 from jetspark.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jetspark.client.hooks import Hooks
 
 _served = ExitStack()
 _addresses: list[str] = []
@@ -19,17 +22,14 @@ def observe(address: str | None = None) -> Hooks:
     for any number of clients; their option `name` is the label `messaging_client_id`. Raises
     ConfigError for a wrong address, for a second one, and without the extra `metrics`.
     """
-    try:
-        from jetspark.metrics.clients import every_client
-        from jetspark.metrics.endpoint import serving
-    except ModuleNotFoundError as missing:
-        raise ConfigError(
-            f"Metrics need {missing.name}: pip install 'jetspark[metrics]'."
-        ) from missing
+    from jetspark.metrics.endpoint import serving
+
     if address is not None and address not in _addresses:
         if _addresses:
             raise ConfigError(f"Metrics of this program are served on {_addresses[0]} already.")
         _served.enter_context(serving(address))
         atexit.register(_served.close)
         _addresses.append(address)
+    from jetspark.metrics.clients import every_client
+
     return every_client()

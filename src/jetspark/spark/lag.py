@@ -215,12 +215,16 @@ _SCANS = "MicroBatchScan", "BatchScan"
 
 
 class RowsUnderWay:
-    """The rows that a query's first batch has read so far. Not for Spark Connect."""
+    """The rows that a query's first batch has read so far, or without a query all that a session,
+    the JVM's, has read, also of files. Not for Spark Connect."""
 
-    def __init__(self, query: StreamingQuery) -> None:
-        self._store: Any = query._jsq.sparkSession().sharedState().statusStore()
-        self._query = str(query.id)
-        self._run = f"runId = {query.runId}"
+    def __init__(self, query: StreamingQuery | None, session: Any = None) -> None:
+        if query is not None:
+            session = query._jsq.sparkSession()
+        self._store: Any = session.sharedState().statusStore()
+        self._query = "" if query is None else str(query.id)
+        self._run = "" if query is None else f"runId = {query.runId}"
+        self._names = (*_SCANS, "Scan ") if query is None else _SCANS
         self._scans: dict[int, list[int]] = {}
         """The accumulators of scanned rows, by execution; a batch has several executions."""
 
@@ -239,7 +243,7 @@ class RowsUnderWay:
             self._scans[execution] = [
                 metric.accumulatorId()
                 for node in _items(self._store.planGraph(execution).allNodes())
-                if node.name().startswith(_SCANS)
+                if node.name().startswith(self._names)
                 for metric in _items(node.metrics())
                 if metric.name() == _ROWS
             ]

@@ -10,13 +10,12 @@ read: then position and rows are those of the reports since the process began.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import Metric as Family
@@ -28,11 +27,10 @@ from jetspark.bulk.fixed_range import tail
 from jetspark.bulk.leaders import streams_of
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.errors import JetsparkError
-from jetspark.metrics.endpoint import Collected, family
+from jetspark.metrics.endpoint import Collected, Durations, family
 from jetspark.metrics.names import (
     ACTIVE,
     BATCH,
-    BUCKETS,
     COMMITS,
     FAILED_TASKS,
     FILE_BYTES,
@@ -62,7 +60,7 @@ logger = logging.getLogger("jetspark.metrics")
 
 _EVERY = 2.0
 _SHARE = 50
-"""The thread may take one part in so many of the time."""
+"""The thread may have one part in so many of a processor's time."""
 _CALL_SECONDS = 2.0
 _INTERVALS = 10
 _PATIENCE = 60.0
@@ -80,16 +78,19 @@ class _Followed:
     folder: str | None
     """Its checkpoint on this machine."""
     under_way: RowsUnderWay
+    interval: float
+    """Seconds from one batch to the next, by its trigger."""
     restarts: int = 0
     positions: dict[str, int] = field(default_factory=dict)
     """The next sequence by stream."""
     ends: dict[str, int] = field(default_factory=dict)
     oldest: dict[str, int] = field(default_factory=dict)
     """The time of the first unread message, in nanoseconds, of streams with such a one."""
+    read: dict[str, int] = field(default_factory=dict)
+    """A time since which all is unread, in nanoseconds, as far as that is known."""
     unreachable: str = ""
     written: Written | None = None
-    durations: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
-    seconds: float = 0.0
+    durations: Durations = field(default_factory=Durations)
     longest: float = 0.0
     is_active: bool = True
     seen: object = None
@@ -99,9 +100,7 @@ class _Followed:
         """Bring everything up to date."""
         self.is_active = self.query.isActive
         self._count_batches()
-        self.positions = self._finished()
-        if self.folder is not None:
-            self.written = TableLedger(self.folder, str(self.query.id)).written
+        self.read_checkpoint()
         for source in self.sources:
             try:
                 with links.pool.link(source.connection) as link:
@@ -128,16 +127,22 @@ class _Followed:
         taken = self.progress.seconds[:]
         del self.progress.seconds[: len(taken)]
         for one in taken:
-            self.durations[bisect_left(BUCKETS, one)] += 1
-            self.seconds += one
+            self.durations.add(one)
             self.longest = one
 
-    def _finished(self) -> dict[str, int]:
+    def read_checkpoint(self) -> None:
+        """What is finished. Files of this machine: cheap enough for each scrape."""
         if self.folder is None or (found := finished_offsets(self.folder)) is None:
-            return dict(self.progress.ends)
+            self.positions = dict(self.progress.ends)
+            return
+        self.written = TableLedger(self.folder, str(self.query.id)).written
         batch, texts = found
         what = "start" if batch < 0 else "next"
-        return {name: one[what] for text in texts for name, one in streams_in(text).items()}
+        streams = {name: one for text in texts for name, one in streams_in(text).items()}
+        self.positions = {name: one[what] for name, one in streams.items()}
+        # The stream's last message when the batch was planned, as far as the batch has it.
+        lasts = {name: one.get("last", (0, 0)) for name, one in streams.items()}
+        self.read = {name: ns for name, (seq, ns) in lasts.items() if seq < self.positions[name]}
 
     def _ask(self, api: StreamAPI, source: SourceOptions) -> None:
         """Where the streams end, and how old what is unread is."""
@@ -159,33 +164,28 @@ class _Followed:
         message = None if unread is None else api.message(facts.name, seq=unread)
         return None if message is None else parse_isotime(message.time)
 
-    def not_ready(self, interval: float) -> Iterator[str]:
+    def not_ready(self) -> Iterator[str]:
         """Reasons."""
         if not self.is_active:
             yield "the query has ended"
         if self.unreachable:
             yield self.unreachable
-        patience = max(_INTERVALS * interval, _PATIENCE, 3 * self.longest)
+        patience = max(_INTERVALS * self.interval, _PATIENCE, 3 * self.longest)
         if (waited := time.monotonic() - self.moved) > patience:
             yield f"no progress for {waited:.0f} s, though there are messages to read"
 
 
 class QueryMetrics:
-    """The queries of one command, or all of a session, `spark`.
+    """The queries of one command, or all of a session. `lost`: messages by stream."""
 
-    `interval`: seconds from one batch to the next; `lost`: messages by stream.
-    """
-
-    def __init__(
-        self,
-        spark: SparkSession | None = None,
-        interval: float = 0.0,
-        lost: Callable[[], Mapping[str, int]] = dict,
-    ) -> None:
-        self._spark = spark
-        self._interval = interval
+    def __init__(self, lost: Callable[[], Mapping[str, int]] = dict) -> None:
         self._lost = lost
+        self._spark: SparkSession | None = None
         self._followed: dict[str, _Followed] = {}
+        self._session: Any = None  # the JVM's
+        self._batch: tuple[str, RowsUnderWay, int] | None = None
+        """The name of a batch without a query, the session's rows, and those of before."""
+        self._rows = 0
         self._tasks = 0, 0
         self._stop = threading.Event()
 
@@ -193,17 +193,35 @@ class QueryMetrics:
         """From now on, or in place of the query of this name that has ended."""
         execution: Any = query._jsq.streamingQuery()
         before = self._followed.get(name)
+        interval = re.search(r"\((\d+)\)", execution.trigger().toString())
         one = _Followed(
             query,
             progress,
             list(sources_in(execution.analyzedPlan())),
             local_path(execution.resolvedCheckpointRoot()),
             RowsUnderWay(query),
+            0.0 if interval is None else int(interval[1]) / 1000,
         )
         if before is not None:
             one.restarts = before.restarts + 1
-            one.durations, one.seconds = before.durations, before.seconds
+            one.durations = before.durations
         self._followed[name] = one
+        self._session = query._jsq.sparkSession()
+
+    def follow_all(self, spark: SparkSession) -> None:
+        """From now on, all queries of a session."""
+        self._spark, self._session = spark, spark._jsparkSession
+
+    @contextmanager
+    def batch(self, name: str, spark: SparkSession) -> Iterator[None]:
+        """In the block, the session has one batch, which is no query's."""
+        self._session = spark._jsparkSession
+        rows = RowsUnderWay(None, self._session)
+        self._batch = name, rows, rows.count()
+        try:
+            yield
+        finally:
+            self.stop_looking()
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -223,22 +241,24 @@ class QueryMetrics:
     def _look(self) -> None:
         pause = 0.2
         while not self._stop.wait(pause):
-            begin = time.monotonic()
+            begin = time.thread_time()  # not what it waits for the JVM or a server
             try:
                 self._look_once()
             except Exception as error:  # the JVM may end at any time
                 logger.debug("The queries' figures are not known: %s", error)
-            took = time.monotonic() - begin
-            pause = max(_EVERY if self._followed else 0.2, _SHARE * took)
+            took = time.thread_time() - begin
+            pause = max(0.2 if self._session is None else _EVERY, _SHARE * took)
 
     def _look_once(self) -> None:
         if self._spark is not None:
             self._find_queries(self._spark)
         for one in list(self._followed.values()):
             one.look()
-        if (first := next(iter(self._followed.values()), None)) is not None:
-            jvm_spark: Any = first.query._jsq.sparkSession().sparkContext()
-            executors = jvm_spark.statusStore().executorList(False)
+        if self._session is not None:
+            if self._batch is not None:
+                _, rows, before = self._batch
+                self._rows = rows.count() - before
+            executors = self._session.sparkContext().statusStore().executorList(False)
             found = [executors.apply(at) for at in range(executors.size())]
             self._tasks = sum(x.totalTasks() for x in found), sum(x.failedTasks() for x in found)
 
@@ -258,12 +278,12 @@ class QueryMetrics:
 
     def not_ready(self) -> list[str]:
         """Why the queries are not getting on, as far as they are not."""
-        if not self._followed:
+        if not self._followed and self._batch is None:
             return ["no query is running yet"]
         return [
             f"{name}: {reason}"
             for name, one in list(self._followed.items())
-            for reason in one.not_ready(self._interval)
+            for reason in one.not_ready()
         ]
 
     # -- for Prometheus ----------------------------------------------------------------------
@@ -279,11 +299,12 @@ class QueryMetrics:
         of_query: dict[Metric, dict[tuple[str, ...], float]] = {}
         batches: Any = family(BATCH)
         for name, one in queries.items():
+            one.read_checkpoint()
             for stream, position in one.positions.items():
                 of_stream[POSITION][name, stream] = position - 1
             for stream, lag in one.lag():
                 of_stream[LAG][name, stream] = lag
-                since = one.oldest.get(stream, now)
+                since = max(one.oldest.get(stream, now), one.read.get(stream, 0))
                 of_stream[LAG_TIME][name, stream] = max(0, now - since) / 1e9
             written = one.written or Written(rows=one.progress.rows, aside=one.progress.aside)
             for metric, value in (
@@ -296,9 +317,10 @@ class QueryMetrics:
                 *(((COMMITS, written.commits),) if one.written else ()),
             ):
                 of_query.setdefault(metric, {})[name,] = float(value)
-            counts = accumulate(one.durations)
-            bounds = [*map(str, BUCKETS), "+Inf"]
-            batches.add_metric([name], list(zip(bounds, counts, strict=True)), one.seconds)
+            one.durations.give(batches, [name])
+        if self._batch is not None:
+            name = self._batch[0]
+            of_query |= {ACTIVE: {(name,): 1.0}, ROWS: {(name,): float(self._rows)}}
         lost: dict[tuple[str, ...], float] = {
             (stream,): float(count) for stream, count in self._lost().items()
         }

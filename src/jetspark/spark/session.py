@@ -18,7 +18,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -261,6 +261,8 @@ class _Open:
     """All arguments but the settings, which a running session cannot change."""
     settings: Mapping[str, str]
     fork_server: ForkServer | None
+    served: ExitStack
+    """Its metrics."""
 
 
 _open: _Open | None = None
@@ -284,13 +286,15 @@ def local_session(
     log_file: Path | None = None,
     conf: Mapping[str, str] | None = None,
     jvm_options: Sequence[str] = (),
+    metrics: str | None = None,
 ) -> SparkSession:
     """A session with quiet, loopback-only settings; `conf` overrides them.
 
     `log_file` gets everything that the JVM and its workers print; None: standard error.
     `jvm_options`: the driver's JVM options, after those for the class archive and before those of
-    `conf`. Raises SparkUnavailableError, with Spark's reason if there is one; WrongSettingError for
-    a wrong setting in `conf`, which it names.
+    `conf`. `metrics`: HOST:PORT or :PORT, where figures of all queries are served for Prometheus,
+    and probes. Raises SparkUnavailableError, with Spark's reason if there is one; WrongSettingError
+    for a wrong setting in `conf`, which it names.
 
     A program has one session at a time: while it is open, the same arguments return it, after
     setting `conf`. Raises ConfigError for other arguments, and for settings that it can no longer
@@ -302,6 +306,7 @@ def local_session(
         "master": master,
         "log_file": log_file,
         "jvm_options": tuple(jvm_options),
+        "metrics": metrics,
     }
     conf = dict(conf or {})
     if _is_running():
@@ -336,9 +341,19 @@ def local_session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in (settings | conf).items():
         builder = builder.config(name, value)
-    with _forked_workers(master, conf, log_file) as fork_server:
-        session = SessionStart(builder, log_file, jvm_options, conf).session()
-    _open = _Open(session, arguments, conf, fork_server)
+    with ExitStack() as served:
+        if metrics is not None:
+            from jetspark.metrics.endpoint import Health, serving
+            from jetspark.spark.query_metrics import QueryMetrics
+
+            figures = QueryMetrics()
+            served.enter_context(serving(metrics, Health(figures.not_ready)))
+            served.enter_context(figures.looking())
+        with _forked_workers(master, conf, log_file) as fork_server:
+            session = SessionStart(builder, log_file, jvm_options, conf).session()
+        if metrics is not None:
+            figures.follow_all(session)
+        _open = _Open(session, arguments, conf, fork_server, served.pop_all())
     return session
 
 
@@ -426,8 +441,10 @@ def close_session(session: SparkSession, *, exit_seconds: float = 20.0) -> None:
 def _end(gateway: Any, exit_seconds: float = 20.0) -> None:
     """End the JVM, or kill it after these seconds."""
     global _open
-    if _open is not None and _open.fork_server is not None:
-        _open.fork_server.stop()
+    if _open is not None:
+        _open.served.close()
+        if _open.fork_server is not None:
+            _open.fork_server.stop()
     _open = None
     jvm: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if jvm is None:
