@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from unittest import mock
 
 from tests.chaos.campaign import Kinds, Run
 from tests.chaos.outcome import Findings, Outcome, compare
@@ -427,8 +428,7 @@ def _files(folder: Path, pattern: str) -> int:
 def ingesting(run: Run, sink: Sink, format_: str, lives: int = _LIVES) -> Outcome:
     """One run."""
     small_jvms()
-    os.environ["TMPDIR"] = str(run.folder)
-    with NatsServer() as server:
+    with mock.patch.dict(os.environ, TMPDIR=str(run.folder)), NatsServer() as server:
         scene = Scene(run, server, sink, format_, batches=4 * lives)
         scene.act(lives)
         found = scene.findings()
