@@ -17,7 +17,8 @@ ROOT = Path(__file__).parent.parent
 MODULES = (
     "jetspark.errors", "jetspark", "jetspark.blocking", "jetspark.jetstream", "jetspark.kv",
     "jetspark.objects", "jetspark.services", "jetspark.documents", "jetspark.backup",
-    "jetspark.dead_letters", "jetspark.groups", "jetspark.registry", "jetspark.identity",
+    "jetspark.dead_letters", "jetspark.groups", "jetspark.registry", "jetspark.codecs",
+    "jetspark.identity",
     "jetspark.acl", "jetspark.system", "jetspark.tracing", "jetspark.traces", "jetspark.server",
 )  # fmt: skip
 # Modules that have more than what is public.
