@@ -30,7 +30,7 @@ from jetspark.full_client import connect
 from jetspark.server import NatsServer, server_version
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Generator, Iterator
 
     from pyspark.sql import SparkSession
     from tests.support.certificates import Certificates
@@ -76,8 +76,8 @@ _WORKER = os.environ.get("PYTEST_XDIST_WORKER")
 """Its name, gw0, in a process of pytest-xdist."""
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & _SERVER_FIXTURES:
@@ -86,6 +86,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
         if "lakehouse" in item.path.parts:
             item.add_marker("tables")
+    yield  # to what -m leaves out
     if _WORKER is not None:  # the same order in all
         slow = {item.path for item in items if _is_slow(item)}
         items.sort(key=lambda i: (not _uses_of_spark(i.path), i.path not in slow, i.path))
