@@ -143,6 +143,6 @@ def test_limits_that_refuse_new_messages_remove_none(
 
 def test_silence_at_the_end_is_reported_once() -> None:
     with pytest.raises(
-        RequestTimeoutError, match=r"nats://nobody did not answer within 10 s: look"
+        RequestTimeoutError, match=r"nats://nobody did not answer within 10 s: check"
     ):
         names(SilentLink(9))
