@@ -44,7 +44,6 @@ from jetspark.jetstream import (
     PushConsumer,
     PushMessages,
 )
-from jetspark.jetstream.api import Paged
 from jetspark.kv import Bucket, Entry, Watcher
 from jetspark.nats_py_names import _HERE, told
 from jetspark.objects import ObjectReader, ObjectStore, ObjectWatcher
@@ -199,18 +198,6 @@ def test_arguments_of_nats_py_are_refused_with_ours(owner: str, name: str) -> No
                 MagicMock(spec=one), *["a"] * (of != "Client"), **{name: None}
             )
             asyncio.run(result)
-
-
-@pytest.mark.parametrize(
-    "cls", [jetspark.Subscription, Watcher, ObjectWatcher, ConsumerMessages, PushMessages, Paged]
-)
-def test_what_nats_py_awaits_says_so(cls: type) -> None:
-    async def habit() -> None:
-        await object.__new__(cls)
-
-    how = "iterate it with `async for`" if cls is Paged else "leave out `await`"
-    with pytest.raises(TypeError, match=f"{cls.__name__} is not awaited: {how}"):
-        asyncio.run(habit())
 
 
 def test_such_names_are_not_there_for_programs_that_look() -> None:

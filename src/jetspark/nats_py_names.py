@@ -130,13 +130,6 @@ _HERE = {
 }
 
 
-# What nats-py's calls return after an await, and ours at once.
-_AT_ONCE = {
-    "Subscription ConsumerMessages PushMessages Watcher ObjectWatcher": "leave out `await`",
-    "Listing": "iterate it with `async for`, or await its all()",
-}
-
-
 def told(owner: str, name: str) -> str:
     """What is said of a name that nats-py has: "" for any other. `owner`: as in the table."""
     here = _HERE[owner].get(name)
@@ -168,13 +161,6 @@ def tell(cls: type) -> None:
         of, _, call = owner.partition(".")
         if of == cls.__name__ and call in dir(cls):
             setattr(cls, call, telling(owner, getattr(cls, call)))
-    for classes, instead in _AT_ONCE.items():
-        if cls.__name__ in classes.split() and hasattr(cls, "__aiter__"):
-
-            def refuse(self: object, instead: str = instead) -> Any:
-                raise TypeError(f"{type(self).__name__} is not awaited: {instead}.")
-
-            cls.__await__ = refuse  # type: ignore[attr-defined]
 
 
 def telling(owner: str, call: F) -> F:

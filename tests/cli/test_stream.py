@@ -155,7 +155,7 @@ def test_messages_are_deleted_when_a_person_says_so(
         return run("stream", "purge", name, *more)
 
     answers("n")
-    asked = f"Delete what stream {name} has of its 20 messages? [y/N] "
+    asked = f"Stream {name}: delete all 20 messages? [y/N] "
     assert purge() == (1, "", f"{asked}Nothing was changed.\n")
     answers("y")
     assert purge("--subject", f"{name}.a")[:2] == (0, f"Deleted 10 messages of stream {name}.\n")

@@ -149,6 +149,17 @@ def test_nothing_in_a_value_is_left_out_or_taken_apart() -> None:
             codec.encode(value)
 
 
+def test_a_value_may_have_no_field() -> None:
+    field = {"name": "a", "type": "long", "default": 7}
+    avro = json.dumps({"type": "record", "name": "Order", "fields": [field]})
+    for codec, payload in (
+        (Codec("protobuf", schema=SOURCE, message="Order"), b""),
+        (Codec("json", schema="a BIGINT"), b"{}"),
+        (Codec("avro", schema=avro), b"\x0e"),
+    ):
+        assert codec.encode({})[0] == payload
+
+
 def test_a_payload_that_does_not_decode_is_an_error() -> None:
     with pytest.raises(CodecError, match="The payload is not R in Avro"):
         Codec("avro", schema=AVRO).decode(b"\1")

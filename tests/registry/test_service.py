@@ -200,7 +200,7 @@ async def test_a_list_of_more_than_a_message_comes_in_parts(
     tmp_path: Path, unique: Callable[[str], str]
 ) -> None:
     config = tmp_path / "small.conf"
-    config.write_text("host: 127.0.0.1, max_payload: 8192")
+    config.write_text("host: 127.0.0.1, port: -1, max_payload: 8192")
     with NatsServer(name="small", config=config, jetstream=True) as server:
         async with (
             connect(server.url) as nc,

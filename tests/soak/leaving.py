@@ -62,9 +62,7 @@ def _then(value: Any, use: Callable[[Any], Any]) -> Any:
 
     async def later() -> Any:
         made = use(await value)
-        # Iterators refuse `await`, with a sentence.
-        waits = inspect.isawaitable(made) and not hasattr(made, "__aiter__")
-        return await made if waits else made
+        return await made if inspect.isawaitable(made) else made
 
     return later()
 

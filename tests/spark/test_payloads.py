@@ -22,6 +22,7 @@ from jetspark.lakehouse.formats import Format
 from jetspark.spark.direct import DirectDataSource
 from jetspark.spark.ingest import Ingest
 from jetspark.spark.lag import Progress
+from jetspark.spark.retry_quarantine import Tried
 from jetspark.spark.source import JetStreamDataSource
 
 if TYPE_CHECKING:
@@ -159,6 +160,27 @@ def test_avro_becomes_the_same_rows_in_the_source_the_direct_way_and_through_spa
     rows = lake.read({**decode, "fields": "id,price"})
     assert [row["id"] for row in rows if row["data"] is None] == good
     assert [row["_corrupt_reason"] for row in rows if row["data"]] == [row["reason"] for row in bad]
+
+
+def test_what_was_put_aside_becomes_rows_with_a_mended_schema(
+    table: Callable[[list[bytes]], Table], spark: SparkSession, tmp_path: Path
+) -> None:
+    texts = {"type": "record", "name": "Order", "fields": [{"name": "b", "type": "string"}]}
+    lake = table([written(OLD, {"a": 1}), written(texts, {"b": "one"}), b""])
+    aside = str(tmp_path / "aside")
+    done = lake.ingest("rows", {"decode": "avro", "schema": json.dumps(OLD)}, quarantine=aside)
+    assert (done.rows, done.aside) == (1, 2)
+    job = Ingest(
+        options={"stream": "retried", "decode": "avro", "schema": json.dumps(texts)},
+        to=str(tmp_path / "rows"),
+        quarantine=aside,
+        merge_schema=True,
+    )
+    job.check_rows()
+    job.look_at_records()
+    assert job.try_again(spark) == Tried(added=1, there=0, left=1)
+    found = [(row["seq"], row["a"], row["b"]) for row in lake.rows("rows")]
+    assert sorted(found) == [(1, 1, None), (2, None, "one")]
 
 
 def test_each_writer_s_version_comes_from_a_registry_and_the_table_has_the_latest(

@@ -100,6 +100,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         self,
         subject: str,
         payload: Value = b"",
+        *,
         codec: PayloadCodec | None = None,
         **options: Unpack[MessageOptions],
     ) -> int:
@@ -117,9 +118,13 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
     def submit(
         self,
         subject: str,
-        payload: Payload = b"",
+        payload: Value = b"",
+        *,
+        codec: PayloadCodec | None = None,
         **options: Unpack[MessageOptions],
     ) -> Future[PubAck]:
+        if codec is not None:
+            payload, options["headers"] = codec.encode(payload, options.get("headers"))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
         kept = self._sender.headers(**options) if options else None

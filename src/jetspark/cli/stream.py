@@ -262,9 +262,9 @@ def purge(
     if before is not None and before < 1:
         raise ConfigError("--before is a sequence; they begin at 1.")
     state = _info(connection, name).state
-    which = f"under {subject}" if subject else f"of its {counted(state.messages, 'message')}"
-    part = f", all but the last {keep:,}," if keep else f" before {before:,}" if before else ""
-    confirm(f"Delete what stream {name} has {which}{part}?", force)
+    which = f"messages under {subject}" if subject else counted(state.messages, "message")
+    part = f" but the last {keep:,}" if keep else f" before sequence {before:,}" if before else ""
+    confirm(f"Stream {name}: delete all {which}{part}?", force)
     purged = connection.jetstream(
         lambda js: js.purge_stream(name, filter=subject, keep=keep, seq=before), stream=name
     )

@@ -668,7 +668,7 @@ def _union_in_file(type_: _Type, values: pa.Array, name: str) -> pa.Array:
                     member = pa.nulls(rows, one.arrow)
             mine = member.is_valid()
         if pc.any(pc.and_(mine, codes.is_valid())).as_py():
-            raise ConfigError(f"{name} has more than one member with a value in a row.")
+            raise ConfigError(f"{name} has a value in more than one member.")
         children.append(_record_in_file([_in_file(one, member.filter(mine), name)]))
         codes = pc.if_else(mine, pa.scalar(code, pa.int8()), codes)
         order = pc.subtract(pc.cumulative_sum(mine.cast(pa.int32())), pa.scalar(1, pa.int32()))

@@ -95,7 +95,7 @@ class Codec:
             check_names(names := rows.schema.names, fields.names)
             kept = pa.schema([fields.field(name) for name in names])
             found = list(map(fitted, rows.columns, kept.types, names))
-            rows = pa.record_batch(found, schema=kept)
+            rows = pa.record_batch(found, schema=kept) if found else rows
         try:
             return self._packed(encoder.of(rows))
         except Undecodable as error:
@@ -130,7 +130,8 @@ class Codec:
                 return self._packed([_any_json(msgspec.to_builtins(value)).encode()])[0], headers
             given = msgspec.to_builtins(value, builtin_types=_OWN)
             kept = pa.schema([fields.field(name) for name in given])
-            rows = pa.RecordBatch.from_pylist([given], kept)
+            # Unlike from_pylist this has a row without fields, too.
+            rows = pa.RecordBatch.from_struct_array(pa.array([given], pa.struct(list(kept))))
             return self._encoded(encoder, rows)[0], headers
         except ConfigError as error:
             raise CodecError(str(error)) from None

@@ -85,7 +85,7 @@ def arrow_columns(ddl: str) -> pa.Schema:
         if (arrow := _arrow_type(_SHORT.get(kind, kind), more)) is None:
             raise ValueError(
                 f"{shown(part)} is not a column of a plain type, such as id BIGINT or amount "
-                "DECIMAL(10,2); for others give the schema that Debezium has written"
+                "DECIMAL(10,2); for others give a JSON Schema, or the one that Debezium writes"
             )
         found.append(pa.field(name, arrow))
     return pa.schema(found)

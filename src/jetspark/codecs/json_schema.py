@@ -22,7 +22,10 @@ def columns_of(text: str) -> pa.Schema:
     """
     try:
         if not text.lstrip().startswith("{"):
-            return arrow_columns(text)
+            columns = arrow_columns(text)
+            if len({*columns.names}) < len(columns):
+                raise ValueError("two columns have one name")
+            return columns
         whole = json.loads(text)
         found = _type(whole, whole, ())
     except (ValueError, RecursionError) as error:

@@ -41,7 +41,7 @@ from jetspark.jetstream.publish_request import (
     ack_timeout,
     plain_ack_head,
 )
-from jetspark.payloads import Payload, Value, payload_bytes
+from jetspark.payloads import Value, payload_bytes
 from jetspark.retries import FULL, PAUSE, is_transient
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole, check_word
@@ -421,6 +421,7 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
         self,
         subject: str,
         payload: Value = b"",
+        *,
         codec: PayloadCodec | None = None,
         **options: Unpack[MessageOptions],
     ) -> int:
@@ -442,13 +443,17 @@ class Publisher(BasePublisher[PublisherSender], Results[PublisherSender]):
     async def submit(
         self,
         subject: str,
-        payload: Payload = b"",
+        payload: Value = b"",
+        *,
+        codec: PayloadCodec | None = None,
         **options: Unpack[MessageOptions],
     ) -> asyncio.Future[PubAck]:
         """`send` that returns a future with this message's PubAck or error.
 
         The error goes only to the future, not to `failed`.
         """
+        if codec is not None:
+            payload, options["headers"] = codec.encode(payload, options.get("headers"))
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy, since it may wait and be sent again
         kept = self._sender.headers(**options) if options else None

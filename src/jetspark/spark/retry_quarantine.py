@@ -83,8 +83,10 @@ def try_again_in_spark(spark: SparkSession, options: LakehouseOptions, how: Rows
 
     def decoded(records: pa.Table) -> DataFrame:
         if decoder is not None:
-            batches = [decoder.of(one) for one in records.to_batches()]
-            records = pa.Table.from_batches(batches, decoder.schema(records.schema))
+            # Arrow has no batch in an empty table, and Spark takes no table without one.
+            batches = records.to_batches() or [pa.RecordBatch.from_pylist([], records.schema)]
+            made = decoder.schema(records.schema)
+            records = pa.Table.from_batches(map(decoder.of, batches), made)
         return table_rows(spark.createDataFrame(records), now, keep_payload=True)
 
     try:
