@@ -336,7 +336,7 @@ def show_message(
             line.append(f"  (reply to {message.reply})", style="dim")
         headers = message.headers.items() if message.headers is not None else ()
         lines = [Text(f"{name}: {value}", style="dim") for name, value in headers]
-        say(line, *lines, _payload_of(message, codec).decode("utf-8", "backslashreplace"))
+        say(line, *lines, _shown(message, codec))
 
 
 def show_stored(message: StoredMsg, *, as_json: bool, codec: PayloadCodec | None = None) -> None:
@@ -354,29 +354,38 @@ def show_stored(message: StoredMsg, *, as_json: bool, codec: PayloadCodec | None
             (message.subject, "bold"), (f"  {message.seq:,}  {moment(message.time)}", "dim")
         )
         lines = [Text(f"{name}: {value}", style="dim") for name, value in headers.items()]
-        say(line, *lines, _payload_of(message, codec).decode("utf-8", "backslashreplace"))
+        say(line, *lines, _shown(message, codec))
 
 
-def _payload_of(message: Message | StoredMsg, codec: PayloadCodec | None) -> bytes:
-    """The payload; with a codec its value in JSON, or, with a warning, a bad one as it is."""
+def _shown(message: Message | StoredMsg, codec: PayloadCodec | None) -> str:
+    payload, reason = _payload_of(message, codec)
+    if reason:
+        warn(reason)
+    return payload.decode("utf-8", "backslashreplace")
+
+
+def _payload_of(message: Message | StoredMsg, codec: PayloadCodec | None) -> tuple[bytes, str]:
+    """The payload and ""; with a codec its value in JSON. A bad one as it is, and the reason."""
     try:
-        return message.data if codec is None else msgspec.json.encode(message.decode(codec))
+        return message.data if codec is None else msgspec.json.encode(message.decode(codec)), ""
     except (CodecError, BadHeaderError) as error:
-        warn(str(error))
-        return message.data
+        return message.data, str(error)
 
 
 def _document_of(
     message: Message | StoredMsg, headers: Headers | None, codec: PayloadCodec | None
 ) -> dict[str, object]:
-    """subject, reply, headers and data, or data_base64 for a payload that is not UTF-8."""
+    """subject, reply, headers and data, or data_base64 for a payload that is not UTF-8; `error`
+    says why a payload does not decode."""
     document: dict[str, object] = {"subject": message.subject}
     reply = getattr(message, "reply", None)
     if reply is not None:
         document["reply"] = reply
     if headers:
         document["headers"] = headers.to_dict()
-    data = _payload_of(message, codec)
+    data, reason = _payload_of(message, codec)
+    if reason:
+        document["error"] = reason
     try:
         document["data"] = data.decode()
     except UnicodeDecodeError:
