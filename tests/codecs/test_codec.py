@@ -149,6 +149,12 @@ def test_nothing_in_a_value_is_left_out_or_taken_apart() -> None:
             codec.encode(value)
 
 
+def test_a_decimal_in_json_keeps_all_its_digits() -> None:
+    codec = Codec("json", schema="n DECIMAL(38,4)")
+    for text in ("1001161287349.0429", "1234567890123456789012345678901234.5678"):
+        assert codec.decode(f'{{"n":{text}}}'.encode()) == {"n": Decimal(text)}
+
+
 def test_a_value_may_have_no_field() -> None:
     field = {"name": "a", "type": "long", "default": 7}
     avro = json.dumps({"type": "record", "name": "Order", "fields": [field]})

@@ -211,6 +211,13 @@ def test_an_object_that_nothing_marks_as_an_event_is_none(payload: bytes) -> Non
     assert good["_corrupt_reason"] is marked["_corrupt_reason"] is None
 
 
+def test_a_decimal_that_is_sent_as_a_number_keeps_all_its_digits() -> None:
+    columns, _, _ = given_schema("n DECIMAL(38,4)")
+    payload = changed(after={"n": 7}).replace(b": 7}", b": 1001161287349.0429}")
+    (row,) = rows(payload, fields=DebeziumFields(columns))
+    assert row["n"] == Decimal("1001161287349.0429")
+
+
 def test_a_removed_row_needs_only_its_key() -> None:
     before = {"id": 1, "customer": "__debezium_unavailable_value"}
     (row,) = rows(changed(op="d", before=before, after=None))

@@ -24,7 +24,7 @@ from urllib.parse import unquote
 import msgspec
 import pyarrow as pa
 
-from jetspark.codecs.connect import reader
+from jetspark.codecs.connect import decode_json, reader
 from jetspark.codecs.decoder import PAYLOAD, REASON, Bare, PayloadFields, with_fields
 from jetspark.codecs.encoder import Encoder, in_places
 from jetspark.errors import ConfigError
@@ -74,7 +74,7 @@ class JsonObjects:
         )
 
     def _row(self, payload: bytes) -> list[Any]:
-        found = msgspec.json.decode(payload)
+        found = decode_json(payload)
         if not isinstance(found, dict):
             raise ValueError("it is no object")
         row = []

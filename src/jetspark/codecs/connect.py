@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 Schema = Mapping[str, Any]
@@ -39,6 +40,18 @@ _DIGITS = 38
 _MOST_SCALE = 20_000  # of PostgreSQL 16,383
 _EPOCH, _FIRST = datetime(1970, 1, 1, tzinfo=UTC), date(1970, 1, 1)
 _SHOWN = 80
+
+
+class _Written(float):
+    """A number with a point, and as it is written, since a decimal may have more digits."""
+
+    def __init__(self, text: str) -> None:
+        if self in (float("inf"), -float("inf")):
+            raise ValueError(f"{text} is too large")
+        self.text = text
+
+
+decode_json = msgspec.json.Decoder(float_hook=_Written).decode
 
 
 class _Micros(int):
@@ -250,7 +263,8 @@ def _decimals(kind: pa.DataType) -> Reader:
 
     def read(value: Any) -> Decimal:
         try:
-            found = value if isinstance(value, Decimal) else Decimal(str(value))
+            written = value.text if isinstance(value, _Written) else str(value)
+            found = value if isinstance(value, Decimal) else Decimal(written)
             if not found.is_finite():
                 raise InvalidOperation
             return found.quantize(unit, context=exact)

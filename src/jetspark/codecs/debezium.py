@@ -30,7 +30,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.codecs.connect import Reader, Schema, arrow_type, of_avro, reader
+from jetspark.codecs.connect import (
+    Reader,
+    Schema,
+    arrow_type,
+    decode_json,
+    of_avro,
+    reader,
+)
 from jetspark.codecs.ddl import arrow_columns
 from jetspark.codecs.decoder import PAYLOAD, REASON, Packed, PayloadFields, with_fields
 
@@ -60,7 +67,6 @@ _NOT_SENT = (_UNKNOWN, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
 _LATEST = 2**53
 _NUMBER = re.compile(r"\d+$")
 _RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ANY = msgspec.json.Decoder()
 
 
 class NoRowError(ValueError):
@@ -92,7 +98,7 @@ def event_of(payload: bytes, seq: int) -> Event | None:
         parts = _RAW.decode(payload)
         if parts.keys() == _WRAPPED:
             schema, payload = bytes(parts["schema"]), bytes(parts["payload"])
-        value = _ANY.decode(payload)
+        value = decode_json(payload)
     except msgspec.ValidationError:
         raise NoRowError("The payload is not an object.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -245,7 +251,7 @@ def schema_in(payload: bytes) -> str | None:
 def row_schemas(schema: bytes) -> dict[str, Schema]:
     """The schemas of a row's columns, in that of an event. Raises ValueError for another one."""
     try:
-        found = _ANY.decode(schema)
+        found = msgspec.json.decode(schema)
         fields = {one["field"]: one for one in found["fields"]}
         if "op" in fields and "after" in fields:
             fields = {one["field"]: one for one in fields["after"]["fields"]}
@@ -266,7 +272,7 @@ def given_schema(text: str) -> tuple[pa.Schema, str | None, bool]:
     if not text.lstrip().startswith("{"):
         return arrow_columns(text), None, False
     try:
-        found = _ANY.decode(text)
+        found = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise ValueError(f"it is not JSON: {error}") from None
     if in_avro := found.get("type") == "record":
