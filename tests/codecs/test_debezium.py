@@ -28,7 +28,9 @@ from jetspark.codecs.debezium import (
 )
 from jetspark.codecs.decoder import only_refused
 from jetspark.codecs.decoding import Decoder, Decoding
+from jetspark.codecs.json_schema import columns_of
 from jetspark.codecs.schema import PayloadSchema
+from jetspark.errors import ConfigError
 
 COLUMNS = row_columns(json.dumps(ENVELOPE_SCHEMA).encode())
 MOMENT = datetime(2026, 1, 2, tzinfo=UTC)
@@ -216,6 +218,12 @@ def test_a_decimal_that_is_sent_as_a_number_keeps_all_its_digits() -> None:
     payload = changed(after={"n": 7}).replace(b": 7}", b": 1001161287349.0429}")
     (row,) = rows(payload, fields=DebeziumFields(columns))
     assert row["n"] == Decimal("1001161287349.0429")
+
+
+def test_a_column_that_is_named_twice_is_refused() -> None:
+    for read in (given_schema, columns_of):
+        with pytest.raises((ValueError, ConfigError), match="id is there twice"):
+            read("id INT, id INT")
 
 
 def test_a_removed_row_needs_only_its_key() -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, Wait
@@ -88,14 +87,7 @@ class CallerSide:
         if hooked is None:
             return self._ask(subject, payload, timeout, headers)
         ask = partial(self._ask, subject, payload, timeout)
-        begin = perf_counter()
-        try:
-            frame = hooked.send(subject, payload, None, headers, ask, asking=True)
-        except BaseException as error:
-            hooked.ended("request", begin, error, subject)
-            raise
-        hooked.ended("request", begin, None, subject)
-        return frame
+        return hooked.send(subject, payload, None, headers, ask, asking=True)
 
     def _ask(
         self, subject: str, payload: Payload, timeout: Seconds | None, headers: HeadersLike | None

@@ -17,6 +17,7 @@ from jetspark.cli.options import (
     Connection,
     JsonOption,
     JsonResult,
+    MetricsOption,
     Repeated,
     Switch,
     check_replicas,
@@ -143,7 +144,7 @@ def run(
     /,
     *,
     once: Switch = False,
-    metrics: str | None = None,
+    metrics: MetricsOption = None,
     remove_originals: Switch = False,
     connection: Connection = DEFAULT,
     json: JsonOption = False,
@@ -153,8 +154,6 @@ def run(
     Args:
         name: Name of the dead letters.
         once: Move the messages that wait now, and end.
-        metrics: Serve Prometheus metrics and the probes /healthz and /readyz on HOST:PORT, or on
-            :PORT of all addresses of this machine.
         remove_originals: Delete each message from its stream when its letter is stored.
         json: With --once, print how many were moved and how many wait as one JSON document.
     """
@@ -246,7 +245,7 @@ def replay(
     selection: Selection = _ALL,
     to: str | None = None,
     keep: Switch = False,
-    metrics: str | None = None,
+    metrics: MetricsOption = None,
     connection: Connection = DEFAULT,
     json: JsonResult = False,
 ) -> None:
@@ -256,7 +255,6 @@ def replay(
         name: Name of the dead letters.
         to: Publish to this subject, in place of each message's own.
         keep: Do not delete the letters.
-        metrics: As for `run`.
     """
 
     async def publish(nc: Client) -> Replayed:

@@ -17,6 +17,7 @@ from jetspark.cli.options import (
     OF_PAYLOADS,
     Connection,
     JsonOutputFlag,
+    MetricsOption,
     PayloadFlags,
     Repeated,
     Switch,
@@ -95,7 +96,7 @@ def ingest(
     max_offsets_per_trigger: int | None = None,
     option: Repeated = None,
     lineage: Switch = False,
-    metrics: str | None = None,
+    metrics: MetricsOption = None,
     flags: SparkFlags = LOCAL,
     json_output: JsonOutputFlag = False,
 ) -> int | None:
@@ -150,8 +151,6 @@ def ingest(
             1 GiB, of a bucket 500,000; through a snapshot (option backfill) without a limit.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
         lineage: Send OpenLineage events, to the target in OPENLINEAGE_URL or openlineage.yml.
-        metrics: Serve Prometheus metrics and the probes /healthz and /readyz on HOST:PORT, or on
-            :PORT of all addresses of this machine.
     """
     outcome = Outcome(flags.quiet, json_output)
     further = named_options("--option", option, _OF_SOURCE)

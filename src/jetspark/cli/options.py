@@ -46,6 +46,13 @@ ForceOption: TypeAlias = Annotated[
 ]
 _RESULT = Parameter(negative=(), help="Print the result as one JSON document.")
 JsonResult: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json",))]
+MetricsOption: TypeAlias = Annotated[
+    str | None,
+    Parameter(
+        help="Serve Prometheus metrics and the probes /healthz and /readyz on HOST:PORT, or on "
+        ":PORT of all addresses of this machine."
+    ),
+]
 JsonOutputOption: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json-output", "--json"))]
 JsonOutputFlag: TypeAlias = Annotated[bool, _RESULT, Parameter(name=("--json-output",))]
 """For commands where --json means something else."""

@@ -9,6 +9,7 @@ from jetspark.cli.options import (
     DEFAULT,
     Connection,
     JsonOutputOption,
+    MetricsOption,
     Repeated,
     Switch,
     named_options,
@@ -47,7 +48,7 @@ def replay(
     prepare_stream: Switch = False,
     table_option: Repeated = None,
     option: Repeated = None,
-    metrics: str | None = None,
+    metrics: MetricsOption = None,
     flags: SparkFlags = LOCAL,
     json_output: JsonOutputOption = False,
 ) -> int | None:
@@ -72,8 +73,6 @@ def replay(
         prepare_stream: Change the stream's configuration as exactly-once requires.
         table_option: Option of the table's reader, as name=value (storage.AWS_REGION=…,
             versionAsOf=7).
-        metrics: Serve Prometheus's metrics, and /healthz and /readyz for probes, on HOST:PORT, or
-            on :PORT of all addresses of this machine.
         option: Further option of the sink, as name=value (user=…, publishTimeout=…).
     """
     outcome = Outcome(flags.quiet, json_output)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from jetspark.cli.console import Outcome, counted
-from jetspark.cli.options import JsonOutputOption, Switch
+from jetspark.cli.options import JsonOutputOption, MetricsOption, Switch
 from jetspark.cli.signals import signals_held
 from jetspark.cli.spark_runs import LOCAL, SparkFlags, Watch, quiet_spark
 
@@ -31,7 +31,7 @@ def run(
     adopt: Switch = False,
     through_spark: Switch = False,
     lineage: Switch = False,
-    metrics: str | None = None,
+    metrics: MetricsOption = None,
     flags: SparkFlags = LOCAL,
     json_output: JsonOutputOption = False,
 ) -> int | None:
@@ -49,8 +49,6 @@ def run(
         adopt: Add rows to tables that this pipeline has not written.
         through_spark: Send all rows through Spark, even if tasks could write them directly.
         lineage: Send OpenLineage events, to the target in OPENLINEAGE_URL or openlineage.yml.
-        metrics: Serve Prometheus metrics and the probes /healthz and /readyz on HOST:PORT, or on
-            :PORT of all addresses of this machine.
     """
     from dataclasses import replace
 

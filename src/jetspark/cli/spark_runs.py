@@ -567,11 +567,9 @@ def figures_served(
         yield None
         return
     with signals_held():
-        from jetspark.metrics.endpoint import Health, serving
-        from jetspark.spark.query_metrics import QueryMetrics
+        from jetspark.spark.query_metrics import served
 
-    figures = QueryMetrics(lost)
-    with serving(address, Health(figures.not_ready, alive)), figures.looking():
+    with served(address, alive, lost) as figures:
         yield figures
 
 

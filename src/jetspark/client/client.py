@@ -21,7 +21,6 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
 from typing import Final, Self, TypeVar
 from weakref import ref
 
@@ -730,12 +729,4 @@ async def request_and_read(
     hooked = client.publishing.asking
     if hooked is None:
         return await ask(headers)
-    begin = perf_counter()
-    try:
-        asking = hooked.request(subject, payload, headers, ask) if hooked.wraps else ask(headers)
-        reply = await asking
-    except BaseException as error:
-        hooked.ended("request", begin, error, subject)
-        raise
-    hooked.ended("request", begin, None, subject)
-    return reply
+    return await hooked.request(subject, payload, headers, ask)

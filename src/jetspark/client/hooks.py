@@ -210,8 +210,7 @@ class HookRunner:
         self.report = report
         self._protocol = (_JETSTREAM, f"{api_prefix}.")
         self._quiet = quiet
-        self.wraps = self.tells("request", "ack")
-        """Whether a hook is around requests."""
+        self._wraps = self.tells("request", "ack")
         self._delivers = self.tells("deliver")
         self._measures = self.tells("measured")
 
@@ -235,15 +234,16 @@ class HookRunner:
 
         `asking`: `put` sends a request and returns its reply.
         """
-        if asking and not self.wraps:
-            return put(headers)
-        with self._sending(subject, payload, reply, headers, asking=asking) as (own, changed):
-            if changed is not None:
-                try:
-                    return put(changed)
-                except _OF_HEADERS as error:
-                    self._ignore_headers(error)
-            return put(own)
+        with _Clock(self, "request", subject) if asking else nullcontext():
+            if asking and not self._wraps:
+                return put(headers)
+            with self._sending(subject, payload, reply, headers, asking=asking) as (own, changed):
+                if changed is not None:
+                    try:
+                        return put(changed)
+                    except _OF_HEADERS as error:
+                        self._ignore_headers(error)
+                return put(own)
 
     async def request(
         self,
@@ -253,13 +253,16 @@ class HookRunner:
         ask: Callable[[HeadersLike | None], Awaitable[T]],
     ) -> T:
         """`send` for a coroutine that sends a request and reads its reply."""
-        with self._sending(subject, payload, None, headers, asking=True) as (own, changed):
-            if changed is not None:
-                try:
-                    return await ask(changed)
-                except _OF_HEADERS as error:
-                    self._ignore_headers(error)
-            return await ask(own)
+        with _Clock(self, "request", subject):
+            if not self._wraps:
+                return await ask(headers)
+            with self._sending(subject, payload, None, headers, asking=True) as (own, changed):
+                if changed is not None:
+                    try:
+                        return await ask(changed)
+                    except _OF_HEADERS as error:
+                        self._ignore_headers(error)
+                return await ask(own)
 
     @contextmanager
     def _sending(
@@ -323,7 +326,7 @@ class HookRunner:
         if self._quiet:
             return function
         if self._measures:
-            function = self._inside(function, lambda message: _Clock(self))
+            function = self._inside(function, lambda message: _Clock(self, "process"))
         if self._delivers:
             function = self._inside(function, lambda message: self._delivery(message, failed))
         return function
@@ -431,7 +434,7 @@ class HookRunner:
                 self._raised(name, raised)
 
     def ended(
-        self, what: Measured, begin: float, error: BaseException | None, subject: str = ""
+        self, what: Measured, begin: float, error: BaseException | None, subject: str
     ) -> None:
         """Call the hook `measured` for what began at that `perf_counter()`."""
         try:
@@ -469,19 +472,19 @@ async def _rest(result: Awaitable[Any], stack: ExitStack) -> Any:
 
 
 class _Clock:
-    """Around a callback of which `measured` is told; a `@contextmanager` would cost three times."""
+    """Around what `measured` is told of; a `@contextmanager` would cost three times."""
 
-    __slots__ = ("_begin", "_runner")
+    __slots__ = ("_begin", "_runner", "_subject", "_what")
 
-    def __init__(self, runner: HookRunner) -> None:
-        self._runner = runner
+    def __init__(self, runner: HookRunner, what: Measured, subject: str = "") -> None:
+        self._runner, self._what, self._subject = runner, what, subject
         self._begin = perf_counter()
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self._runner.ended("process", self._begin, error)
+        self._runner.ended(self._what, self._begin, error, self._subject)
 
 
 def _kind(payload: bytes) -> AckKind:

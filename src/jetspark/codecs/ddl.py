@@ -57,8 +57,6 @@ def check_fields(ddl: str, option: str, *, timestamp: str = "") -> dict[str, str
     fields: dict[str, str] = {}
     try:
         for name, kind, more, _ in _fields(ddl):
-            if name in fields:
-                raise ValueError(f"{name} is there twice")
             short = timestamp if kind == "timestamp" else _SHORT.get(kind, kind)
             fields[name] = "" if more else short
     except ValueError as reason:
@@ -123,8 +121,13 @@ def _fields(ddl: str) -> Iterator[tuple[str, str, str, str]]:
     text = ddl.strip()
     if whole := _STRUCT.fullmatch(text):
         text = whole[1]
+    names = set()
     for part in map(str.strip, _split(text)):
-        yield *_field(part), part
+        name, kind, more = _field(part)
+        if name in names:
+            raise ValueError(f"{name} is there twice")
+        names.add(name)
+        yield name, kind, more, part
 
 
 def _split(text: str) -> list[str]:

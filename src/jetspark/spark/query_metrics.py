@@ -27,7 +27,7 @@ from jetspark.bulk.fixed_range import tail
 from jetspark.bulk.leaders import streams_of
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.errors import JetsparkError
-from jetspark.metrics.endpoint import Collected, Durations, family
+from jetspark.metrics.endpoint import Collected, Durations, Health, family, serving
 from jetspark.metrics.names import (
     ACTIVE,
     BATCH,
@@ -333,3 +333,15 @@ class QueryMetrics:
                 found.add_metric(labels, value)
             yield found
         yield batches
+
+
+@contextmanager
+def served(
+    address: str,
+    alive: Callable[[], list[str]] = list,
+    lost: Callable[[], Mapping[str, int]] = dict,
+) -> Iterator[QueryMetrics]:
+    """In the block, serve figures of queries, and probes with them (`metrics.endpoint.serving`)."""
+    figures = QueryMetrics(lost)
+    with serving(address, Health(figures.not_ready, alive)), figures.looking():
+        yield figures

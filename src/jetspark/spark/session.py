@@ -343,12 +343,9 @@ def local_session(
         builder = builder.config(name, value)
     with ExitStack() as served:
         if metrics is not None:
-            from jetspark.metrics.endpoint import Health, serving
-            from jetspark.spark.query_metrics import QueryMetrics
+            from jetspark.spark import query_metrics
 
-            figures = QueryMetrics()
-            served.enter_context(serving(metrics, Health(figures.not_ready)))
-            served.enter_context(figures.looking())
+            figures = served.enter_context(query_metrics.served(metrics))
         with _forked_workers(master, conf, log_file) as fork_server:
             session = SessionStart(builder, log_file, jvm_options, conf).session()
         if metrics is not None:
