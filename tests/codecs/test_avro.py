@@ -98,6 +98,13 @@ def test_a_time_outside_of_the_years_1_to_9999_is_refused_at_any_depth(
         decoded(typed, [written(plain, row(last + 1))])
 
 
+def test_a_time_in_a_union_with_int_is_the_number_that_was_written() -> None:
+    moment = {"type": "long", "logicalType": "timestamp-millis"}
+    schema = record([["null", "int", moment], ["int", moment]])
+    row = {"x0": ("int", 1), "x1": ("long", 1)}
+    assert decoded(schema, [written(schema, row)]) == [{"x0": 1, "x1": 1}]
+
+
 def test_a_date_in_a_union_with_long_is_the_number_of_its_days() -> None:
     schema = record([["long", {"type": "int", "logicalType": "date"}]])
     assert decoded(schema, [b"\x00\x06", b"\x02\x0a"]) == [{"x0": 3}, {"x0": 5}]

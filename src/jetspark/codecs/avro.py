@@ -178,6 +178,8 @@ class _Parser:
                 parts = tuple(self._type(one, space) for one in given)
                 if any(one.kind == "union" for one in parts) or not parts:
                     raise Undecodable("a union has no union in it, and at least one type")
+                if _wide([one for one in parts if one.kind != "null"]) is not None:
+                    parts = tuple(replace(one, logical="") for one in parts)  # to Spark a number
                 return _Type("union", parts=parts)
             case {"type": "array", "items": items}:
                 element = self._type(items, space)
@@ -662,10 +664,8 @@ def _union_in_file(type_: _Type, values: pa.Array, name: str) -> pa.Array:
             member, mine = values, values.is_null()
         else:
             member = next(members)
-            if len(type_.branches) > 1 and not type_.has_members:
-                one = replace(one, logical="")  # a number, as the column is
-                if one.arrow != kind:
-                    member = pa.nulls(rows, one.arrow)
+            if len(type_.branches) > 1 and not type_.has_members and one.arrow != kind:
+                member = pa.nulls(rows, one.arrow)
             mine = member.is_valid()
         if pc.any(pc.and_(mine, codes.is_valid())).as_py():
             raise ConfigError(f"{name} has a value in more than one member.")
