@@ -103,6 +103,11 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         ([*RETRY, "--json", "n LONG"], "There is no Delta table at "),
         ([*RETRY, "--json", "n LNG"], "there is no type LNG (did you mean LONG?)"),
         ([*RETRY, "--json", "n LONG", "--table-option", "path=x"], "Give --to in place of"),
+        ([*RETRY, "--decode", "avro", "--server", "h"], "where --registry nats is: give them with"),
+        (
+            [*RETRY, "--pipeline", "x", "--server", "h"],
+            "says the tables and schemas: give it alone",
+        ),
         ([*REPLAY, "--option", "stream=E"], "Give --to in place of --option stream."),
         ([*REPLAY, "--option", "Guarantee=x"], "Give --guarantee in place of --option Guarantee."),
         ([*REPLAY, "--option", "transactionId=x"], "Give --transaction-id in place of --option"),

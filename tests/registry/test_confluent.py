@@ -9,11 +9,11 @@ import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
+from jetspark.cli.options import DEFAULT, PayloadFlags, SchemaFlags
 from jetspark.errors import ConfigError, RegistryError, SchemaNotFoundError
 from jetspark.registry import confluent
 from jetspark.registry.confluent import ConfluentRegistry
@@ -256,10 +256,31 @@ def test_the_environment_names_a_proxy(http: Scripted, monkeypatch: pytest.Monke
         ("host:8081", {}, "The URL of a registry is https://host:port"),
         ("https://me:s3cret@host", {}, "has no user: give user and password apart"),
         ("https://host", {"user": "a", "token": "b"}, "user and password, or its token"),
+        ("https://[host", {}, "The URL of a registry is https://host:port"),
+        ("https://host:port", {}, "The URL of a registry is https://host:port"),
     ],
 )
 def test_an_unusable_address_is_refused(url: str, options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence) as refused:
         ConfluentRegistry(url, **options)
     assert "s3cret" not in str(refused.value)
-    assert urlsplit(url)
+
+
+def test_flags_of_commands_take_the_login_from_the_url_and_name_a_version(http: Scripted) -> None:
+    schema = {"type": "record", "name": "Till", "fields": [{"name": "id", "type": "int"}]}
+    http.answers["/subjects/tills/versions/2"] = (200, {"version": 2, "schema": json.dumps(schema)})
+    registry = http.url.replace("//", "//me:s3cr%40t@")
+    given: dict[str, Any] = {"registry": registry, "schema_name": "tills", "schema_version": 2}
+    codec = SchemaFlags(**given).codec("--encode", "avro", DEFAULT)
+    assert codec is not None
+    assert codec.encode({"id": 1}) == (b"\x02", None)
+    login = base64.b64encode(b"me:s3cr@t").decode()
+    assert http.asked[0][1]["Authorization"] == f"Basic {login}"
+    assert PayloadFlags(**given, decode="avro").options() == {
+        "decode": "avro",
+        "registry": http.url,
+        "registryUser": "me",
+        "registryPassword": "s3cr@t",
+        "schemaName": "tills",
+        "schemaVersion": "2",
+    }

@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from urllib.parse import unquote
 
 from cyclopts import Parameter
 
@@ -75,12 +76,13 @@ class SchemaFlags:
     schema_file: str | None = None
     """File with the schema: .avsc, .proto, a descriptor set of protoc, or the JSON of Debezium."""
     registry: str | None = None
-    """Registry with the schemas: https://… for Confluent's interface (its credentials are --option
-    registryUser=… and registryPassword=…, or registryToken=…, where a command has --option), or
-    nats for one on the servers."""
+    """Registry with the schemas: https://host for Confluent's interface (the URL may contain user
+    and password; where a command has --option, also --option registryToken=…), or nats for one on
+    the servers."""
     schema_name: str | None = None
-    """Name of the schema in the registry, in place of --schema; the latest version when the run
-    begins."""
+    """Name of the schema in the registry, in place of --schema."""
+    schema_version: int | None = None
+    """Version of --schema-name; by default the latest one when the run begins."""
     message: str | None = None
     """Message type of Protobuf; by default the first one in the schema."""
     framing: str | None = None
@@ -101,7 +103,9 @@ class SchemaFlags:
         from jetspark.registry.lookup import schema_lookup
 
         if (where := given.pop("registry", None)) is not None:
-            given["lookup"] = schema_lookup(where, make_options(**connection.options()))
+            url, login = _login(where)
+            options = make_options(**connection.options())
+            given["lookup"] = schema_lookup(url, options, **login)
         return Codec(format_, **given)
 
 
@@ -118,19 +122,36 @@ class PayloadFlags(SchemaFlags):
 
     def options(self) -> dict[str, str]:
         """The options of Spark's format."""
-        return {
-            option: getattr(self, name)
+        options = {
+            option: str(value)
             for name, option in OF_PAYLOADS.items()
-            if getattr(self, name) is not None
+            if (value := getattr(self, name)) is not None
         }
+        if self.registry is not None:
+            options["registry"], login = _login(self.registry)
+            options |= {f"registry{name.capitalize()}": one for name, one in login.items()}
+        return options
 
 
+def _login(registry: str) -> tuple[str, dict[str, str]]:
+    """--registry without user and password, which are secret options, and these."""
+    found = _WITH_LOGIN.fullmatch(registry)
+    if found is None:
+        return registry, {}
+    login = {name: unquote(found[name]) for name in ("user", "password") if found[name] is not None}
+    return found["scheme"] + found["place"], login
+
+
+_WITH_LOGIN = re.compile(
+    r"(?P<scheme>https?://)(?P<user>[^/:@]*)(?::(?P<password>[^/@]*))?@(?P<place>.+)"
+)
 AS_THEY_ARE = PayloadFlags()
 NO_SCHEMA = SchemaFlags()
 OF_PAYLOADS = {
     **{name: name for name in ("decode", "schema", "registry", "fields", "framing", "compression")},
     "schema_file": "schemaFile",
     "schema_name": "schemaName",
+    "schema_version": "schemaVersion",
     "message": "messageName",
 }
 """The options of the flags."""

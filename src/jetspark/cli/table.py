@@ -16,7 +16,9 @@ from jetspark.cli.app import command, group
 from jetspark.cli.console import Outcome, counted, show_info, show_result, size
 from jetspark.cli.options import (
     AS_THEY_ARE,
+    DEFAULT,
     OF_PAYLOADS,
+    Connection,
     JsonOption,
     JsonOutputFlag,
     PayloadFlags,
@@ -179,6 +181,7 @@ def retry(
     to: str | None = None,
     json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None,
     payloads: PayloadFlags = AS_THEY_ARE,
+    connection: Connection = DEFAULT,
     pipeline: Path | None = None,
     column: Repeated = None,
     rest_column: str | None = None,
@@ -192,8 +195,8 @@ def retry(
     """Try the messages of a quarantine again, with a corrected schema.
 
     Messages that are rows now are added to their tables, each once, even if the command is killed
-    and run again. The others stay, with their new reasons. The command asks no server, and the
-    query that fills the tables may run meanwhile.
+    and run again. The others stay, with their new reasons. The query that fills the tables may run
+    meanwhile. Only --registry nats asks a server.
 
     Args:
         quarantine: The table with the messages, in the format of the other one.
@@ -214,6 +217,7 @@ def retry(
             to,
             json,
             payloads.options(),
+            connection.options(),
             column,
             rest_column,
             partition_by,
@@ -230,13 +234,16 @@ def retry(
             "Give --to and --json, or --decode in its place, or --pipeline with the file that says "
             "both."
         )
+    if connection.options() and payloads.registry != "nats":
+        raise ConfigError("--server and --context say where --registry nats is: give them with it.")
     options = named_options("--table-option", table_option, _OF_RETRY)
     with options_as_flags(_OF_RETRY, options):
         with signals_held():
             from jetspark.spark.ingest import Ingest
 
         job = Ingest(
-            options={"stream": "retried", **payloads.options()},  # it is not read
+            # The stream is not read.
+            options={"stream": "retried", **payloads.options(), **connection.spark_options()},
             to=to,
             json_schema=json,
             columns=column or [],

@@ -70,8 +70,12 @@ class ConfluentRegistry:
     timeout: float = 5.0
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        try:
+            parts = urlsplit(self.url)
+            known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            known = False
+        if not known or parts.query:
             raise ConfigError("The URL of a registry is https://host:port, perhaps with a path.")
         if parts.username is not None or parts.password is not None:
             raise ConfigError("The URL of a registry has no user: give user and password apart.")
