@@ -166,6 +166,26 @@ def test_a_value_may_have_no_field() -> None:
         assert codec.encode({})[0] == payload
 
 
+@pytest.mark.parametrize(
+    ("format_", "schema", "sentence"),
+    [
+        (
+            "avro",
+            '{"type": "record", "name": "N", "fields": [{"name": "n", "type": "lng"}]}',
+            "lng",
+        ),
+        ("protobuf", "message A { int32 x = 1; ", "cannot be compiled"),
+        ("json", "a LNG", "there is no type LNG"),
+        ("cloudevents", "a LNG", "there is no type LNG"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_refused_at_once(
+    format_: str, schema: str, sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        Codec(format_, schema=schema)
+
+
 def test_a_payload_that_does_not_decode_is_an_error() -> None:
     with pytest.raises(CodecError, match="The payload is not R in Avro"):
         Codec("avro", schema=AVRO).decode(b"\1")

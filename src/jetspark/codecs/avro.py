@@ -202,7 +202,7 @@ class _Parser:
             if full in self._known:
                 found = self._known[full]
                 if found is None:
-                    raise Undecodable(f"{name} contains itself, and a column has an end")
+                    raise Undecodable(f"{name} contains itself, which a column cannot")
                 return found
         raise Undecodable(f"it does not define {name}")
 

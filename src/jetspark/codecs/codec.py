@@ -66,6 +66,8 @@ class Codec:
         )
         self._file, self._lookup, self._name = schema_file, lookup, schema_name
         self._compression = compression or "none"
+        if self._schema.text:
+            _ = self._decoder  # a schema that cannot be used is refused here
 
     # -- writing -------------------------------------------------------------------------------
 
