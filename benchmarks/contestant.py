@@ -17,6 +17,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
+from benchmarks import nats_go
 from benchmarks.measure import Job
 
 _PACKAGES = {
@@ -49,7 +50,7 @@ def _versions() -> str:
     used = [
         f"{name} {version(name)}" for module, name in _PACKAGES.items() if module in sys.modules
     ]
-    return ", ".join([f"Python {platform.python_version()}", *used])
+    return ", ".join([f"Python {platform.python_version()}", *used, *nats_go.VERSIONS])
 
 
 def _end_with_parent() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 
-from benchmarks import clients
+from benchmarks import clients, nats_go
 from benchmarks.measure import Job, Measure, Tally
 from benchmarks.race import chosen, contestant_options, race
 from benchmarks.reading import (
@@ -41,6 +41,7 @@ _LABELS = {
     "natsio_consume": "natsio consume",
     "nats_core_messages": "nats-core messages",
     "nats_py_fetch": f"nats-py fetch({BATCH})",
+    "nats_go_consume": "nats.go Consume",
 }
 
 
@@ -94,6 +95,10 @@ def nats_core_messages(job: Job) -> Measure:
                 await arriving.stop()
 
         return timed_reading(job, read)
+
+
+def nats_go_consume(job: Job) -> Measure:
+    return nats_go.measured(job, "consume", consumers=equal_consumers(job))
 
 
 def jetspark_blocking(job: Job) -> Measure:

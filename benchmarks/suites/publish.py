@@ -19,7 +19,7 @@ from importlib import import_module
 from itertools import cycle, islice
 from typing import Any, TypeAlias
 
-from benchmarks import clients
+from benchmarks import clients, nats_go
 from benchmarks.measure import Job, Measure
 from benchmarks.race import chosen, contestant_options, race
 from benchmarks.raw import SUBJECTS, RawLink, make_stream, publish, round_trips
@@ -40,6 +40,7 @@ _LABELS = {
     "natsrpy_window": f"natsrpy publish(wait), {WINDOW} at a time",
     "natsio_window": f"natsio publish_async({WINDOW})",
     "nats_py_window": f"nats-py publish_async({WINDOW})",
+    "nats_go_window": f"nats.go PublishAsync({WINDOW})",
 }
 _SINGLE = {
     "raw_single": "raw, blocking",
@@ -50,6 +51,7 @@ _SINGLE = {
     "natsio_single": "natsio",
     "nats_core_single": "nats-core",
     "nats_py_single": "nats-py",
+    "nats_go_single": "nats.go",
 }
 
 
@@ -86,10 +88,15 @@ def _new_stream(link: RawLink, job: Job) -> None:
 
 def _counted(job: Job, store: Callable[[int], object]) -> Measure:
     """`store` publishes so many messages."""
+    return _checked(job, lambda: timed(job, store))
+
+
+def _checked(job: Job, publish: Callable[[], Measure]) -> Measure:
+    """`publish` publishes those of the warm-up and of the job."""
     with RawLink(job.url) as link:
         _new_stream(link, job)
         try:
-            measure = timed(job, store)
+            measure = publish()
             held = link.api(f"STREAM.INFO.{job.stream}")["state"]["messages"]
             if held != job.warm_messages + job.messages:
                 raise AssertionError(f"the stream holds {held} messages")
@@ -239,6 +246,14 @@ def nats_core_single(job: Job) -> Measure:
     with in_one_loop(clients.nats_core(job.url)) as (nc, plain):
         js = import_module("nats.jetstream").new(nc)
         return _stored(job, plain(partial(_single, js)))
+
+
+def nats_go_window(job: Job) -> Measure:
+    return _checked(job, lambda: nats_go.measured(job, "window", window=WINDOW))
+
+
+def nats_go_single(job: Job) -> Measure:
+    return _checked(job, lambda: nats_go.measured(job, "publish"))
 
 
 def natsio_window(job: Job) -> Measure:

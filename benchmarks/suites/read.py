@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias
 
-from benchmarks import clients
+from benchmarks import clients, nats_go
 from benchmarks.measure import Job, Measure, Stopwatch, Tally
 from benchmarks.race import chosen, contestant_options, race
 from benchmarks.raw import Drain, RawLink, bounded
@@ -35,6 +35,7 @@ _LABELS = {
     "natsio_fetch": f"natsio fetch({BATCH})",
     "nats_core_fetch": f"nats-core fetch({BATCH})",
     "nats_py_fetch": f"nats-py fetch({BATCH})",
+    "nats_go_fetch": f"nats.go Fetch({BATCH})",
 }
 
 
@@ -195,6 +196,11 @@ def nats_core_fetch(job: Job) -> Measure:
             return NatsCoreConsumer(await nats_core_consumer(client, stream, name))
 
         return _fetched(job, plain, bind, NATS_PY)
+
+
+def nats_go_fetch(job: Job) -> Measure:
+    most = bounded(BATCH, job.size)
+    return nats_go.measured(job, "fetch", consumers=equal_consumers(job), batch=most)
 
 
 class NatsCoreConsumer:

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from benchmarks import clients
+from benchmarks import nats_go as go
 from benchmarks.measure import Job, Measure
 from benchmarks.peer import ECHO, echo
 from benchmarks.race import chosen, contestant_options, race
@@ -29,6 +30,7 @@ _LABELS = {
     "natsio": "natsio",
     "nats_core": "nats-core",
     "nats_py": "nats-py",
+    "nats_go": "nats.go",
 }
 
 
@@ -100,3 +102,7 @@ def natsio(job: Job) -> Measure:
 
 def nats_core(job: Job) -> Measure:
     return _asked(job, clients.nats_core(job.url))
+
+
+def nats_go(job: Job) -> Measure:
+    return go.measured(job, "request", subject=ECHO)

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from benchmarks import clients
+from benchmarks import nats_go as go
 from benchmarks.measure import Job, Measure
 from benchmarks.peer import BLOCK, FEED, MORE, feed
 from benchmarks.race import chosen, contestant_options, race
@@ -32,6 +33,7 @@ _LABELS = {
     "natsio": "natsio, iterated",
     "nats_core": "nats-core, iterated",
     "nats_py": "nats-py, callback",
+    "nats_go": "nats.go, callback",
 }
 
 
@@ -214,3 +216,7 @@ def nats_core(job: Job) -> Measure:
         sub = plain(nc.subscribe)(FEED, max_pending_messages=None, max_pending_bytes=None)
         plain(nc.flush)()
         return _iterated(job, plain, sub, _with_tasks(nc.publish))
+
+
+def nats_go(job: Job) -> Measure:
+    return go.measured(job, "subscribe", subject=FEED, more=MORE, block=BLOCK)
