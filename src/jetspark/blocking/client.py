@@ -17,12 +17,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Self, TypeAlias
 
-from jetspark.blocking.caller_side import CallerSide, drive
+from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import MessageIterator, SingleIterator
 from jetspark.blocking.loop_thread import current
 from jetspark.blocking.publish_buffer import PublishBuffer
-from jetspark.blocking.twin import Block, Read, Twin, awaits, calls
+from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives
 from jetspark.blocking.worker import Worker, check_callback, in_callback_of
 from jetspark.client.callbacks import EventStream as AsyncEventStream
 from jetspark.client.client import (
@@ -60,15 +60,17 @@ EXIT_FLUSH_TIMEOUT = 1.0
 
 
 @twin_of(AsyncMessage)
-class Message(MessageView):
+class Message(Sends, MessageView):
     """One message."""
 
     __slots__ = ()
 
     _client: CallerSide
 
-    def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
-        drive(AsyncMessage(self._client, frame_of(self)).respond(payload, headers))
+    respond = drives(AsyncMessage.respond)
+
+    def _twin(self) -> AsyncMessage:
+        return AsyncMessage(self._client, frame_of(self))
 
 
 MessageCallback: TypeAlias = Callable[[Message], None]

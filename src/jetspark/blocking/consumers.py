@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias, Unpack
 
-from jetspark.blocking.caller_side import CallerSide, drive
+from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.client import Message
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import LoopIterator, MessageIterator
-from jetspark.blocking.twin import Read, Twin, awaits
+from jetspark.blocking.twin import Read, Twin, awaits, drives
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.documents.consumers import ConsumerInfo
 from jetspark.errors import JetsparkError
@@ -54,7 +54,13 @@ class JsMsg(Message):
     # Created by the first ack: creating a message must stay cheap.
     _answering: AsyncJsMsg
 
-    def _answerer(self) -> AsyncJsMsg:
+    ack = drives(AsyncJsMsg.ack)
+    ack_sync = drives(AsyncJsMsg.ack_sync)
+    nak = drives(AsyncJsMsg.nak)
+    in_progress = drives(AsyncJsMsg.in_progress)
+    term = drives(AsyncJsMsg.term)
+
+    def _twin(self) -> AsyncJsMsg:
         try:
             return self._answering
         except AttributeError:
@@ -63,22 +69,7 @@ class JsMsg(Message):
 
     @property
     def is_acked(self) -> bool:
-        return self._answerer().is_acked
-
-    def ack(self) -> None:
-        drive(self._answerer().ack())
-
-    def ack_sync(self, *, timeout: Seconds | None = None) -> None:
-        drive(self._answerer().ack_sync(timeout=timeout))
-
-    def nak(self, delay: Seconds | None = None) -> None:
-        drive(self._answerer().nak(delay))
-
-    def in_progress(self) -> None:
-        drive(self._answerer().in_progress())
-
-    def term(self, reason: str = "") -> None:
-        drive(self._answerer().term(reason))
+        return self._twin().is_acked
 
 
 JsMsgCallback: TypeAlias = Callable[[JsMsg], None]

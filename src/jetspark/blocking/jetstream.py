@@ -50,10 +50,8 @@ from jetspark.errors import NoRespondersError
 from jetspark.full_client import JetStream as AsyncJetStream
 from jetspark.jetstream.api import ContextOptions
 from jetspark.jetstream.api import Paged as AsyncPaged
-from jetspark.jetstream.atomic_batch import AtomicSender
 from jetspark.jetstream.consume import EXPIRES
 from jetspark.jetstream.events import Events as AsyncEvents
-from jetspark.jetstream.fast_ingest import GapPolicy, IngestSender
 from jetspark.jetstream.ordered import HEARTBEAT, INACTIVE_THRESHOLD
 from jetspark.jetstream.publish_request import (
     PublishMsgOptions,
@@ -63,7 +61,6 @@ from jetspark.jetstream.publish_request import (
     parse_pub_ack,
     publish_headers,
 )
-from jetspark.jetstream.publisher import DisconnectPolicy, PublisherSender
 from jetspark.jetstream.streams import StreamConfigLike
 from jetspark.payloads import Value, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
@@ -233,6 +230,9 @@ class JetStream(Twin):
     get_last_msgs = makes(AsyncJetStream.get_last_msgs, StoredMsgs)
     get_last_msgs_together = awaits(AsyncJetStream.get_last_msgs_together)
     delete_msg = awaits(AsyncJetStream.delete_msg)
+    publisher = makes(AsyncJetStream.publisher, Publisher)
+    atomic_batch = makes(AsyncJetStream.atomic_batch, AtomicBatch)
+    fast_ingest = makes(AsyncJetStream.fast_ingest, FastIngest)
     increment = awaits(AsyncJetStream.increment)
     get_counter = awaits(AsyncJetStream.get_counter)
     get_counters = awaits(AsyncJetStream.get_counters)
@@ -332,42 +332,6 @@ class JetStream(Twin):
             timeout=timeout,
             **options,
         )
-
-    def publisher(
-        self,
-        window: int = 4000,
-        *,
-        timeout: Seconds | None = None,
-        on_disconnect: DisconnectPolicy = "auto",
-        retry_for: Seconds = 30.0,
-        raise_failures: bool = True,
-    ) -> Publisher:
-        sender = PublisherSender(
-            self._inner.api,
-            self._caller.publishing,
-            window,
-            timeout,
-            on_disconnect,
-            retry_for,
-            raise_failures,
-        )
-        return Publisher(self._caller, sender)
-
-    def atomic_batch(self, *, timeout: Seconds | None = None) -> AtomicBatch:
-        sender = AtomicSender(self._inner.api, self._caller.publishing, timeout)
-        return AtomicBatch(self._caller, sender)
-
-    def fast_ingest(
-        self,
-        *,
-        gaps: GapPolicy = "fail",
-        ack_every: int = 500,
-        outstanding: int = 2,
-        timeout: Seconds | None = None,
-    ) -> FastIngest:
-        api, publishing = self._inner.api, self._caller.publishing
-        sender = IngestSender(api, publishing, gaps, ack_every, outstanding, timeout)
-        return FastIngest(self._caller, sender)
 
     def events(
         self,

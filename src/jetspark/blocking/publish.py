@@ -25,7 +25,8 @@ from jetspark.jetstream.atomic_batch import AtomicBatch as AsyncAtomicBatch
 from jetspark.jetstream.atomic_batch import AtomicSender
 from jetspark.jetstream.fast_ingest import FastIngest as AsyncFastIngest
 from jetspark.jetstream.fast_ingest import IngestSender
-from jetspark.jetstream.in_flight import Results, SenderT
+from jetspark.jetstream.in_flight import BasePublisher as AsyncBasePublisher
+from jetspark.jetstream.in_flight import Results, SenderT, sender_of
 from jetspark.jetstream.publish_request import BatchOptions, MessageOptions
 from jetspark.jetstream.publisher import Publisher as AsyncPublisher
 from jetspark.jetstream.publisher import PublisherSender
@@ -36,14 +37,15 @@ from jetspark.wire.headers import PayloadCodec
 class BasePublisher(Generic[SenderT]):
     """The asyncio publisher's twin, for any number of threads."""
 
-    def __init__(self, caller: CallerSide, sender: SenderT) -> None:
+    def __init__(self, caller: CallerSide, inner: AsyncBasePublisher[SenderT]) -> None:
         self._thread = caller.thread
         self._buffer = caller.buffer
-        self._sender = sender
+        self._sender = sender = sender_of(inner)
         self._window = sender.window
         self._turn = threading.Lock()
         self._change = threading.Condition()
         sender.changed = self._changed
+        sender.send_with(caller.publishing)
 
     def _wait_for_space(self) -> None:
         """Wait for space in window and buffer. Raises Suspended in the event loop's thread."""

@@ -21,7 +21,7 @@ from jetspark.blocking.client import Message
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import Listing, lists
 from jetspark.blocking.jetstream import EventCallback, Events
-from jetspark.blocking.twin import Block, Read, Twin, awaits, calls
+from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives
 from jetspark.blocking.worker import WorkerPool, check_callback
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
@@ -50,7 +50,7 @@ __all__ = ["Group", "Listing", "Request", "Service", "Services"]
 
 
 @twin_of(AsyncRequest)
-class Request(RequestView):
+class Request(Sends, RequestView):
     """One request to an endpoint of a service.
 
     Answering raises ConfigError without a reply subject, ConnectionClosedError, OutboundBufferError
@@ -61,30 +61,21 @@ class Request(RequestView):
 
     _client: Answering
 
-    def _request(self) -> AsyncRequest:
+    respond_json = drives(AsyncRequest.respond_json)
+    respond_error = drives(AsyncRequest.respond_error)
+
+    def _twin(self) -> AsyncRequest:
         return AsyncRequest(self._client, frame_of(self))
 
     def respond(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
         if self._client.publishing.outbox.crowded:
-            drive(self._request().respond(payload, headers))
+            drive(self._twin().respond(payload, headers))
         else:
             self._client.send(self._frame.reply, payload, headers)
 
     def respond_nowait(self, payload: Payload = b"", headers: HeadersLike | None = None) -> None:
         """`respond` without waiting while the link is blocked. Raises the errors of answering."""
         self._client.send(self._frame.reply, payload, headers)
-
-    def respond_json(self, value: Any, headers: HeadersLike | None = None) -> None:
-        drive(self._request().respond_json(value, headers))
-
-    def respond_error(
-        self,
-        code: int,
-        description: str,
-        payload: Payload = b"",
-        headers: HeadersLike | None = None,
-    ) -> None:
-        drive(self._request().respond_error(code, description, payload, headers))
 
 
 # -------------------------------------------------------------------------------------------------

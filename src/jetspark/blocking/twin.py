@@ -13,7 +13,7 @@ from functools import update_wrapper
 from types import TracebackType
 from typing import Any, Concatenate, Generic, Never, ParamSpec, Self, TypeVar, overload
 
-from jetspark.blocking.caller_side import CallerSide
+from jetspark.blocking.caller_side import CallerSide, drive
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,6 +46,15 @@ class Block:
 
     def __exit__(self, *_: object) -> None:
         self._finish()
+
+
+class Sends:
+    """A message, which makes its asyncio twin only to send (see `drives`)."""
+
+    __slots__ = ()
+
+    def _twin(self) -> Any:
+        raise NotImplementedError
 
 
 class AsyncBlock(Twin):
@@ -104,6 +113,18 @@ def awaits(method: Any, own: Any = None) -> Any:
         return own(twin._caller, run(twin, *args, **kwargs))
 
     return _like(method)(run if own is None else run_and_make)
+
+
+def drives(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """A coroutine function of a message's twin, run in the caller's thread."""
+
+    @_like(method)
+    def run(message: Sends, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return drive(method(message._twin(), *args, **kwargs))
+
+    return run
 
 
 def calls(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:

@@ -40,7 +40,6 @@ from jetspark.wire.status import status_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.client.publishing import Publishing
     from jetspark.documents.streams import PubAck
     from jetspark.jetstream.api import Api
     from jetspark.timestamps import Seconds
@@ -162,9 +161,9 @@ class AtomicSender(Sender):
     what = "batch"
     raise_failures = False
 
-    def __init__(self, api: Api, publishing: Publishing, timeout: Seconds | None) -> None:
+    def __init__(self, api: Api, timeout: Seconds | None) -> None:
         check_feature("atomic_batch", (2, 12), api.server)
-        super().__init__(api, publishing, timeout, AtomicWindow())
+        super().__init__(api, timeout, AtomicWindow())
         self._inbox = b""
         self._id = b""
         self._question: _Question | None = None

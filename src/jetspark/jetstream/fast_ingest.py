@@ -58,7 +58,6 @@ from jetspark.wire.status import status_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.client.publishing import Publishing
     from jetspark.jetstream.api import Api
     from jetspark.timestamps import Seconds
     from jetspark.wire.headers import Headers
@@ -199,7 +198,6 @@ class IngestSender(Sender):
     def __init__(
         self,
         api: Api,
-        publishing: Publishing,
         gaps: GapPolicy,
         ack_every: int,
         outstanding: int,
@@ -211,7 +209,7 @@ class IngestSender(Sender):
             flow=check_whole("ack_every", ack_every, 1, _MOST_PER_ACK),
             outstanding=check_whole("outstanding", outstanding),
         )
-        super().__init__(api, publishing, timeout, window, checks=10, longest_check=1.0)
+        super().__init__(api, timeout, window, checks=10, longest_check=1.0)
         self.ack: PubAck | None = None
         """The server's last word."""
         self._agreed = f"{ack_every}.{gaps}."

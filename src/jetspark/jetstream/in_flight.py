@@ -198,7 +198,7 @@ def no_more_acks(cause: errors.JetsparkError | None) -> errors.JetsparkError:
 
 
 class Sender:
-    """Sends messages with `publishing`. `timeout` in seconds, default: the context's.
+    """Sends messages with a `Publishing`. `timeout` in seconds, default: the context's.
 
     Subclasses override the `on_` methods, `begin`, `send` and `check_deadlines`. Raises ConfigError
     for a timeout that cannot work.
@@ -217,7 +217,6 @@ class Sender:
     def __init__(
         self,
         api: Api,
-        publishing: Publishing,
         timeout: Seconds | None,
         window: InFlight,
         *,
@@ -230,8 +229,6 @@ class Sender:
             raise errors.ConfigError("timeout must be more than 0 seconds.")
         self.window = window
         self.client = api.client
-        self.publishing = publishing
-        self.outbox = publishing.outbox
         self.changed: Callable[[], None] = _nothing
         """Called in the event loop's thread when there may be space, or a result; set by the owner.
 
@@ -243,18 +240,24 @@ class Sender:
         self.published = 0
         """Messages that were certainly sent."""
         self._api = api
-        self._hooks = publishing.hooked
-        self.put = self._put if self._hooks is None else self._put_hooked
-        """Take a message and send it: its index.
-
-        Its arguments are subject, payload, headers and `on_result`, which may be None. Raises what
-        `Publishing.send` and `check_open` raise; such a message has no index."""
         self._listener: Listener | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._repeat: asyncio.TimerHandle | None = None
         self._lost_at: float | None = None  # when the link was lost
         self._away = 0.0  # seconds without a link
         self._seen = 0  # failures that the user has looked at
+        self.send_with(api.client.publishing)
+
+    def send_with(self, publishing: Publishing) -> None:
+        """Send with this one: by default the asyncio client's."""
+        self.publishing = publishing
+        self.outbox = publishing.outbox
+        self._hooks = publishing.hooked
+        self.put = self._put if self._hooks is None else self._put_hooked
+        """Take a message and send it: its index.
+
+        Its arguments are subject, payload, headers and `on_result`, which may be None. Raises what
+        `Publishing.send` and `check_open` raise; such a message has no index."""
 
     # -- senders -------------------------------------------------------------------------------
 
@@ -485,6 +488,11 @@ class Results(Generic[SenderT]):
     def failed(self) -> list[PublishFailure]:
         """The messages that failed so far. Reading them marks them as seen."""
         return self._sender.failed()
+
+
+def sender_of(publisher: BasePublisher[SenderT]) -> SenderT:
+    """Its sender, for the blocking twin."""
+    return publisher._sender
 
 
 class BasePublisher(Generic[SenderT]):

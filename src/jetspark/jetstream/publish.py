@@ -117,16 +117,9 @@ class PublishCalls(StoredCalls):
         leader; 0: never. An outage has no limit: without a link, a full window and leaving the
         block wait for one. More in `Publisher`.
         """
-        sender = PublisherSender(
-            self._api,
-            self._api.client.publishing,
-            window,
-            timeout,
-            on_disconnect,
-            retry_for,
-            raise_failures,
+        return Publisher(
+            PublisherSender(self._api, window, timeout, on_disconnect, retry_for, raise_failures)
         )
-        return Publisher(sender)
 
     def atomic_batch(self, *, timeout: Seconds | None = None) -> AtomicBatch:
         """Store messages together or not at all: `async with js.atomic_batch() as batch`.
@@ -134,7 +127,7 @@ class PublishCalls(StoredCalls):
         The stream needs `allow_atomic` (2.12). `timeout`: seconds for the answer to the first
         message and to the commit; default: the context's. More in `AtomicBatch`.
         """
-        return AtomicBatch(AtomicSender(self._api, self._api.client.publishing, timeout))
+        return AtomicBatch(AtomicSender(self._api, timeout))
 
     def fast_ingest(
         self,
@@ -152,10 +145,7 @@ class PublishCalls(StoredCalls):
         before `add` waits. `timeout`: seconds of connected time without a reply; default: the
         context's. More in `FastIngest`.
         """
-        publishing = self._api.client.publishing
-        return FastIngest(
-            IngestSender(self._api, publishing, gaps, ack_every, outstanding, timeout)
-        )
+        return FastIngest(IngestSender(self._api, gaps, ack_every, outstanding, timeout))
 
     # -- counters ------------------------------------------------------------------------------
 

@@ -51,7 +51,6 @@ from jetspark.wire.status import status_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jetspark.client.publishing import Publishing
     from jetspark.jetstream.api import Api
     from jetspark.jetstream.in_flight import Entry
     from jetspark.wire.kernel import MessageFrame
@@ -256,7 +255,6 @@ class PublisherSender(Sender):
     def __init__(
         self,
         api: Api,
-        publishing: Publishing,
         window: int,
         timeout: Seconds | None,
         on_disconnect: DisconnectPolicy,
@@ -268,7 +266,7 @@ class PublisherSender(Sender):
         if not in_seconds(retry_for) >= 0:
             raise ConfigError("retry_for cannot be negative.")
         messages = RetryWindow(size, on_disconnect, in_seconds(retry_for))
-        super().__init__(api, publishing, timeout, messages)
+        super().__init__(api, timeout, messages)
         self.raise_failures = raise_failures
         self.duplicates = 0
         """Acknowledged messages whose Nats-Msg-Id was already in the stream."""
