@@ -17,7 +17,6 @@ from jetspark.errors import (
     JetsparkError,
     RequestTimeoutError,
 )
-from jetspark.timestamps import Seconds
 from jetspark.wire.kernel import MessageFrame
 
 
@@ -49,9 +48,6 @@ class Words(FrameReader[str]):
 
     def end(self, error: JetsparkError | None = None) -> None:
         self._end_reading(error)
-
-    async def next(self, timeout: Seconds | None = None) -> str:
-        return await self._next_within(timeout)
 
     @property
     def source(self) -> str:

@@ -378,8 +378,13 @@ class FrameReader(Scoped, Generic[ItemT]):
                 raise self._error
             await self._waiters.wait()
 
-    async def _next_within(self, timeout: Seconds | None) -> ItemT:
-        """The next item, within `timeout` seconds; None: without limit."""
+    async def next(self, timeout: Seconds | None = None) -> ItemT:
+        """The next item; waits `timeout` seconds, None: for ever.
+
+        Raises RequestTimeoutError, BadSubscriptionError when it has ended, the error that ended it,
+        such as that with which the server refused it (PermissionsError, SubscriptionLimitError …),
+        ConnectionClosedError, ConfigError when there is a callback, BadTimeoutError.
+        """
         check_no_callback(self._callback)
         while self._frames:
             if (item := self._take()) is not None:
@@ -517,6 +522,52 @@ class FrameReader(Scoped, Generic[ItemT]):
         return cancelled(self._task)
 
 
+class QueueReader(FrameReader[ItemT]):
+    """One whose frames come through a `FrameQueue`."""
+
+    def __init__(
+        self,
+        client: ReaderClient,
+        callback: Callable[[ItemT], Awaitable[None] | None] | None,
+        subject: str,
+        msgs_limit: int,
+        bytes_limit: int,
+        *,
+        hooked: bool = True,
+    ) -> None:
+        """`hooked`: its messages have hooks."""
+        frames: deque[MessageFrame] = deque()
+        if hooked:
+            frames = client.hooks.queue(client, callback)
+            callback = None if callback is None else client.hooks.callback(callback)
+        queue = FrameQueue(subject, frames, msgs_limit, bytes_limit, client.report)
+        self._incoming = queue
+        super().__init__(client, callback, frames, queue.waiters)
+
+    @property
+    def dropped(self) -> int:
+        """Messages dropped at a pending limit."""
+        return self._incoming.dropped
+
+
+class MessageReader(QueueReader[ItemT]):
+    """One whose items are messages, of which a caller may take many at once."""
+
+    @property
+    def pending_msgs(self) -> int:
+        """Messages received and not taken yet."""
+        return len(self._frames)
+
+    def take_queued(self, limit: int) -> list[MessageFrame]:
+        """Up to `limit` buffered frames, taken as if by iterating.
+
+        For callers that create messages of another class from many frames.
+        """
+        taken = self._incoming.take(limit)
+        self._took(len(taken))
+        return taken
+
+
 def _nothing() -> None:
     pass
 
@@ -524,7 +575,7 @@ def _nothing() -> None:
 MessageCallback: TypeAlias = Callable[[Message], Awaitable[None] | None]
 
 
-class Subscription(FrameReader[Message]):
+class Subscription(MessageReader[Message]):
     """The result of `Client.subscribe`: iterate it, or give it a callback."""
 
     _waits_for_reader = True
@@ -541,25 +592,15 @@ class Subscription(FrameReader[Message]):
         pending_msgs_limit: int,
         pending_bytes_limit: int,
     ) -> None:
-        hooks = client.hooks
-        frames = hooks.queue(client, callback)
-        self._incoming = incoming = FrameQueue(
-            subject, frames, pending_msgs_limit, pending_bytes_limit, link.report
-        )
-        super().__init__(
-            client,
-            None if callback is None else hooks.callback(callback),
-            incoming.frames,
-            incoming.waiters,
-        )
+        super().__init__(client, callback, subject, pending_msgs_limit, pending_bytes_limit)
         self._link = link
         self._discarded = 0
         self._route = Route(
             subject,
-            incoming.on_frame,
+            self._incoming.on_frame,
             queue=queue or None,
             max_msgs=max_msgs,
-            on_run=incoming.on_run,
+            on_run=self._incoming.on_run,
             on_end=weakly(self._end_reading),
         )
         link.add_route(self._route)
@@ -578,16 +619,6 @@ class Subscription(FrameReader[Message]):
     def queue(self) -> str | None:
         """The queue group."""
         return self._route.queue
-
-    @property
-    def dropped(self) -> int:
-        """Messages dropped at a pending limit."""
-        return self._incoming.dropped
-
-    @property
-    def pending_msgs(self) -> int:
-        """Messages received and not taken yet."""
-        return len(self._frames)
 
     @property
     def pending_bytes(self) -> int:
@@ -632,29 +663,14 @@ class Subscription(FrameReader[Message]):
         return Message(self._client, frame)
 
     async def next(self, timeout: Seconds | None = None) -> Message:
-        """The next message; waits `timeout` seconds, None: for ever.
-
-        Raises RequestTimeoutError, BadSubscriptionError when the subscription has ended,
-        ConnectionClosedError, the error with which the server refused it (PermissionsError,
-        SubscriptionLimitError …), ConfigError when there is a callback, BadTimeoutError.
-        """
         self._read()
-        return await self._next_within(timeout)
+        return await super().next(timeout)
 
     def _over(self) -> errors.JetsparkError:
         if self._error is not None:
             return self._error
         self._link.require_open()
         return errors.BadSubscriptionError(f"The subscription to {self.subject!r} has ended.")
-
-    def take_queued(self, limit: int) -> list[MessageFrame]:
-        """Up to `limit` buffered frames, taken as if by iterating.
-
-        For callers that create messages of another class from many frames.
-        """
-        taken = self._incoming.take(limit)
-        self._took(len(taken))
-        return taken
 
     async def _call_back(self, callback: Callback[Message]) -> None:
         # As in the base class, without a call of `_take`, a tenth of the time per message.

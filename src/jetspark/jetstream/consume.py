@@ -757,14 +757,6 @@ class ConsumerMessages(FrameReader[JsMsg]):
             await self._fill()
         return JsMsg(self._client, self._pull.take())
 
-    async def next(self, timeout: Seconds | None = None) -> JsMsg:
-        """The next message; waits `timeout` seconds, None: for ever.
-
-        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
-        ConnectionClosedError, ConfigError when there is a callback, and the error that ended it.
-        """
-        return await self._next_within(timeout)
-
     def _over(self) -> errors.JetsparkError:
         self._client.require_open()
         return errors.BadSubscriptionError("Consuming has ended.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 import jetspark.errors as errors
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.messages import Message
-from jetspark.client.subscription import FrameQueue, FrameReader, weakly
+from jetspark.client.subscription import MessageReader, weakly
 from jetspark.client.tasks import background
 from jetspark.documents.configuration import Configuration, config_to_wire
 from jetspark.documents.consumers import (
@@ -299,7 +299,7 @@ QUIET = 20.0
 """Seconds of silence after which a consumer without heartbeats is looked up."""
 
 
-class PushMessages(FrameReader[JsMsg]):
+class PushMessages(MessageReader[JsMsg]):
     """The result of `PushConsumer.subscribe`: iterate it, or give it a callback.
 
     Nothing is acknowledged automatically. Control messages are hidden: a flow control request, or a
@@ -331,13 +331,8 @@ class PushMessages(FrameReader[JsMsg]):
         pending_bytes_limit: int,
     ) -> None:
         config, client = info.config, api.client
-        subject, frames = config.deliver_subject or "", client.hooks.queue(client, callback)
-        self._incoming = incoming = FrameQueue(
-            subject, frames, pending_msgs_limit, pending_bytes_limit, client.report
-        )
-        if callback is not None:
-            callback = client.hooks.callback(callback)
-        super().__init__(client, callback, frames, incoming.waiters)
+        subject = config.deliver_subject or ""
+        super().__init__(client, callback, subject, pending_msgs_limit, pending_bytes_limit)
         self._api = api
         self._stream = info.stream_name
         self._name = info.name
@@ -352,25 +347,13 @@ class PushMessages(FrameReader[JsMsg]):
         self._dropped = 0  # as of the last heartbeat
         self._listener = client.listen(
             subject,
-            incoming.on_frame,
+            self._incoming.on_frame,
             queue=config.deliver_group or None,
-            on_run=incoming.on_run,
+            on_run=self._incoming.on_run,
             on_end=weakly(self._end_reading),
         )
         self._begin_reading(f"jetspark-push-{info.name}", self._listener.close)
         self._set_clock()
-
-    # -- state ---------------------------------------------------------------------------------
-
-    @property
-    def pending_msgs(self) -> int:
-        """Messages received and not taken yet, control messages included."""
-        return len(self._frames)
-
-    @property
-    def dropped(self) -> int:
-        """Messages dropped at a pending limit."""
-        return self._incoming.dropped
 
     @property
     def source(self) -> str:
@@ -400,26 +383,12 @@ class PushMessages(FrameReader[JsMsg]):
         self._incoming.pending_bytes -= len(frame.payload)
         return None if self._is_control(frame) else JsMsg(self._client, frame)
 
-    async def next(self, timeout: Seconds | None = None) -> JsMsg:
-        """The next message; waits `timeout` seconds, None: for ever.
-
-        Raises RequestTimeoutError, BadSubscriptionError when it was stopped,
-        ConnectionClosedError, and ConfigError when there is a callback.
-        """
-        return await self._next_within(timeout)
-
     def _over(self) -> errors.JetsparkError:
         self._client.require_open()
         return errors.BadSubscriptionError(f"The messages of {self.source} have ended.")
 
     def take_queued(self, limit: int) -> list[MessageFrame]:
-        """Up to `limit` buffered frames, taken as if by iterating.
-
-        For callers that create messages of another class from many frames.
-        """
-        taken = self._incoming.take(limit)
-        self._took(len(taken))
-        return [frame for frame in taken if not self._is_control(frame)]
+        return [frame for frame in super().take_queued(limit) if not self._is_control(frame)]
 
     # -- control messages ----------------------------------------------------------------------
 

@@ -9,13 +9,12 @@ iterator raises when the connection was lost for good or the server refused a su
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.client.subscription import FrameQueue, FrameReader, weakly
+from jetspark.client.subscription import QueueReader, weakly
 from jetspark.documents.events import (
     DEFAULT_EVENT_PREFIX,
     Event,
@@ -25,7 +24,6 @@ from jetspark.documents.events import (
 )
 from jetspark.errors import ConnectionClosedError, JetsparkError, JetStreamError
 from jetspark.jetstream.api import Api
-from jetspark.timestamps import Seconds
 
 if TYPE_CHECKING:
     from jetspark.client.client import Client
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
 
 
-class Events(FrameReader[Event]):
+class Events(QueueReader[Event]):
     """The result of `JetStream.events`: iterate it, or give it a callback."""
 
     _client: Client
@@ -50,10 +48,15 @@ class Events(FrameReader[Event]):
         pending_bytes_limit: int,
         parse: Callable[[bytes], Event] = parse_event,
     ) -> None:
-        self._incoming = incoming = FrameQueue(
-            ", ".join(subjects), deque(), pending_msgs_limit, pending_bytes_limit, client.report
+        super().__init__(
+            client,
+            callback,
+            ", ".join(subjects),
+            pending_msgs_limit,
+            pending_bytes_limit,
+            hooked=False,
         )
-        super().__init__(client, callback, incoming.frames, incoming.waiters)
+        incoming = self._incoming
         self._parse = parse
         self._subjects = subjects
         self._wanted = wanted
@@ -76,11 +79,6 @@ class Events(FrameReader[Event]):
         """Messages received and not taken yet."""
         return len(self._frames)
 
-    @property
-    def dropped(self) -> int:
-        """Messages dropped at a pending limit."""
-        return self._incoming.dropped
-
     # -- taking events -------------------------------------------------------------------------
 
     def __aiter__(self) -> Self:
@@ -101,14 +99,6 @@ class Events(FrameReader[Event]):
             self._client.report(JetStreamError(f"{error} It came on {subject!r}."))
             return None
         return event if self._wanted(event) else None
-
-    async def next(self, timeout: Seconds | None = None) -> Event:
-        """The next event; waits `timeout` seconds, None: for ever.
-
-        Raises RequestTimeoutError, ConnectionClosedError at the end, PermissionsError when the
-        server refused a subject, and ConfigError when there is a callback.
-        """
-        return await self._next_within(timeout)
 
     def _over(self) -> JetsparkError:
         return self._error or ConnectionClosedError("The events were closed.")
