@@ -37,7 +37,7 @@ from jetspark.services.endpoint import (
     no_answer,
 )
 from jetspark.services.endpoint import Request as AsyncRequest
-from jetspark.services.protocol import SharedTally
+from jetspark.services.protocol import Tally
 from jetspark.services.service import STOP_TIMEOUT
 from jetspark.services.service import EndpointCalls as AsyncEndpointCalls
 from jetspark.services.service import Group as AsyncGroup
@@ -90,7 +90,7 @@ class HandlingInThreads:
     """Handles an endpoint's requests in threads of its own."""
 
     def __init__(self, caller: CallerSide, handler: Handler, endpoint: Endpoint) -> None:
-        self.answering = Answering(caller.publishing, caller.report, SharedTally())
+        self.answering = Answering(caller.publishing, caller.report, Tally())
         self._caller = caller
         self._handler: Callable[[Request], Any] = caller.hooks.handler(handler, endpoint.failed)
         self._endpoint = endpoint

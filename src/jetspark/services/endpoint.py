@@ -419,6 +419,7 @@ class HandlingHere:
         endpoint, answering, handler = self._endpoint, self.answering, self._handler
         frames, workers, tally = endpoint.frames, endpoint.workers, answering.tally
         is_async, clock = self._is_async, perf_counter_ns
+        # All in this thread: the counters are changed without the tally's calls.
         while frames:
             frame = frames.popleft()
             if frames and not workers.called:

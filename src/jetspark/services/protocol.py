@@ -236,46 +236,23 @@ def one_line(text: str) -> str:
 
 
 class Tally:
-    """Counters of one endpoint, for one thread."""
+    """Counters of one endpoint. Its methods may be called in any thread."""
 
-    __slots__ = ("errors", "last_error", "ns", "requests", "taken")
+    __slots__ = ("_lock", "errors", "last_error", "ns", "requests", "taken")
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self.taken = 0
         """Bytes of requests taken from the queue."""
         self.reset()
 
     def reset(self) -> None:
-        self.requests = 0
-        self.errors = 0
-        self.last_error = ""
-        self.ns = 0
-        """Nanoseconds in the handler."""
-
-    def begun(self, size: int) -> None:
-        self.requests += 1
-        self.taken += size
-
-    def failed(self, description: str) -> None:
-        self.errors += 1
-        self.last_error = description
-
-    def handled(self, ns: int) -> None:
-        self.ns += ns
-
-
-class SharedTally(Tally):
-    __slots__ = ("_lock",)
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        super().__init__()
-
-    def reset(self) -> None:
         with self._lock:
-            super().reset()
-
-    # Without calls of the base class, which would be half of the time.
+            self.requests = 0
+            self.errors = 0
+            self.last_error = ""
+            self.ns = 0
+            """Nanoseconds in the handler."""
 
     def begun(self, size: int) -> None:
         with self._lock:

@@ -15,15 +15,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from jetspark.errors import ConfigError
-from jetspark.wire._python_kernel import (
-    MAX_CONTROL_LINE,
-    MAX_MESSAGE,
-    OTHER_FRAME,
-    Columns,
-    Event,
-    FrameRun,
-    HeaderPairs,
-)
+from jetspark.wire._python_kernel import MAX_CONTROL_LINE as MAX_CONTROL_LINE
+from jetspark.wire._python_kernel import MAX_MESSAGE as MAX_MESSAGE
+from jetspark.wire._python_kernel import OTHER_FRAME as OTHER_FRAME
+from jetspark.wire._python_kernel import Columns as Columns
+from jetspark.wire._python_kernel import Event as Event
+from jetspark.wire._python_kernel import FrameRun as FrameRun
+from jetspark.wire._python_kernel import HeaderPairs as HeaderPairs
 
 frame_of: Callable[[Delivered], MessageFrame] = attrgetter("_frame")
 """A message's frame, to create an object of another message class from it."""
@@ -48,19 +46,17 @@ class JsonKind(IntEnum):
 
 
 if TYPE_CHECKING:
-    from jetspark.wire._python_kernel import (
-        Delivered,
-        Deliveries,
-        DeliveryDecoder,
-        Memory,
-        MessageFrame,
-        deliver,
-        header_pairs,
-        reply_fields,
-        split_frames,
-        stream_position,
-        stream_sequence,
-    )
+    from jetspark.wire._python_kernel import Delivered as Delivered
+    from jetspark.wire._python_kernel import Deliveries as Deliveries
+    from jetspark.wire._python_kernel import DeliveryDecoder as DeliveryDecoder
+    from jetspark.wire._python_kernel import Memory as Memory
+    from jetspark.wire._python_kernel import MessageFrame as MessageFrame
+    from jetspark.wire._python_kernel import deliver as deliver
+    from jetspark.wire._python_kernel import header_pairs as header_pairs
+    from jetspark.wire._python_kernel import reply_fields as reply_fields
+    from jetspark.wire._python_kernel import split_frames as split_frames
+    from jetspark.wire._python_kernel import stream_position as stream_position
+    from jetspark.wire._python_kernel import stream_sequence as stream_sequence
 
     IMPLEMENTATION = "c"
     """Which kernel is in use: "c" or "python"."""
@@ -184,33 +180,3 @@ def require_archives() -> None:
             "Snapshots and backups need jetspark's C kernel, which was not built, or was switched "
             "off by JETSPARK_KERNEL: install a C compiler and install jetspark again."
         )
-
-
-__all__ = [
-    "IMPLEMENTATION",
-    "MAX_CONTROL_LINE",
-    "MAX_MESSAGE",
-    "OTHER_FRAME",
-    "Columns",
-    "Delivered",
-    "Deliveries",
-    "DeliveryDecoder",
-    "EntryDecoder",
-    "Event",
-    "FrameRun",
-    "HeaderPairs",
-    "JsonKind",
-    "MessageFrame",
-    "RecordDecoder",
-    "S2Decoder",
-    "deliver",
-    "frame_of",
-    "header_pairs",
-    "json_columns",
-    "look",
-    "reply_fields",
-    "require_archives",
-    "split_frames",
-    "stream_position",
-    "stream_sequence",
-]
