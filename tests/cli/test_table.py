@@ -30,7 +30,18 @@ if TYPE_CHECKING:
                 "--table-option", "storage.AWS_ACCESS_KEY_ID=me",
                 "--table-option", "storage.max_retries=0",
             ],
-            "s3://bucket/none cannot be read: ",
+            "s3://bucket/none cannot be read: URL scheme is not allowed.",
+        ),
+        (
+            [
+                "info", "s3://bucket/none", "--format", "delta",
+                "--table-option", "storage.AWS_ENDPOINT_URL=http://127.0.0.1:9",
+                "--table-option", "storage.AWS_ALLOW_HTTP=true",
+                "--table-option", "storage.AWS_SECRET_ACCESS_KEY=s3cret",
+                "--table-option", "storage.AWS_ACCESS_KEY_ID=me",
+                "--table-option", "storage.max_retries=0",
+            ],
+            "s3://bucket/none cannot be reached: ",
         ),
     ],
 )  # fmt: skip

@@ -117,7 +117,7 @@ def _tested(what: str, version: str, more: str = "") -> Finding:
 
 # The versions of a Python that can be one of Spark's workers.
 _ABOUT = """
-import pandas, pyarrow, sys
+import pandas, pyarrow, pyspark_jetstream, sys
 from importlib.metadata import version
 from jetspark.version import __version__
 print(*sys.version_info[:2], version("pyspark"), __version__)

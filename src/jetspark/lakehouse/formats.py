@@ -137,6 +137,11 @@ _BEGINNINGS = {
 """Files of which a whole table has one."""
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _LONGEST = 300
+_NOT_REACHED = re.compile(
+    "connection (?:refused|reset|closed)|timed out|timeout|unreachable|dns error|failed to lookup|"
+    "name or service not known|name resolution",
+    re.IGNORECASE,
+)
 
 
 class Format(StrEnum):
@@ -258,8 +263,14 @@ def in_a_sentence(name: TableName) -> Iterator[None]:
         # The second one is PyIceberg's, with the command for pip.
         if isinstance(error, ImportError) or type(error).__name__ == "NotInstalledError":
             raise ConfigError(f"{name} needs another package: {_sentence(error)}") from error
+        said = _sentence(error)
+        if _NOT_REACHED.search(said):
+            raise TableError(
+                f"{name} cannot be reached: {said} Check the {STORAGE}… options; if the store is "
+                "down, run the same again when it is back, which goes on where it was."
+            ) from error
         raise TableError(
-            f"{name} cannot be read: {_sentence(error)} Check the name, the {STORAGE}… options and "
+            f"{name} cannot be read: {said} Check the name, the {STORAGE}… options and "
             "the credentials; if they are right, the table is damaged."
         ) from error
 
