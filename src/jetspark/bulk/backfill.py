@@ -15,14 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 import jetspark.errors as errors
-from jetspark.backup.archive import (
-    LIST_MAGIC,
-    Content,
-    block_steps,
-    files_of,
-    is_list,
-    list_steps,
-)
+from jetspark.backup import archive
 from jetspark.bulk import links
 from jetspark.bulk.leaders import linearizable_read
 from jetspark.bulk.links import BlockingLink
@@ -302,12 +295,12 @@ def _steps(
             first.append(piece)
         return piece
 
-    content = Content(more)
-    listed, keeping = is_list(content), False
+    content = archive.Content(more)
+    listed, keeping = archive.is_list(content), False
     if listed:
         first.clear()
-        content.drop(len(LIST_MAGIC))
-        yield from list_steps(content, wanted.start, end, rows)
+        content.drop(len(archive.LIST_MAGIC))
+        yield from archive.list_steps(content, wanted.start, end, rows)
         return
     if not wanted.blocking:
         require_list(link)
@@ -317,8 +310,8 @@ def _steps(
         first.clear()
         while piece := transfer.more():
             file.write(piece)
-        blocks = files_of(file).blocks
-        yield from block_steps(file, wanted.stream, blocks, wanted.start, end, rows)
+        blocks = archive.files_of(file).blocks
+        yield from archive.block_steps(file, wanted.stream, blocks, wanted.start, end, rows)
 
 
 def _compare(options: ConnectOptions, stream: str, rows: Deliveries, had: int) -> None:

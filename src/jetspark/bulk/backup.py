@@ -24,18 +24,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as fs
 
-from jetspark.backup.archive import (
-    LIST_MAGIC,
-    METADATA,
-    Block,
-    Metadata,
-    block_steps,
-    blocks_in,
-    content_from,
-    list_steps,
-    messages_in,
-    metadata_from,
-)
+from jetspark.backup import archive
 from jetspark.backup.folder import (
     ARCHIVE,
     HIDDEN,
@@ -123,11 +112,11 @@ class Part:
 
     start: int
     end: int
-    blocks: tuple[Block, ...] | None
+    blocks: tuple[archive.Block, ...] | None
     """The blocks of these sequences; None in a list of messages."""
     offset: int = 0
     """In a list of messages: the frame where unpacking begins."""
-    skip: int = len(LIST_MAGIC)
+    skip: int = len(archive.LIST_MAGIC)
     """In a list of messages: bytes of content before the first entry."""
 
 
@@ -137,7 +126,7 @@ class Backup:
 
     place: str = field(repr=False)
     """An absolute path, or a URI with its options, which may be secret."""
-    metadata: Metadata
+    metadata: archive.Metadata
     facts: StreamFacts
     """The stream when the backup began; a backup does not have its creation time."""
     size: int
@@ -154,13 +143,13 @@ class Backup:
         return self.facts.name
 
     @cached_property
-    def blocks(self) -> tuple[Block, ...] | None:
+    def blocks(self) -> tuple[archive.Block, ...] | None:
         """The message blocks in the archive; None if it is a list of messages (server 2.15).
 
         Raises BackupError.
         """
         with self._archive() as file:
-            found = blocks_in(file, self.metadata)
+            found = archive.blocks_in(file, self.metadata)
         return None if found is None else tuple(found)
 
     @cached_property
@@ -173,7 +162,7 @@ class Backup:
         if said is not None and said.messages is not None:
             return said.messages
         with self._archive() as file:
-            return messages_in(file, self.metadata)
+            return archive.messages_in(file, self.metadata)
 
     @property
     def removed(self) -> int:
@@ -266,9 +255,9 @@ class Backup:
         open_part = Part(start, end, None)
         rows, count = Deliveries(), 0
         with self._archive() as file:
-            content = content_from(file, 0, open_part.skip)
+            content = archive.content_from(file, 0, open_part.skip)
             place = content.place()
-            for _ in list_steps(content, start, end, rows):
+            for _ in archive.list_steps(content, start, end, rows):
                 if count + len(rows) > most:
                     sequences = rows.sequences()
                     for row in range(most - count, len(sequences), most):
@@ -346,10 +335,10 @@ class Backup:
 
     def _steps(self, file: BinaryIO, part: Part, rows: Deliveries) -> Iterator[object]:
         if part.blocks is not None:
-            return block_steps(file, self.stream, part.blocks, part.start, part.end, rows)
-        blocks_in(file, self.metadata)  # the archive is the one that was planned for
-        content = content_from(file, part.offset, part.skip)
-        return list_steps(content, part.start, part.end, rows)
+            return archive.block_steps(file, self.stream, part.blocks, part.start, part.end, rows)
+        archive.blocks_in(file, self.metadata)  # the archive is the one that was planned for
+        content = archive.content_from(file, part.offset, part.skip)
+        return archive.list_steps(content, part.start, part.end, rows)
 
     @contextmanager
     def _archive(self) -> Iterator[BinaryIO]:
@@ -357,9 +346,11 @@ class Backup:
             yield file
 
 
-def _grouped(blocks: Iterable[Block], start: int, end: int, most: int | None) -> Iterator[Part]:
+def _grouped(
+    blocks: Iterable[archive.Block], start: int, end: int, most: int | None
+) -> Iterator[Part]:
     """Parts of whole blocks, which are consecutive in the archive."""
-    group: list[Block] = []
+    group: list[archive.Block] = []
     count, begin = 0, start
     for block in blocks:
         found = block.state.count(start, end - 1)
@@ -396,15 +387,15 @@ def open_backup(folder: str | os.PathLike[str]) -> Backup:
     """
     place = place_of(folder)
     with _told(place):
-        with opened(place, METADATA) as file:
-            metadata, document = metadata_from(file.read())
+        with opened(place, archive.METADATA) as file:
+            metadata, document = archive.metadata_from(file.read())
         with opened(place, ARCHIVE) as file:
             size = file.seek(0, 2)
         metadata.check_size(size)
         try:
             facts = facts_of(metadata.stream, {"created": "", **document})
         except (LookupError, TypeError, AttributeError, ValueError) as error:
-            raise BackupError(f"{METADATA} is damaged: {error}.") from None
+            raise BackupError(f"{archive.METADATA} is damaged: {error}.") from None
     return Backup(place, metadata, facts, size)
 
 

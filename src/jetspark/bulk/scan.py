@@ -17,14 +17,7 @@ from typing import Final, Literal, TypeAlias
 import pyarrow as pa
 
 import jetspark.errors as errors
-from jetspark.bulk.arrow import (
-    BUCKET_COLUMNS,
-    COLUMNS,
-    TYPES,
-    WITH_PAYLOAD,
-    JsonFields,
-    schema_of,
-)
+from jetspark.bulk import arrow
 from jetspark.bulk.backup import open_backup
 from jetspark.bulk.fixed_range import (
     AtTime,
@@ -134,7 +127,7 @@ class Scan:
         self.limits()
 
     def _check_columns(self) -> None:
-        known = COLUMNS if self.bucket is None else BUCKET_COLUMNS
+        known = arrow.COLUMNS if self.bucket is None else arrow.BUCKET_COLUMNS
         for name in self.columns:
             if name not in known:
                 near = nearest_name(name, known)
@@ -175,7 +168,7 @@ class Scan:
     @property
     def all_columns(self) -> tuple[str, ...]:
         """The columns, before those of JSON payloads."""
-        return self.columns or (COLUMNS if self.bucket is None else BUCKET_COLUMNS)
+        return self.columns or (arrow.COLUMNS if self.bucket is None else arrow.BUCKET_COLUMNS)
 
     def limits(self) -> ReadLimits:
         """Those of a whole read."""
@@ -213,7 +206,7 @@ class Plan:
         given = self.scan.json
         if self.scan.decoding is not None:
             decoder = self.scan.decoding.decoder()
-            self._check_names("decode", decoder.schema(schema_of(("data",))).names[1:])
+            self._check_names("decode", decoder.schema(arrow.schema_of(("data",))).names[1:])
             return decoder
         if not given:
             return None
@@ -227,15 +220,15 @@ class Plan:
             # Lists and objects are left in the payload.
             ddl = shape.schema(self.scan.all_columns)[0]
             found = check_fields(ddl, "json:", timestamp="timestamp") if ddl else {}
-            fields = {name: kind for name, kind in found.items() if kind in TYPES}
+            fields = {name: kind for name, kind in found.items() if kind in arrow.TYPES}
         for name, kind in fields.items():
-            if kind not in TYPES:
+            if kind not in arrow.TYPES:
                 raise errors.ConfigError(
                     f"json: {name} has a type that is not read here, only {_TYPES}: leave it out, "
                     "and parse the column data with Polars or DuckDB."
                 )
         self._check_names("json", fields)
-        return JsonFields(fields) if fields else None
+        return arrow.JsonFields(fields) if fields else None
 
     def _check_names(self, said: str, fields: Iterable[str]) -> None:
         if (twice := ambiguous(self.scan.all_columns, fields)) is not None:
@@ -246,7 +239,7 @@ class Plan:
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema of all batches."""
-        found = schema_of(self.scan.all_columns)
+        found = arrow.schema_of(self.scan.all_columns)
         if self._decoder is None:
             return found
         with_fields = self._decoder.schema(found)
@@ -281,7 +274,7 @@ class Plan:
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
-_TYPES = ", ".join(TYPES).upper()
+_TYPES = ", ".join(arrow.TYPES).upper()
 
 
 # -- streams and buckets -------------------------------------------------------------------------
@@ -367,7 +360,7 @@ def _is_faster(scan: Scan, api: StreamAPI, facts: StreamFacts, wanted: SequenceR
         and api.link.info.at_least(2, 15)
         and api.link.api_prefix == js_api.DEFAULT_PREFIX
         and not wanted.subjects
-        and not WITH_PAYLOAD.isdisjoint(scan.all_columns)
+        and not arrow.WITH_PAYLOAD.isdisjoint(scan.all_columns)
         and len(wanted) >= _WORTH
         and 2 * len(wanted) > facts.last_seq - head(facts)
     )

@@ -13,15 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
-from cyclopts import (
-    App,
-    CycloptsError,
-    CycloptsPanel,
-    Parameter,
-    Token,
-    UnusedCliTokensError,
-    convert,
-)
+import cyclopts
 
 from jetspark.cli import console
 from jetspark.cli.signals import StopRequested
@@ -40,17 +32,17 @@ _EXTRAS = {
 }
 
 
-def make_app(called: str = "") -> App:
+def make_app(called: str = "") -> cyclopts.App:
     """The application with all its commands, none of them imported yet.
 
     `called`: the command on the command line, whose docstring becomes its full help.
     """
-    app = App(
+    app = cyclopts.App(
         name="jetspark",
         help="Move events between NATS JetStream and Apache Spark.",
         version=version_text,
         version_format="plaintext",
-        default_parameter=Parameter(converter=_converted),
+        default_parameter=cyclopts.Parameter(converter=_converted),
         console=console.out,
         error_console=console.err,
         exit_on_error=False,
@@ -66,13 +58,13 @@ def make_app(called: str = "") -> App:
     return app
 
 
-def _converted(kind: Any, tokens: Sequence[Token]) -> Any:
+def _converted(kind: Any, tokens: Sequence[cyclopts.Token]) -> Any:
     """cyclopts's conversion, which alone would round a fraction to a whole number."""
     if kind in (int, int | None):
         for token in tokens:
             if "." in token.value:
                 raise ValueError(f'it is a whole number, not "{token.value}".')
-    return convert(kind, tokens)
+    return cyclopts.convert(kind, tokens)
 
 
 @console.log_shown()
@@ -87,13 +79,13 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = make_app(next(iter(arguments), ""))(arguments, print_error=False)
         console.finish()
-    except CycloptsError as error:
+    except cyclopts.CycloptsError as error:
         command = " ".join(["jetspark", *(error.command_chain or ())])
-        said: CycloptsError | str = error
-        if isinstance(error, UnusedCliTokensError):
+        said: cyclopts.CycloptsError | str = error
+        if isinstance(error, cyclopts.UnusedCliTokensError):
             more = " ".join(error.unused_tokens or ())
             said = f"{command} has no place for {more}: is the name of an option missing before it?"
-        console.fail(str(said), CycloptsPanel(said))
+        console.fail(str(said), cyclopts.CycloptsPanel(said))
         console.warn(f"{command} --help shows how it is used.")
         return WRONG_USAGE
     except JetsparkError as error:
@@ -250,12 +242,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 _places = count()
 
 
-def group(name: str, *lines: str) -> App:
+def group(name: str, *lines: str) -> cyclopts.App:
     """A group of commands, with examples below its help."""
-    return App(name=name, help=COMMANDS[name][0], help_epilogue=_examples(lines))
+    return cyclopts.App(name=name, help=COMMANDS[name][0], help_epilogue=_examples(lines))
 
 
-def command(of: App, *lines: str) -> Callable[[F], F]:
+def command(of: cyclopts.App, *lines: str) -> Callable[[F], F]:
     """Add a command to a group, with examples; the help has the order of the code."""
     return of.command(sort_key=next(_places), help_epilogue=_examples(lines))
 

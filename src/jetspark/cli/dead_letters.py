@@ -9,19 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 import jetspark.errors as errors
-from jetspark.cli import console
+from jetspark.cli import console, options
 from jetspark.cli.app import command, group
 from jetspark.cli.console import counted, moment, show_list
-from jetspark.cli.options import (
-    DEFAULT,
-    Connection,
-    JsonOption,
-    JsonResult,
-    MetricsOption,
-    Repeated,
-    Switch,
-    check_replicas,
-)
 from jetspark.dead_letters.letter import ADVISORIES, as_json, watched_streams
 from jetspark.letter_rules import letters_subject
 from jetspark.metrics.names import MOVED
@@ -78,10 +68,10 @@ def create(
     /,
     *,
     stream: Annotated[list[str], Parameter(negative="")],
-    consumer: Repeated = None,
+    consumer: options.Repeated = None,
     replicas: int = 1,
-    connection: Connection = DEFAULT,
-    json: JsonResult = False,
+    connection: options.Connection = options.DEFAULT,
+    json: options.JsonResult = False,
 ) -> None:
     """Store messages that consumers give up from now on; run it again to watch others.
 
@@ -91,7 +81,7 @@ def create(
         consumer: Only this consumer; may be given again.
         replicas: Replicas of both streams.
     """
-    check_replicas(replicas)
+    options.check_replicas(replicas)
     check_name("stream", name)
     stream = list(dict.fromkeys(stream))
 
@@ -143,11 +133,11 @@ def run(
     name: str,
     /,
     *,
-    once: Switch = False,
-    metrics: MetricsOption = None,
-    remove_originals: Switch = False,
-    connection: Connection = DEFAULT,
-    json: JsonOption = False,
+    once: options.Switch = False,
+    metrics: options.MetricsOption = None,
+    remove_originals: options.Switch = False,
+    connection: options.Connection = options.DEFAULT,
+    json: options.JsonOption = False,
 ) -> None:
     """Move messages to the dead letters, until Ctrl-C. Several may run; killing one loses nothing.
 
@@ -212,8 +202,8 @@ def ls(
     /,
     *,
     selection: Selection = _ALL,
-    connection: Connection = DEFAULT,
-    json: JsonOption = False,
+    connection: options.Connection = options.DEFAULT,
+    json: options.JsonOption = False,
 ) -> None:
     """List the dead letters.
 
@@ -244,10 +234,10 @@ def replay(
     *,
     selection: Selection = _ALL,
     to: str | None = None,
-    keep: Switch = False,
-    metrics: MetricsOption = None,
-    connection: Connection = DEFAULT,
-    json: JsonResult = False,
+    keep: options.Switch = False,
+    metrics: options.MetricsOption = None,
+    connection: options.Connection = options.DEFAULT,
+    json: options.JsonResult = False,
 ) -> None:
     """Publish messages of dead letters again, and delete these letters.
 

@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from jetspark.cli import console
-from jetspark.cli.options import (
-    DEFAULT,
-    NO_CONTENT,
-    NO_SCHEMA,
-    Connection,
-    Content,
-    JsonResult,
-    SchemaFlags,
-    stdin_waits,
-)
+from jetspark.cli import console, options
 from jetspark.errors import ConfigError, JetsparkError, PermissionsError
 from jetspark.validation import check_whole
 
@@ -34,14 +24,14 @@ def pub(
     payload: str | None = None,
     /,
     *,
-    connection: Connection = DEFAULT,
-    content: Content = NO_CONTENT,
+    connection: options.Connection = options.DEFAULT,
+    content: options.Content = options.NO_CONTENT,
     encode: str | None = None,
-    schema: SchemaFlags = NO_SCHEMA,
+    schema: options.SchemaFlags = options.NO_SCHEMA,
     reply: str | None = None,
     count: int = 1,
     jetstream: Annotated[bool, Parameter(name=("--jetstream",), negative=())] = False,
-    json: JsonResult = False,
+    json: options.JsonResult = False,
 ) -> None:
     """Publish a message; returns when the server has received it, with or without subscribers.
 
@@ -60,7 +50,7 @@ def pub(
         raise ConfigError("--reply cannot be used with --jetstream: the stream's ack goes there.")
     headers: HeadersLike | None = content.headers()
     check_whole("--count", count)
-    if payload is None and not content.stdin and stdin_waits():
+    if payload is None and not content.stdin and options.stdin_waits():
         raise ConfigError(
             'No payload is given, and standard input has one: add --stdin, or "" for none.'
         )

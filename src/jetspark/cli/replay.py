@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
+from jetspark.cli import options
 from jetspark.cli.console import Outcome, counted
-from jetspark.cli.options import (
-    DEFAULT,
-    Connection,
-    JsonOutputOption,
-    MetricsOption,
-    Repeated,
-    Switch,
-    named_options,
-    options_as_flags,
-)
 from jetspark.cli.signals import StopRequested, signals_held, stop_on_signals
 from jetspark.cli.spark_runs import LOCAL, SparkFlags, figures_served, quiet_spark, spinner
 from jetspark.errors import ConfigError
@@ -36,7 +27,7 @@ def replay(
     /,
     *,
     to: str,
-    connection: Connection = DEFAULT,
+    connection: options.Connection = options.DEFAULT,
     format: str | None = None,
     subject: str | None = None,
     data: str | None = None,
@@ -45,12 +36,12 @@ def replay(
     order_by: str | None = None,
     guarantee: str = "at-least-once",
     transaction_id: str | None = None,
-    prepare_stream: Switch = False,
-    table_option: Repeated = None,
-    option: Repeated = None,
-    metrics: MetricsOption = None,
+    prepare_stream: options.Switch = False,
+    table_option: options.Repeated = None,
+    option: options.Repeated = None,
+    metrics: options.MetricsOption = None,
     flags: SparkFlags = LOCAL,
-    json_output: JsonOutputOption = False,
+    json_output: options.JsonOutputOption = False,
 ) -> int | None:
     """Turn a table into messages of a stream.
 
@@ -76,13 +67,13 @@ def replay(
         option: Further option of the sink, as name=value (user=…, publishTimeout=…).
     """
     outcome = Outcome(flags.quiet, json_output)
-    further = named_options("--option", option, _OF_SINK)
-    table_options = named_options("--table-option", table_option, _OF_TABLE)
+    further = options.named_options("--option", option, _OF_SINK)
+    table_options = options.named_options("--table-option", table_option, _OF_TABLE)
     own_subject = next((name for name in further if name.casefold() == "subject"), None)
     if subject is not None and own_subject is not None:
         raise ConfigError(f"Give either --subject or --option {own_subject}.")
     facts = {"table": table, "stream": to, "transaction": transaction_id}
-    with options_as_flags(_OF_SINK | {"subject": "--subject"}, further):
+    with options.options_as_flags(_OF_SINK | {"subject": "--subject"}, further):
         sink = connection.spark_options(further) | {"stream": to, "guarantee": guarantee}
         if transaction_id is not None:
             sink["transactionId"] = transaction_id

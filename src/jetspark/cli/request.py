@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jetspark.cli import options
 from jetspark.cli.console import show_message
-from jetspark.cli.options import (
-    DEFAULT,
-    NO_CONTENT,
-    Connection,
-    Content,
-    JsonOption,
-    RawOption,
-    check_form,
-)
 from jetspark.errors import RequestTimeoutError
 from jetspark.validation import check_whole
 
@@ -26,12 +18,12 @@ def request(
     payload: str = "",
     /,
     *,
-    connection: Connection = DEFAULT,
-    content: Content = NO_CONTENT,
+    connection: options.Connection = options.DEFAULT,
+    content: options.Content = options.NO_CONTENT,
     timeout: float = 2.0,
     count: int = 1,
-    json: JsonOption = False,
-    raw: RawOption = False,
+    json: options.JsonOption = False,
+    raw: options.RawOption = False,
 ) -> None:
     """Send a request and show the reply.
 
@@ -44,7 +36,7 @@ def request(
         raw: Only the payload of each reply, unchanged.
     """
     check_whole("--count", count, 0)
-    check_form(as_json=json, raw=raw)
+    options.check_form(as_json=json, raw=raw)
     headers, data = content.headers(), content.payload(payload)
 
     async def ask(nc: Client) -> None:

@@ -13,31 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from cyclopts import Parameter
 
-from jetspark.cli import console
+import jetspark.registry.documents as documents
+from jetspark.cli import console, options
 from jetspark.cli.app import DONE, FAILED, command, group
-from jetspark.cli.options import (
-    DEFAULT,
-    Connection,
-    ForceOption,
-    JsonOption,
-    JsonResult,
-    RawOption,
-    check_form,
-    confirm,
-)
 from jetspark.codecs.schema import is_proto_source
 from jetspark.documents.document import to_wire
 from jetspark.errors import ConfigError, SchemaNotFoundError, ServiceError
 from jetspark.files import read_small
-from jetspark.registry.documents import (
-    FORMATS,
-    POLICIES,
-    Code,
-    Place,
-    Schema,
-    as_payload_schema,
-    policy_of,
-)
 
 if TYPE_CHECKING:
     from jetspark.full_client import Client
@@ -56,7 +38,7 @@ _SUFFIXES = {
     ".proto": "protobuf",
     **dict.fromkeys((".desc", ".binpb", ".protoset"), "protobuf"),
 }
-_COLUMNS: dict[str, Callable[[Schema], object]] = {
+_COLUMNS: dict[str, Callable[[documents.Schema], object]] = {
     "schema": lambda schema: schema.name,
     "format": lambda schema: schema.format,
     "version": lambda schema: schema.version,
@@ -87,8 +69,8 @@ def add(
     format: FormatOption = None,
     policy: str | None = None,
     description: str | None = None,
-    connection: Connection = DEFAULT,
-    json: JsonOption = False,
+    connection: options.Connection = options.DEFAULT,
+    json: options.JsonOption = False,
 ) -> None:
     """Register a schema: the first version of its name, or a further one.
 
@@ -111,7 +93,7 @@ def add(
             return await registry.add(
                 name, definition, format=format, compat_policy=policy, description=description
             )
-        if policy is not None and policy_of(latest.compat_policy) != policy:
+        if policy is not None and documents.policy_of(latest.compat_policy) != policy:
             raise ConfigError(f"The policy of {name} is {latest.compat_policy}, and cannot change.")
         return await registry.update(name, definition, format=format, description=description)
 
@@ -125,8 +107,8 @@ def ls(
     filter: str | None = None,
     /,
     *,
-    connection: Connection = DEFAULT,
-    json: JsonOption = False,
+    connection: options.Connection = options.DEFAULT,
+    json: options.JsonOption = False,
 ) -> None:
     """List the schemas, every version and revision.
 
@@ -146,9 +128,9 @@ def show(
     *,
     revision: int | None = None,
     format: FormatOption = None,
-    connection: Connection = DEFAULT,
-    json: JsonOption = False,
-    raw: RawOption = False,
+    connection: options.Connection = options.DEFAULT,
+    json: options.JsonOption = False,
+    raw: options.RawOption = False,
 ) -> None:
     """Show a schema.
 
@@ -160,7 +142,7 @@ def show(
         raw: Only the definition, as a file that add takes: of Protobuf the source, or the bytes of
             the set of descriptors.
     """
-    check_form(as_json=json, raw=raw)
+    options.check_form(as_json=json, raw=raw)
     found = _asking(
         connection,
         lambda registry: _only(registry, name, version, revision=revision, format=format),
@@ -183,8 +165,8 @@ def check(
     *,
     format: FormatOption = None,
     policy: str | None = None,
-    connection: Connection = DEFAULT,
-    json: JsonOption = False,
+    connection: options.Connection = options.DEFAULT,
+    json: options.JsonOption = False,
 ) -> int:
     """Check whether a file could be the next version of a schema; it fails if not.
 
@@ -200,8 +182,8 @@ def check(
     definition, format = _definition(file, format)
     _check_policy(policy)
     latest = _asking(connection, lambda registry: registry.get(name, format=format))
-    policy = policy or policy_of(latest.compat_policy) or latest.compat_policy
-    new = as_payload_schema(format, definition, name)
+    policy = policy or documents.policy_of(latest.compat_policy) or latest.compat_policy
+    new = documents.as_payload_schema(format, definition, name)
     try:
         check_definition(new)
     except ConfigError as error:
@@ -222,8 +204,8 @@ def diff(
     /,
     *,
     format: FormatOption = None,
-    connection: Connection = DEFAULT,
-    json: JsonOption = False,
+    connection: options.Connection = options.DEFAULT,
+    json: options.JsonOption = False,
 ) -> None:
     """Show what differs between two versions, and whether each reads what the other wrote.
 
@@ -235,7 +217,7 @@ def diff(
     """
     from jetspark.registry.compatibility import incompatibilities
 
-    async def both(registry: SchemaRegistry) -> tuple[Schema, Schema]:
+    async def both(registry: SchemaRegistry) -> tuple[documents.Schema, documents.Schema]:
         new = await _only(registry, name, after, format=format)
         if before is not None:
             return await registry.get(name, before, format=new.format), new
@@ -269,9 +251,9 @@ def rm(
     /,
     *,
     format: FormatOption = None,
-    force: ForceOption = False,
-    connection: Connection = DEFAULT,
-    json: JsonResult = False,
+    force: options.ForceOption = False,
+    connection: options.Connection = options.DEFAULT,
+    json: options.JsonResult = False,
 ) -> None:
     """Remove a version of a schema, or all of them. Their numbers are not given again.
 
@@ -282,7 +264,7 @@ def rm(
     found = _asking(connection, lambda registry: _only(registry, name, version, format=format))
     which = "all versions" if version is None else f"version {version}"
     what = f"{which} of {name} in {found.format}"
-    confirm(f"Remove {what}?", force)
+    options.confirm(f"Remove {what}?", force)
     _asking(
         connection, lambda registry: registry.remove(name, format=found.format, version=version)
     )
@@ -297,23 +279,23 @@ async def _only(
     *,
     revision: int | None = None,
     format: str | None,
-) -> Schema:
+) -> documents.Schema:
     """The schema that was asked for. Raises ConfigError for a name in several formats."""
     found = await registry.get(name, version, revision=revision, format=format)
     formats = [found.format]
-    for other in FORMATS if format is None else ():
+    for other in documents.FORMATS if format is None else ():
         if other != found.format:
             with suppress(SchemaNotFoundError):
                 await registry.get(name, version, revision=revision, format=other)
                 formats.append(other)
     if len(formats) > 1:
-        there = Place(name, version=version, revision=revision)
+        there = documents.Place(name, version=version, revision=revision)
         raise ConfigError(f"The {there} is in {' and '.join(sorted(formats))}: say --format.")
     return found
 
 
 def _asking(
-    connection: Connection,
+    connection: options.Connection,
     ask: Callable[[SchemaRegistry], Awaitable[T]],
     file: Path | None = None,
 ) -> T:
@@ -325,9 +307,13 @@ def _asking(
     try:
         return connection.run(asking)
     except ServiceError as error:
-        if error.code not in set(Code):
+        if error.code not in set(documents.Code):
             raise
-        of_file = error.code in (Code.DEFINITION_INVALID, Code.INCOMPATIBLE, Code.TOO_LARGE)
+        of_file = error.code in (
+            documents.Code.DEFINITION_INVALID,
+            documents.Code.INCOMPATIBLE,
+            documents.Code.TOO_LARGE,
+        )
         before = f"{file}: " if file is not None and of_file else ""
         raise ConfigError(f"{before}{error.description}") from None
 
@@ -335,8 +321,8 @@ def _asking(
 def _definition(file: Path, format: str | None) -> tuple[str, str]:
     """The text of a schema, and its format."""
     found = format or _SUFFIXES.get(file.suffix)
-    if found not in FORMATS:
-        raise ConfigError(f"What is {file}? Say --format, one of {', '.join(FORMATS)}.")
+    if found not in documents.FORMATS:
+        raise ConfigError(f"What is {file}? Say --format, one of {', '.join(documents.FORMATS)}.")
     try:
         data = read_small(file)
         if found == "protobuf" and file.suffix != ".proto":
@@ -348,11 +334,11 @@ def _definition(file: Path, format: str | None) -> tuple[str, str]:
 
 
 def _check_policy(policy: str | None) -> None:
-    if policy is not None and policy not in POLICIES:
-        raise ConfigError(f"--policy is one of {', '.join(POLICIES)}.")
+    if policy is not None and policy not in documents.POLICIES:
+        raise ConfigError(f"--policy is one of {', '.join(documents.POLICIES)}.")
 
 
-def _file(schema: Schema) -> bytes:
+def _file(schema: documents.Schema) -> bytes:
     """The definition as a file."""
     text = schema.definition
     if schema.format == "protobuf" and not is_proto_source(text):
@@ -361,7 +347,7 @@ def _file(schema: Schema) -> bytes:
     return text.encode()
 
 
-def _lines(schema: Schema) -> list[str]:
+def _lines(schema: documents.Schema) -> list[str]:
     """The definition for people."""
     text = schema.definition
     with suppress(ValueError):  # of a registry that does not check it

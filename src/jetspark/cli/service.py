@@ -8,25 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
 
 from cyclopts import Parameter
 
+from jetspark.cli import console, options
 from jetspark.cli.app import command, group
-from jetspark.cli.console import (
-    moment,
-    say_json,
-    show_infos,
-    show_list,
-    show_message,
-    show_table,
-)
-from jetspark.cli.options import (
-    DEFAULT,
-    NO_CONTENT,
-    Connection,
-    Content,
-    JsonOption,
-    RawOption,
-    check_form,
-    not_found,
-)
 from jetspark.documents.document import to_wire
 from jetspark.errors import JetsparkError
 from jetspark.services.discovery import TIMEOUT
@@ -70,10 +53,10 @@ service = group(
 @command(service, "jetspark service ls --json")
 def ls(
     *,
-    connection: Connection = DEFAULT,
+    connection: options.Connection = options.DEFAULT,
     timeout: WaitOption = TIMEOUT,
     count: int = 0,
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """List the instances of all services.
 
@@ -87,7 +70,7 @@ def ls(
         return await nc.services().info(timeout=timeout, max_msgs=count).all()
 
     infos = sorted(connection.run(ask), key=lambda info: (info.name, info.id))
-    show_list(infos, _COLUMNS, as_json=json)
+    console.show_list(infos, _COLUMNS, as_json=json)
 
 
 @command(service, "jetspark service info orders")
@@ -96,9 +79,9 @@ def info(
     id: str | None = None,
     /,
     *,
-    connection: Connection = DEFAULT,
+    connection: options.Connection = options.DEFAULT,
     timeout: WaitOption = TIMEOUT,
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Show the instances of a service and their endpoints.
 
@@ -115,7 +98,7 @@ def info(
         return found
 
     infos = sorted(connection.run(ask), key=lambda info: info.id)
-    show_infos(infos, _facts, lambda info: info.endpoints, _ENDPOINTS, as_json=json)
+    console.show_infos(infos, _facts, lambda info: info.endpoints, _ENDPOINTS, as_json=json)
 
 
 def _facts(found: ServiceInfo) -> dict[str, object]:
@@ -138,9 +121,9 @@ def stats(
     id: str | None = None,
     /,
     *,
-    connection: Connection = DEFAULT,
+    connection: options.Connection = options.DEFAULT,
     timeout: WaitOption = TIMEOUT,
-    json: JsonOption = False,
+    json: options.JsonOption = False,
 ) -> None:
     """Show how many requests the endpoints of services have answered, and how fast.
 
@@ -158,13 +141,13 @@ def stats(
 
     found = sorted(connection.run(ask), key=lambda one: (one.name, one.id))
     if json:
-        say_json([to_wire(one) for one in found], indent=True)
+        console.say_json([to_wire(one) for one in found], indent=True)
     else:
-        show_table(*_STATS, rows=(row for one in found for row in _rows(one)))
+        console.show_table(*_STATS, rows=(row for one in found for row in _rows(one)))
 
 
 def _rows(found: ServiceStats) -> Iterator[tuple[object, ...]]:
-    head = found.name, found.id, moment(found.started)
+    head = found.name, found.id, console.moment(found.started)
     if not found.endpoints:
         yield (*head, *("–",) * 6)
     for endpoint in found.endpoints:
@@ -191,11 +174,11 @@ def request(
     payload: str = "",
     /,
     *,
-    connection: Connection = DEFAULT,
-    content: Content = NO_CONTENT,
+    connection: options.Connection = options.DEFAULT,
+    content: options.Content = options.NO_CONTENT,
     timeout: float = TIMEOUT,
-    json: JsonOption = False,
-    raw: RawOption = False,
+    json: options.JsonOption = False,
+    raw: options.RawOption = False,
 ) -> None:
     """Send a request to an endpoint and show the answer; an error answer fails the command.
 
@@ -206,19 +189,19 @@ def request(
         json: One line of JSON for the answer.
         raw: Only the payload, unchanged.
     """
-    check_form(as_json=json, raw=raw)
+    options.check_form(as_json=json, raw=raw)
     headers, data = content.headers(), content.payload(payload)
 
     async def ask(nc: Client) -> Message:
         return await nc.services().request(subject, data, timeout=timeout, headers=headers)
 
-    show_message(connection.run(ask), as_json=json, raw=raw)
+    console.show_message(connection.run(ask), as_json=json, raw=raw)
 
 
 async def _missing(nc: Client, name: str, id: str | None) -> NoReturn:
     """Raise JetsparkError for a missing service or instance."""
     known = [one async for one in nc.services().ping()]
     if id is not None and (ids := [one.id for one in known if one.name == name]):
-        raise JetsparkError(not_found(f'Instance "{id}" of service "{name}"', nc, id, ids))
+        raise JetsparkError(options.not_found(f'Instance "{id}" of service "{name}"', nc, id, ids))
     names = {one.name for one in known}
-    raise JetsparkError(not_found(f'Service "{name}"', nc, name, names))
+    raise JetsparkError(options.not_found(f'Service "{name}"', nc, name, names))

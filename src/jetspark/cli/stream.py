@@ -15,19 +15,8 @@ from rich.progress import DownloadColumn
 
 from jetspark.backup import verify_backup
 from jetspark.backup.folder import local_folder
+from jetspark.cli import console
 from jetspark.cli.app import command, group
-from jetspark.cli.console import (
-    counted,
-    limit,
-    moment,
-    progress_bar,
-    show_info,
-    show_list,
-    show_result,
-    show_stored,
-    size,
-    span,
-)
 from jetspark.cli.options import (
     DEFAULT,
     NO_SCHEMA,
@@ -58,11 +47,11 @@ if TYPE_CHECKING:
 _COLUMNS: dict[str, Callable[[StreamInfo], object]] = {
     "stream": lambda info: info.name,
     "messages": lambda info: f"{info.state.messages:,}",
-    "size": lambda info: size(info.state.bytes),
+    "size": lambda info: console.size(info.state.bytes),
     "first": lambda info: f"{info.state.first_seq:,}",
     "last": lambda info: f"{info.state.last_seq:,}",
     "consumers": lambda info: info.state.consumer_count,
-    "last message": lambda info: moment(info.state.last_ts),
+    "last message": lambda info: console.moment(info.state.last_ts),
 }
 
 stream = group(
@@ -83,7 +72,7 @@ def ls(*, connection: Connection = DEFAULT, json: JsonOption = False) -> None:
     """
 
     infos = connection.jetstream(lambda js: js.streams().all())
-    show_list(sorted(infos, key=lambda info: info.name), _COLUMNS, as_json=json)
+    console.show_list(sorted(infos, key=lambda info: info.name), _COLUMNS, as_json=json)
 
 
 @command(stream, "jetspark stream info ORDERS")
@@ -95,7 +84,7 @@ def info(name: str, /, *, connection: Connection = DEFAULT, json: JsonOption = F
         json: Print the server's JSON document.
     """
     found = _info(connection, name)
-    show_info(to_wire(found), _facts(found), as_json=json)
+    console.show_info(to_wire(found), _facts(found), as_json=json)
 
 
 @command(
@@ -126,7 +115,7 @@ def view(
     check_whole("--last", last)
     codec = schema.codec("--decode", decode, connection)
     for message in connection.jetstream(lambda js: _last(js, name, last, subject), stream=name):
-        show_stored(message, as_json=json, codec=codec)
+        console.show_stored(message, as_json=json, codec=codec)
 
 
 async def _last(js: JetStream, name: str, count: int, subject: str) -> list[StoredMsg]:
@@ -168,21 +157,21 @@ def _facts(found: StreamInfo) -> dict[str, object]:
         "subjects": ", ".join(config.subjects or ()),
         "mirror of": config.mirror and config.mirror.name,
         "sources": ", ".join(source.name for source in config.sources or ()),
-        "created": moment(found.created),
+        "created": console.moment(found.created),
         "storage": config.storage,
         "replicas": config.num_replicas,
         "retention": config.retention,
         "leader": cluster and cluster.leader,
-        "messages": f"{state.messages:,} ({size(state.bytes)})",
+        "messages": f"{state.messages:,} ({console.size(state.bytes)})",
         "sequences": f"{state.first_seq:,} to {state.last_seq:,}, {state.num_deleted:,} deleted",
-        "times": f"{moment(state.first_ts)} to {moment(state.last_ts)}",
+        "times": f"{console.moment(state.first_ts)} to {console.moment(state.last_ts)}",
         "of subjects": f"{state.num_subjects:,}",
         "consumers": state.consumer_count,
-        "max messages": limit(config.max_msgs),
-        "max size": limit(config.max_bytes, size),
-        "max age": span(config.max_age),
-        "max per subject": limit(config.max_msgs_per_subject),
-        "max message": limit(config.max_msg_size, size),
+        "max messages": console.limit(config.max_msgs),
+        "max size": console.limit(config.max_bytes, console.size),
+        "max age": console.span(config.max_age),
+        "max per subject": console.limit(config.max_msgs_per_subject),
+        "max message": console.limit(config.max_msg_size, console.size),
     }
 
 
@@ -227,7 +216,7 @@ def add(
 
     created = connection.jetstream(create, stream=name)
     takes = ", ".join(created.config.subjects or ()) or "nothing"
-    show_result(f"Stream {name} takes in {takes}.", to_wire(created), as_json=json)
+    console.show_result(f"Stream {name} takes in {takes}.", to_wire(created), as_json=json)
 
 
 @command(
@@ -262,14 +251,14 @@ def purge(
     if before is not None and before < 1:
         raise ConfigError("--before is a sequence; they begin at 1.")
     state = _info(connection, name).state
-    which = f"messages under {subject}" if subject else counted(state.messages, "message")
+    which = f"messages under {subject}" if subject else console.counted(state.messages, "message")
     part = f" but the last {keep:,}" if keep else f" before sequence {before:,}" if before else ""
     confirm(f"Stream {name}: delete all {which}{part}?", force)
     purged = connection.jetstream(
         lambda js: js.purge_stream(name, filter=subject, keep=keep, seq=before), stream=name
     )
-    show_result(
-        f"Deleted {counted(purged, 'message')} of stream {name}.",
+    console.show_result(
+        f"Deleted {console.counted(purged, 'message')} of stream {name}.",
         {"purged": purged},
         as_json=json,
     )
@@ -290,12 +279,12 @@ def rm(
         name: Name of the stream.
     """
     state = _info(connection, name).state
-    consumers = counted(state.consumer_count, "consumer")
-    what = f"stream {name} with {counted(state.messages, 'message')} and {consumers}"
+    consumers = console.counted(state.consumer_count, "consumer")
+    what = f"stream {name} with {console.counted(state.messages, 'message')} and {consumers}"
     confirm(f"Remove {what}?", force)
     connection.jetstream(lambda js: js.delete_stream(name), stream=name)
     document = {"removed": name, "messages": state.messages, "consumers": state.consumer_count}
-    show_result(f"Removed {what}.", document, as_json=json)
+    console.show_result(f"Removed {what}.", document, as_json=json)
 
 
 @command(stream, "jetspark stream backup ORDERS backups/orders")
@@ -373,10 +362,10 @@ def restore(
     restored, there_already = connection.jetstream(bring_back)
     state = restored.state
     sentence = there_already or (
-        f"Restored stream {restored.name}: {counted(state.messages, 'message')} "
-        f"({size(state.bytes)}), sequences {state.first_seq:,} to {state.last_seq:,}."
+        f"Restored stream {restored.name}: {console.counted(state.messages, 'message')} "
+        f"({console.size(state.bytes)}), sequences {state.first_seq:,} to {state.last_seq:,}."
     )
-    show_result(sentence, to_wire(restored), as_json=json)
+    console.show_result(sentence, to_wire(restored), as_json=json)
 
 
 @command(stream, "jetspark stream verify backups/orders")
@@ -395,17 +384,17 @@ def verify(folder: str, /, *, json: JsonOption = False) -> None:
 
 def _show_backup(made: StreamBackup, what: str, as_json: bool) -> None:
     state = made.state
-    figures = f"{counted(made.messages, 'message')} ({size(state.bytes)})"
+    figures = f"{console.counted(made.messages, 'message')} ({console.size(state.bytes)})"
     if made.removed:
         what += ", without messages removed meanwhile"
         figures = (
-            f"{made.messages:,} of {counted(state.messages, 'message')} "
+            f"{made.messages:,} of {console.counted(state.messages, 'message')} "
             f"({made.removed:,} were removed from the stream during the backup)"
         )
     sentence = (
         f"{what}: stream {made.stream}, {figures}, "
         f"sequences {state.first_seq:,} to {state.last_seq:,}; "
-        f"{size(made.size)} in {made.folder}."
+        f"{console.size(made.size)} in {made.folder}."
     )
     document = {
         "stream": made.stream,
@@ -416,10 +405,10 @@ def _show_backup(made: StreamBackup, what: str, as_json: bool) -> None:
         "config": made.document["config"],
         "state": made.document["state"],
     }
-    show_result(sentence, document, as_json=as_json)
+    console.show_result(sentence, document, as_json=as_json)
 
 
 @contextmanager
 def _bar(what: str) -> Iterator[ProgressCallback]:
-    with progress_bar(what, DownloadColumn(binary_units=True)) as update:
+    with console.progress_bar(what, DownloadColumn(binary_units=True)) as update:
         yield lambda step: update(completed=step.done, total=step.total)

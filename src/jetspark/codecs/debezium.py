@@ -30,14 +30,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jetspark.codecs.connect import (
-    Reader,
-    Schema,
-    arrow_type,
-    decode_json,
-    of_avro,
-    reader,
-)
+from jetspark.codecs import connect
 from jetspark.codecs.ddl import arrow_columns
 from jetspark.codecs.decoder import PAYLOAD, REASON, Packed, PayloadFields, with_fields
 
@@ -98,7 +91,7 @@ def event_of(payload: bytes, seq: int) -> Event | None:
         parts = _RAW.decode(payload)
         if parts.keys() == _WRAPPED:
             schema, payload = bytes(parts["schema"]), bytes(parts["payload"])
-        value = decode_json(payload)
+        value = connect.decode_json(payload)
     except msgspec.ValidationError:
         raise NoRowError("The payload is not an object.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -248,7 +241,7 @@ def schema_in(payload: bytes) -> str | None:
     return event.schema.decode() or None if event is not None else None
 
 
-def row_schemas(schema: bytes) -> dict[str, Schema]:
+def row_schemas(schema: bytes) -> dict[str, connect.Schema]:
     """The schemas of a row's columns, in that of an event. Raises ValueError for another one."""
     try:
         found = msgspec.json.decode(schema)
@@ -262,7 +255,7 @@ def row_schemas(schema: bytes) -> dict[str, Schema]:
 
 def row_columns(schema: bytes) -> pa.Schema:
     """The columns of the rows of an event with this schema. Raises ValueError."""
-    return pa.schema([(name, arrow_type(one)) for name, one in row_schemas(schema).items()])
+    return pa.schema([(name, connect.arrow_type(one)) for name, one in row_schemas(schema).items()])
 
 
 def given_schema(text: str) -> tuple[pa.Schema, str | None, bool]:
@@ -276,7 +269,7 @@ def given_schema(text: str) -> tuple[pa.Schema, str | None, bool]:
     except msgspec.DecodeError as error:
         raise ValueError(f"it is not JSON: {error}") from None
     if in_avro := found.get("type") == "record":
-        found = of_avro(found)
+        found = connect.of_avro(found)
     schema = msgspec.json.encode(found.get("schema", found))
     return row_columns(schema), schema.decode(), in_avro
 
@@ -298,7 +291,7 @@ class DebeziumFields:
         self._schema = b"" if schema is None else schema.encode()
         self._packed = packed
         self._avro = avro
-        self._known: dict[bytes, list[tuple[str, Reader]]] = {}
+        self._known: dict[bytes, list[tuple[str, connect.Reader]]] = {}
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """The schema of a batch with these columns, after `of`."""
@@ -382,12 +375,14 @@ class DebeziumFields:
                 raise NoRowError(f"{name}: {error}.") from None
         return [*found, event.op, event.table, event.time, event.position]
 
-    def _readers(self, schema: bytes) -> list[tuple[str, Reader]]:
+    def _readers(self, schema: bytes) -> list[tuple[str, connect.Reader]]:
         schema = schema or self._schema
         if (known := self._known.get(schema)) is None:
             try:
                 said = row_schemas(schema) if schema else {}
-                known = [(one.name, reader(one.type, said.get(one.name))) for one in self._of_row]
+                known = [
+                    (one.name, connect.reader(one.type, said.get(one.name))) for one in self._of_row
+                ]
             except (ValueError, KeyError, TypeError) as error:
                 raise NoRowError(f"The event's schema cannot be read: {error}.") from None
             self._known[schema] = known

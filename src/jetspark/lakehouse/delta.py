@@ -29,25 +29,9 @@ from deltalake.schema import Field, Schema
 from deltalake.transaction import AddAction
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.lakehouse import maintenance, new_files
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
 from jetspark.lakehouse.generated import Generated
-from jetspark.lakehouse.maintenance import (
-    Compaction,
-    TableFacts,
-    Vacuum,
-    check_retention,
-    groups_of,
-    provable,
-    remove_all,
-)
-from jetspark.lakehouse.new_files import (
-    Layout,
-    NewFile,
-    Partition,
-    Storage,
-    bounds,
-    partition_value,
-)
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.schemas import nullable, plain
 from jetspark.lakehouse.table import Changes, Numbers, Piece, Table, TableName, pieces_of
@@ -115,7 +99,7 @@ def statistics(
 def _bounds(parts: Sequence[pq.Statistics]) -> tuple[Any, Any]:
     """None for a bound that Python or JSON cannot hold, such as a date after the year 9999."""
     try:
-        lows, highs = zip(*map(bounds, parts), strict=True)
+        lows, highs = zip(*map(new_files.bounds, parts), strict=True)
         low, high = min(lows), max(highs)
     except (OverflowError, ValueError):
         return None, None
@@ -289,7 +273,7 @@ _LOG_STAYS = PostCommitHookProperties(cleanup_expired_logs=False)
 
 
 @dataclass(frozen=True)
-class DeltaStorage(Storage):
+class DeltaStorage(new_files.Storage):
     """Files of a Delta table."""
 
     uri: str
@@ -401,7 +385,7 @@ class OpenDelta(Table):
         """The storage of a folder."""
         return DeltaStorage(_path(folder), folder.properties)
 
-    def layout(self, target_bytes: int, compression: str) -> Layout:
+    def layout(self, target_bytes: int, compression: str) -> new_files.Layout:
         configuration = self._table.metadata().configuration
         asked = [name for name in configuration if name.startswith("delta.constraints.")]
         if self._is_mapped():
@@ -417,9 +401,9 @@ class OpenDelta(Table):
                 f"{self.name} has {', '.join(asked)}, which only Delta's own connector for Spark "
                 "enforces: write this table with that connector."
             )
-        return Layout(
+        return new_files.Layout(
             schema=self.schema,
-            partition_by=tuple(Partition(name, name) for name in self.partition_by),
+            partition_by=tuple(new_files.Partition(name, name) for name in self.partition_by),
             keeps_partition_columns=False,
             made=self.made,
             target_bytes=target_bytes,
@@ -514,10 +498,10 @@ class OpenDelta(Table):
     def refresh(self) -> None:
         self._table.update_incremental()
 
-    def append(self, files: Sequence[NewFile], numbers: Numbers) -> None:
+    def append(self, files: Sequence[new_files.NewFile], numbers: Numbers) -> None:
         self._commit("append", files, numbers)
 
-    def replace(self, files: Sequence[NewFile], numbers: Numbers) -> None:
+    def replace(self, files: Sequence[new_files.NewFile], numbers: Numbers) -> None:
         self._check_removal()
         with self._claim():
             self._commit("overwrite", files, numbers)
@@ -563,11 +547,11 @@ class OpenDelta(Table):
             "table, or to one in Iceberg."
         )
 
-    def facts(self) -> TableFacts:
+    def facts(self) -> maintenance.TableFacts:
         files = pa.table(self._table.get_add_actions(flatten=True))
         counts = files["num_records"].to_pylist() if files.num_rows else []
         known = None not in counts and "deletionVectors" not in self._features()
-        return TableFacts(
+        return maintenance.TableFacts(
             format="delta",
             location=self.location,
             version=self._table.version(),
@@ -592,10 +576,12 @@ class OpenDelta(Table):
         for size, *values in zip(files["size_bytes"].to_pylist(), *partitions, strict=True):
             sizes[tuple(values)].append(size)
         return sum(
-            sum(group) for one in sizes.values() for group in groups_of(one, one, target_bytes)
+            sum(group)
+            for one in sizes.values()
+            for group in maintenance.groups_of(one, one, target_bytes)
         )
 
-    def compact(self, target_bytes: int) -> Compaction:
+    def compact(self, target_bytes: int) -> maintenance.Compaction:
         self._check_features(_REWRITTEN, "compact it with Delta's own connector (OPTIMIZE)")
         with self._claim():
             before = self._table.version()
@@ -606,10 +592,12 @@ class OpenDelta(Table):
                 )
             if found["numFilesRemoved"]:
                 self._check_alone(before)
-        return Compaction(removed=found["numFilesRemoved"], added=found["numFilesAdded"])
+        return maintenance.Compaction(
+            removed=found["numFilesRemoved"], added=found["numFilesAdded"]
+        )
 
-    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
-        check_retention(retention)
+    def vacuum(self, retention: timedelta, *, dry_run: bool) -> maintenance.Vacuum:
+        maintenance.check_retention(retention)
         self._check_features(_VACUUMED, "vacuum it with Delta's own connector for Spark")
         if "delta.deletedFileRetentionDuration" in self._table.metadata().configuration:
             try:
@@ -621,9 +609,9 @@ class OpenDelta(Table):
                 ) from error
         unnamed = self._listed(retention, full=True)
         once = set(self._listed(retention, full=False))
-        found = provable(unnamed, once, self._listed(timedelta(), full=True))
+        found = maintenance.provable(unnamed, once, self._listed(timedelta(), full=True))
         if not dry_run:
-            remove_all(self.storage, found.removed)
+            maintenance.remove_all(self.storage, found.removed)
             self._trim_log()
         return found
 
@@ -683,7 +671,7 @@ class OpenDelta(Table):
                 "'keys', or write to another table."
             )
 
-    def _commit(self, mode: str, files: Sequence[NewFile], numbers: Numbers) -> None:
+    def _commit(self, mode: str, files: Sequence[new_files.NewFile], numbers: Numbers) -> None:
         columns = [name for name in self.schema.names if name not in self.partition_by]
         now = int(time.time() * 1000)
         with self._conflicts(files):
@@ -699,7 +687,7 @@ class OpenDelta(Table):
         self._trim_now_and_then()
 
     @contextmanager
-    def _conflicts(self, files: Sequence[NewFile] = ()) -> Iterator[None]:
+    def _conflicts(self, files: Sequence[new_files.NewFile] = ()) -> Iterator[None]:
         """For a commit that adds these files. Raises CommitConflict if another one came first, and
         TableError with the library's reason if none did."""
         before = self.version
@@ -715,7 +703,7 @@ class OpenDelta(Table):
                 raise TableError(f"{self.name} cannot be written: {error}.") from error
             raise CommitConflict(f"{self.name} was changed in the meantime ({error}).") from error
 
-    def _has(self, file: NewFile) -> bool:
+    def _has(self, file: new_files.NewFile) -> bool:
         name = file.path.rpartition("/")[2]
         paths = pa.table(self._table.get_add_actions())["path"].to_pylist()
         return any(path.endswith(name) for path in paths)
@@ -737,9 +725,9 @@ class OpenDelta(Table):
             name: self.version + 1 if value is None else value for name, value in numbers.items()
         }
 
-    def _added(self, file: NewFile, columns: Sequence[str], now: int) -> AddAction:
+    def _added(self, file: new_files.NewFile, columns: Sequence[str], now: int) -> AddAction:
         values = {
-            name: partition_value(value)
+            name: new_files.partition_value(value)
             for name, value in zip(self.partition_by, file.partition, strict=True)
         }
         return AddAction(

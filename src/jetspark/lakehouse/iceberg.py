@@ -13,37 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pyiceberg.expressions as ex
+import pyiceberg.io.pyarrow as arrow_io
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
-from pyiceberg.expressions import (
-    AlwaysTrue,
-    And,
-    BooleanExpression,
-    EqualTo,
-    GreaterThan,
-    GreaterThanOrEqual,
-    IsNaN,
-    LessThan,
-    LessThanOrEqual,
-    NotEqualTo,
-    NotNull,
-    Or,
-    Reference,
-)
-from pyiceberg.expressions import IsNull as Null
 from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import (
-    ArrowScan,
-    MetricModeTypes,
-    MetricsMode,
-    StatisticsCollector,
-    UnsupportedPyArrowTypeException,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-    schema_to_pyarrow,
-)
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import partition_record_value
 from pyiceberg.schema import Schema
@@ -63,6 +38,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, DoubleType, LongType, TimestampType, TimestamptzType
 
 from jetspark.errors import CommitConflict, ConfigError, TableError
+from jetspark.lakehouse import maintenance, new_files
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
 from jetspark.lakehouse.iceberg_folder import catalog_of, local_folder
 from jetspark.lakehouse.iceberg_maintenance import manifests_of, old_snapshots, vacuumed
@@ -71,23 +47,6 @@ from jetspark.lakehouse.iceberg_partitions import (
     partitions_of,
     sort_keys_of,
     texts_of,
-)
-from jetspark.lakehouse.maintenance import (
-    Compaction,
-    TableFacts,
-    Vacuum,
-    check_retention,
-    groups_of,
-    remove_all,
-)
-from jetspark.lakehouse.new_files import (
-    FileWriter,
-    Layout,
-    Made,
-    NewFile,
-    Storage,
-    bounds,
-    write_files,
 )
 from jetspark.lakehouse.partitions import PartitionBy
 from jetspark.lakehouse.schemas import nullable, plain, small
@@ -98,29 +57,31 @@ from jetspark.lakehouse.table import PLACE, Changes, Numbers, Piece, Table, Tabl
 
 
 _COMPARISONS: dict[str, Any] = {
-    "=": EqualTo, "!=": NotEqualTo, "<": LessThan, "<=": LessThanOrEqual, ">": GreaterThan,
-    ">=": GreaterThanOrEqual,
+    "=": ex.EqualTo, "!=": ex.NotEqualTo, "<": ex.LessThan, "<=": ex.LessThanOrEqual,
+    ">": ex.GreaterThan, ">=": ex.GreaterThanOrEqual,
 }  # fmt: skip
 
 
-def to_iceberg(condition: Condition) -> BooleanExpression:
+def to_iceberg(condition: Condition) -> ex.BooleanExpression:
     """The condition for a scan of PyIceberg."""
     match condition:
         case Comparison():
-            found: BooleanExpression = _COMPARISONS[condition.operator](
-                Reference(condition.column), condition.value
+            found: ex.BooleanExpression = _COMPARISONS[condition.operator](
+                ex.Reference(condition.column), condition.value
             )
             # NaN is greater than every number in Spark, and above no file's bounds.
             if pa.types.is_floating(condition.type) and condition.operator in (">", ">=", "!="):
-                return Or(found, IsNaN(term=Reference(condition.column)))
+                return ex.Or(found, ex.IsNaN(term=ex.Reference(condition.column)))
             return found
         case IsNull():
-            column = Reference(condition.column)
-            return NotNull(term=column) if condition.negated else Null(term=column)
+            column = ex.Reference(condition.column)
+            return ex.NotNull(term=column) if condition.negated else ex.IsNull(term=column)
         case All() | Some():
             first, *more = map(to_iceberg, condition.parts)
             # Built from all parts at once, the tree is not deep; its readers are recursive.
-            return (And if isinstance(condition, All) else Or)(first, *more) if more else first
+            return (
+                (ex.And if isinstance(condition, All) else ex.Or)(first, *more) if more else first
+            )
 
 
 _DATES = (DateType, TimestampType, TimestamptzType)
@@ -144,7 +105,7 @@ _NO_RETRIES = {"commit.retry.num-retries": "0"}
 
 
 @dataclass(frozen=True)
-class IcebergStorage(Storage):
+class IcebergStorage(new_files.Storage):
     """Files of an Iceberg table."""
 
     location: str
@@ -174,7 +135,7 @@ class IcebergPiece(Piece):
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         io = load_file_io(dict(self.properties), self.metadata.location)
-        scan = ArrowScan(self.metadata, io, self.columns, AlwaysTrue())
+        scan = arrow_io.ArrowScan(self.metadata, io, self.columns, ex.AlwaysTrue())
         return iter(scan.to_record_batches(self.tasks))
 
 
@@ -226,7 +187,7 @@ class OpenIceberg(Table):
             raise ConfigError(
                 f"{name}: the catalog has no such namespace; create it first."
             ) from None
-        except (TypeError, ValueError, UnsupportedPyArrowTypeException) as error:
+        except (TypeError, ValueError, arrow_io.UnsupportedPyArrowTypeException) as error:
             raise ConfigError(f"Iceberg does not support a column: {error}") from error
         except Exception as error:
             if cls.find(name) is not None:  # made by another writer, or by this one after all
@@ -243,14 +204,16 @@ class OpenIceberg(Table):
         schema = self._table.schema()
         if self._snapshot is not None:
             schema = self._table.scan(snapshot_id=self._snapshot).projection()
-        return pa.schema([small(one) for one in schema_to_pyarrow(schema, include_field_ids=True)])
+        return pa.schema(
+            [small(one) for one in arrow_io.schema_to_pyarrow(schema, include_field_ids=True)]
+        )
 
     @property
     def partition_by(self) -> tuple[str, ...]:
         return texts_of(self._table.metadata)
 
     @property
-    def made(self) -> dict[str, Made]:
+    def made(self) -> dict[str, new_files.Made]:
         return {}
 
     @property
@@ -262,14 +225,14 @@ class OpenIceberg(Table):
         """The storage of a folder."""
         return IcebergStorage(f"file://{local_folder(folder.path or '')}", folder.properties)
 
-    def layout(self, target_bytes: int, compression: str) -> Layout:
+    def layout(self, target_bytes: int, compression: str) -> new_files.Layout:
         if (format_ := self._table.metadata.format_version) > _NEWEST_WRITTEN:
             raise ConfigError(
                 f"{self.name} is in version {format_} of the Iceberg format, which PyIceberg does "
                 "not write: write it with Iceberg's own connector for Spark."
             )
         metadata = self._table.metadata
-        return Layout(
+        return new_files.Layout(
             schema=self.schema,
             partition_by=partitions_of(self.name, metadata),
             folder="data/",
@@ -295,9 +258,9 @@ class OpenIceberg(Table):
             for group in pieces_of(tasks, lambda one: one.file.file_size_in_bytes, at_least)
         ]
 
-    def _predicate(self, prune: str | None) -> BooleanExpression:
+    def _predicate(self, prune: str | None) -> ex.BooleanExpression:
         if prune is None:
-            return AlwaysTrue()
+            return ex.AlwaysTrue()
         from jetspark.lakehouse.prune import parse
 
         return to_iceberg(parse(prune, self.schema))
@@ -344,23 +307,25 @@ class OpenIceberg(Table):
     def refresh(self) -> None:
         self._table = self._table.refresh()
 
-    def append(self, files: Sequence[NewFile], numbers: Numbers) -> None:
+    def append(self, files: Sequence[new_files.NewFile], numbers: Numbers) -> None:
         self._change(self._transaction(), files, numbers)
 
-    def replace(self, files: Sequence[NewFile], numbers: Numbers) -> None:
+    def replace(self, files: Sequence[new_files.NewFile], numbers: Numbers) -> None:
         making = self._transaction()
         if self._table.current_snapshot() is not None:
-            making.delete(AlwaysTrue())
+            making.delete(ex.AlwaysTrue())
         self._change(making, files, numbers)
 
-    def _change(self, making: Transaction, files: Sequence[NewFile], numbers: Numbers) -> None:
+    def _change(
+        self, making: Transaction, files: Sequence[new_files.NewFile], numbers: Numbers
+    ) -> None:
         self._add(making, files, numbers)
         self._commit(making)
         self._expire_now_and_then()
 
     def merge(self, changes: Changes, numbers: Numbers) -> None:
         making = self._transaction()
-        files = FileWriter(self.layout(_MERGED_BYTES, "zstd"), self.storage, "merged")
+        files = new_files.FileWriter(self.layout(_MERGED_BYTES, "zstd"), self.storage, "merged")
         try:
             old, changes = self._without_replaced(changes, files)
             if changes.rows.num_rows:
@@ -378,7 +343,7 @@ class OpenIceberg(Table):
         self._expire_now_and_then()
 
     def _without_replaced(
-        self, changes: Changes, files: FileWriter
+        self, changes: Changes, files: new_files.FileWriter
     ) -> tuple[list[DataFile], Changes]:
         """The files with replaced rows, and the changes that are not older than the table's rows.
 
@@ -412,7 +377,9 @@ class OpenIceberg(Table):
 
     def _rows(self, scan: DataScan, task: FileScanTask) -> pa.Table:
         """The columns of the scan in a file."""
-        reading = ArrowScan(self._table.metadata, self._table.io, scan.projection(), AlwaysTrue())
+        reading = arrow_io.ArrowScan(
+            self._table.metadata, self._table.io, scan.projection(), ex.AlwaysTrue()
+        )
         return reading.to_table([task])
 
     def add_columns(self, columns: Sequence[pa.Field]) -> None:
@@ -429,12 +396,12 @@ class OpenIceberg(Table):
                 change.update_column(one.name, kind)
         self._commit(making)
 
-    def facts(self) -> TableFacts:
+    def facts(self) -> maintenance.TableFacts:
         scan = self._table.scan()
         tasks = list(scan.plan_files())
         files = [one.file for one in tasks]
         deleted = any(one.delete_files for one in tasks)  # only the rows themselves show it
-        return TableFacts(
+        return maintenance.TableFacts(
             format="iceberg",
             location=self.location,
             version=len(self._table.metadata.snapshots),
@@ -453,19 +420,19 @@ class OpenIceberg(Table):
             for task in group
         )
 
-    def compact(self, target_bytes: int) -> Compaction:
+    def compact(self, target_bytes: int) -> maintenance.Compaction:
         removed = added = 0
         for group in self._small_files(target_bytes):
-            scan = ArrowScan(
-                self._table.metadata, self._table.io, self._table.schema(), AlwaysTrue()
+            scan = arrow_io.ArrowScan(
+                self._table.metadata, self._table.io, self._table.schema(), ex.AlwaysTrue()
             )
             batches = scan.to_record_batches(group)
             layout = self.layout(target_bytes, "zstd")
-            new = write_files(layout, self.storage, "compacted", batches)
+            new = new_files.write_files(layout, self.storage, "compacted", batches)
             if self._replace_files({task.file.file_path for task in group}, new):
                 removed += len(group)
                 added += len(new)
-        return Compaction(removed, added)
+        return maintenance.Compaction(removed, added)
 
     def _small_files(self, target_bytes: int) -> Iterator[list[FileScanTask]]:
         """Each partition's small files, in groups; skips files with rows deleted elsewhere."""
@@ -476,9 +443,9 @@ class OpenIceberg(Table):
                 by_partition[task.file.partition].append(task)
         for tasks in by_partition.values():
             sizes = [task.file.file_size_in_bytes for task in tasks]
-            yield from groups_of(tasks, sizes, target_bytes)
+            yield from maintenance.groups_of(tasks, sizes, target_bytes)
 
-    def _replace_files(self, old: set[str], new: Sequence[NewFile]) -> bool:
+    def _replace_files(self, old: set[str], new: Sequence[new_files.NewFile]) -> bool:
         """Commit files in place of others; False if these were replaced, or rows of them deleted.
 
         Raises CommitConflict if others commit without a break.
@@ -505,8 +472,8 @@ class OpenIceberg(Table):
             finally:
                 self.refresh()
 
-    def vacuum(self, retention: timedelta, *, dry_run: bool) -> Vacuum:
-        check_retention(retention)
+    def vacuum(self, retention: timedelta, *, dry_run: bool) -> maintenance.Vacuum:
+        maintenance.check_retention(retention)
         table = self._table
         if table.properties.get("gc.enabled", "true").casefold() == "false":
             raise ConfigError(
@@ -519,7 +486,7 @@ class OpenIceberg(Table):
             # Update the metadata first, so that no snapshot refers to a removed file.
             if old:
                 self._expire(old)
-            remove_all(self.storage, found.removed)
+            maintenance.remove_all(self.storage, found.removed)
             self.refresh()
         return found
 
@@ -544,7 +511,7 @@ class OpenIceberg(Table):
             named = manifests_of(self._table, old)
             if named:
                 self._expire(old)
-                remove_all(self.storage, named)
+                maintenance.remove_all(self.storage, named)
 
     def _expire(self, old: Sequence[int]) -> None:
         making = self._transaction(whole=True)
@@ -575,7 +542,7 @@ class OpenIceberg(Table):
     def _add(
         self,
         making: Transaction,
-        files: Sequence[NewFile],
+        files: Sequence[new_files.NewFile],
         numbers: Numbers,
         old: Sequence[DataFile] = (),
     ) -> None:
@@ -592,13 +559,13 @@ class OpenIceberg(Table):
         except CommitFailedException as error:
             raise CommitConflict(f"{self.name} was changed in the meantime ({error}).") from error
 
-    def _data_file(self, file: NewFile) -> DataFile:
+    def _data_file(self, file: new_files.NewFile) -> DataFile:
         metadata = self._table.metadata
         schema, spec = metadata.schema(), metadata.spec()
-        statistics = data_file_statistics_from_parquet_metadata(
+        statistics = arrow_io.data_file_statistics_from_parquet_metadata(
             parquet_metadata=file.metadata,
             stats_columns=_statistics(file.metadata, schema, metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+            parquet_column_mapping=arrow_io.parquet_path_to_id_mapping(schema),
         )
         spec_id, sort_order = file.numbers
         if spec_id != metadata.default_spec_id:
@@ -628,13 +595,13 @@ class OpenIceberg(Table):
 
 def _statistics(
     metadata: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]
-) -> dict[int, StatisticsCollector]:
+) -> dict[int, arrow_io.StatisticsCollector]:
     """Which statistics of a file the table gets: of a column with a date that Python does not have
     the counts only, since the library takes the bounds for Python's dates."""
-    wanted = compute_statistics_plan(schema, dict(properties))
-    for path, number in parquet_path_to_id_mapping(schema).items():
+    wanted = arrow_io.compute_statistics_plan(schema, dict(properties))
+    for path, number in arrow_io.parquet_path_to_id_mapping(schema).items():
         if isinstance(wanted[number].iceberg_type, _DATES) and not _has_bounds(metadata, path):
-            counts = MetricsMode(MetricModeTypes.COUNTS)
+            counts = arrow_io.MetricsMode(arrow_io.MetricModeTypes.COUNTS)
             wanted[number] = replace(wanted[number], mode=counts)
     return wanted
 
@@ -645,7 +612,7 @@ def _has_bounds(metadata: pq.FileMetaData, path: str) -> bool:
             column = metadata.row_group(group).column(index)
             if column.path_in_schema == path and column.is_stats_set:
                 try:
-                    bounds(column.statistics)
+                    new_files.bounds(column.statistics)
                 except (OverflowError, ValueError):
                     return False
     return True
@@ -728,19 +695,19 @@ def _unconfirmed(name: TableName, error: Exception) -> TableError:
     )
 
 
-def _planned(scan: DataScan, wanted: BooleanExpression) -> list[FileScanTask]:
+def _planned(scan: DataScan, wanted: ex.BooleanExpression) -> list[FileScanTask]:
     """The files that may have a row for the condition, with all of their rows."""
     try:
         tasks = list(scan.filter(wanted).plan_files())
     except TypeError:  # PyIceberg 0.12 compares a null partition value by < and >
         tasks = list(scan.plan_files())
-    return [FileScanTask(one.file, one.delete_files, AlwaysTrue()) for one in tasks]
+    return [FileScanTask(one.file, one.delete_files, ex.AlwaysTrue()) for one in tasks]
 
 
-def _between(changes: Changes) -> BooleanExpression:
+def _between(changes: Changes) -> ex.BooleanExpression:
     """A condition that holds for every row with one of these keys, and for all if all may go."""
     if changes.emptied is not None:
-        return AlwaysTrue()
+        return ex.AlwaysTrue()
     found = []
     for key in changes.keys:
         column = changes.rows[key]

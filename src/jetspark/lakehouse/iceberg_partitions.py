@@ -14,21 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg import transforms
 from pyiceberg.partitioning import PartitionField
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
 from pyiceberg.table.update.spec import UpdateSpec
-from pyiceberg.transforms import (
-    BucketTransform,
-    IdentityTransform,
-    TimeTransform,
-    Transform,
-    TruncateTransform,
-    UnknownTransform,
-    VoidTransform,
-    parse_transform,
-)
 from pyiceberg.types import IcebergType
 
 from jetspark.errors import ConfigError
@@ -42,7 +33,7 @@ _INSTEAD = "write it with Iceberg's own connector for Spark."
 class Transformed(Partition):
     """What a transform makes of a column."""
 
-    transform: Transform[Any, Any]
+    transform: transforms.Transform[Any, Any]
     source: IcebergType
 
     def of(self, rows: pa.RecordBatch) -> pa.Array:
@@ -53,15 +44,17 @@ class Transformed(Partition):
             values = [change(one) for one in different.dictionary.to_pylist()]
         except (OverflowError, ValueError):
             raise outside_of_years(self.column) from None
-        kind = column.type if isinstance(self.transform, TruncateTransform) else pa.int32()
+        kind = (
+            column.type if isinstance(self.transform, transforms.TruncateTransform) else pa.int32()
+        )
         return pa.array(values, kind).take(different.indices)
 
     def _fewer(self, column: pa.Array) -> pa.Array:
         """Values with the same results; of times their numbers, since Python has not all."""
         kind = column.type
-        if isinstance(self.transform, TimeTransform) and pa.types.is_timestamp(kind):
+        if isinstance(self.transform, transforms.TimeTransform) and pa.types.is_timestamp(kind):
             column = pc.floor_temporal(column, unit="hour")
-        elif isinstance(self.transform, TruncateTransform) and pa.types.is_string(kind):
+        elif isinstance(self.transform, transforms.TruncateTransform) and pa.types.is_string(kind):
             return pc.utf8_slice_codeunits(column, 0, self.transform.width)
         if pa.types.is_temporal(kind):
             return column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
@@ -110,9 +103,9 @@ def _partition(
             f"is not supported here: {_INSTEAD}"
         )
     transform = field.transform
-    if isinstance(transform, IdentityTransform):
+    if isinstance(transform, transforms.IdentityTransform):
         return Partition(name, column)
-    if isinstance(transform, (UnknownTransform, VoidTransform)):
+    if isinstance(transform, (transforms.UnknownTransform, transforms.VoidTransform)):
         raise ConfigError(
             f"{said} {transform} of {column}, which is not supported here: {_INSTEAD}"
         )
@@ -128,13 +121,13 @@ def texts_of(metadata: TableMetadata) -> tuple[str, ...]:
     )
 
 
-def _text(column: str, transform: Transform[Any, Any]) -> str:
+def _text(column: str, transform: transforms.Transform[Any, Any]) -> str:
     match transform:
-        case IdentityTransform():
+        case transforms.IdentityTransform():
             return column
-        case BucketTransform():
+        case transforms.BucketTransform():
             return str(PartitionBy(column, "bucket", transform.num_buckets))
-        case TruncateTransform():
+        case transforms.TruncateTransform():
             return str(PartitionBy(column, "truncate", transform.width))
     return str(PartitionBy(column, str(transform)))
 
@@ -143,7 +136,7 @@ def add_partitions(spec: UpdateSpec, partition_by: Iterable[PartitionBy]) -> Non
     """To a new table. Raises ValueError for two that Iceberg does not allow together."""
     for one in partition_by:
         width = f"[{one.width}]" if one.width else ""
-        transform = parse_transform(f"{one.transform or 'identity'}{width}")
+        transform = transforms.parse_transform(f"{one.transform or 'identity'}{width}")
         name = one.column if not one.transform else f"{one.column}_{one.transform}"
         spec.add_field(one.column, transform, _avro_name(name))
 

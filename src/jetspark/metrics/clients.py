@@ -14,26 +14,21 @@ from threading import Lock
 from prometheus_client import REGISTRY
 from prometheus_client.core import Metric as Family
 
+import jetspark.metrics.names as metrics
 from jetspark.client.hooks import HookedClient, Hooks, Measured
 from jetspark.connection.events import Closed, ConnectionEvent
 from jetspark.connection.session import Statistics
 from jetspark.metrics.endpoint import Collected, Durations, family
-from jetspark.metrics.names import (
-    CONNECTED,
-    OPERATION,
-    PENDING,
-    PROCESS,
-    RECEIVED,
-    RECEIVED_BYTES,
-    RECONNECTS,
-    SENT,
-    SENT_BYTES,
-    SLOW,
-    SYSTEM,
-    Metric,
-)
 
-_OF_STATISTICS = (RECEIVED, RECEIVED_BYTES, SENT, SENT_BYTES, RECONNECTS, SLOW, PENDING)
+_OF_STATISTICS = (
+    metrics.RECEIVED,
+    metrics.RECEIVED_BYTES,
+    metrics.SENT,
+    metrics.SENT_BYTES,
+    metrics.RECONNECTS,
+    metrics.SLOW,
+    metrics.PENDING,
+)
 """In the order of the fields of `Statistics`."""
 _NOTHING = Statistics(0, 0, 0, 0, 0, 0, 0)
 
@@ -81,10 +76,10 @@ class _Clients(Hooks):
                 linked[one.name] = linked.get(one.name, 0) + one.client.is_connected
         for at, metric in enumerate(_OF_STATISTICS):
             yield _family(metric, ((name, astuple(total)[at]) for name, total in totals.items()))
-        yield _family(CONNECTED, linked.items())
-        histograms = {"request": family(OPERATION), "process": family(PROCESS)}
+        yield _family(metrics.CONNECTED, linked.items())
+        histograms = {"request": family(metrics.OPERATION), "process": family(metrics.PROCESS)}
         for (what, name, error), taken in durations.items():
-            taken.give(histograms[what], (SYSTEM, name, what, error))
+            taken.give(histograms[what], (metrics.SYSTEM, name, what, error))
         yield from histograms.values()
 
 
@@ -92,10 +87,10 @@ def _sum(before: Statistics | None, more: Statistics) -> Statistics:
     return Statistics(*map(sum, zip(astuple(before or _NOTHING), astuple(more), strict=True)))
 
 
-def _family(metric: Metric, values: Iterable[tuple[str, int]]) -> Family:
+def _family(metric: metrics.Metric, values: Iterable[tuple[str, int]]) -> Family:
     found: Family = family(metric)
     for name, value in values:
-        found.add_metric((SYSTEM, name), value)  # type: ignore[attr-defined]
+        found.add_metric((metrics.SYSTEM, name), value)  # type: ignore[attr-defined]
     return found
 
 

@@ -5,31 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+import jetspark.registry.documents as documents
 from jetspark.client.client import Client
 from jetspark.documents.document import Document, to_wire
 from jetspark.errors import ConfigError, NoRespondersError, ServiceError
-from jetspark.registry.documents import (
-    FORMATS,
-    POLICIES,
-    AddRequest,
-    Code,
-    GetRequest,
-    GetResponse,
-    ListRequest,
-    ListResponse,
-    Place,
-    RemoveRequest,
-    RemoveResponse,
-    Schema,
-    SchemaVersion,
-    UpdateRequest,
-    Verb,
-    answer_of,
-    check_schema_name,
-    no_registry,
-    policy_of,
-    request_subject,
-)
 from jetspark.timestamps import Seconds
 from jetspark.validation import check_whole
 from jetspark.wire.documents import encode_document
@@ -60,7 +39,7 @@ class SchemaRegistry:
         compat_policy: str | None = None,
         description: str | None = None,
         metadata: Mapping[str, str] | None = None,
-    ) -> SchemaVersion:
+    ) -> documents.SchemaVersion:
         """Register the first version of a schema.
 
         `definition`: Avro's or JSON Schema's JSON; for Protobuf the source of a .proto file, or a
@@ -68,16 +47,18 @@ class SchemaRegistry:
         "backwards", "forward" or "full", checked for each later version; None: "backwards".
         """
         check_format(format)
-        if compat_policy is not None and policy_of(compat_policy) is None:
-            raise ConfigError(f"compat_policy is one of {', '.join(POLICIES)}.")
-        request = AddRequest(
+        if compat_policy is not None and documents.policy_of(compat_policy) is None:
+            raise ConfigError(f"compat_policy is one of {', '.join(documents.POLICIES)}.")
+        request = documents.AddRequest(
             definition=definition,
             format=format,
             compat_policy=compat_policy,
             description=description,
             metadata=None if metadata is None else dict(metadata),
         )
-        return await self._ask(Verb.ADD, check_schema_name(name), request, SchemaVersion)
+        return await self._ask(
+            documents.Verb.ADD, documents.check_schema_name(name), request, documents.SchemaVersion
+        )
 
     async def get(
         self,
@@ -86,10 +67,12 @@ class SchemaRegistry:
         *,
         revision: int | None = None,
         format: str | None = None,
-    ) -> Schema:
+    ) -> documents.Schema:
         """A schema. `format`: needed for a name that exists in several formats."""
         where = _place(name, format, version, revision)
-        answer = await self._ask(Verb.GET, where.subject_tail, GetRequest(), GetResponse)
+        answer = await self._ask(
+            documents.Verb.GET, where.subject_tail, documents.GetRequest(), documents.GetResponse
+        )
         return answer.schema
 
     async def update(
@@ -102,34 +85,38 @@ class SchemaRegistry:
         revision: int | None = None,
         description: str | None = None,
         metadata: Mapping[str, str] | None = None,
-    ) -> SchemaVersion:
+    ) -> documents.SchemaVersion:
         """Register another version, or change the description or metadata; None: they stay.
 
         `version`, `revision`: only if these are the latest. The definition must be compatible with
         the latest one, by the policy that `add` was given; otherwise ServiceError with code 409.
         """
         where = _place(name, check_format(format), version, revision)
-        request = UpdateRequest(
+        request = documents.UpdateRequest(
             definition=definition,
             description=description,
             metadata=None if metadata is None else dict(metadata),
         )
-        return await self._ask(Verb.UPDATE, where.subject_tail, request, SchemaVersion)
+        return await self._ask(
+            documents.Verb.UPDATE, where.subject_tail, request, documents.SchemaVersion
+        )
 
-    async def schemas(self, filter: str | None = None) -> list[Schema]:
+    async def schemas(self, filter: str | None = None) -> list[documents.Schema]:
         """Every version and revision; `filter`: only of names that match it, as in "orders.*"."""
-        request = ListRequest(filter=filter)
+        request = documents.ListRequest(filter=filter)
         try:
-            return (await self._ask(Verb.LIST, "", request, ListResponse)).schemas
+            return (
+                await self._ask(documents.Verb.LIST, "", request, documents.ListResponse)
+            ).schemas
         except ServiceError as error:
-            if error.code != Code.TOO_LARGE:
+            if error.code != documents.Code.TOO_LARGE:
                 raise
         # It is a registry of ours, which answers by parts, too.
-        found: list[Schema] = []
+        found: list[documents.Schema] = []
         after: str | None = ""
         while after is not None:
-            request = ListRequest(filter=filter, after=after)
-            part = await self._ask(Verb.LIST, "", request, ListResponse)
+            request = documents.ListRequest(filter=filter, after=after)
+            part = await self._ask(documents.Verb.LIST, "", request, documents.ListResponse)
             found += part.schemas
             after = part.next
         return found
@@ -139,36 +126,43 @@ class SchemaRegistry:
     ) -> None:
         """Remove a revision, a version, or without both the whole schema. It cannot be undone."""
         where = _place(name, check_format(format), version, revision)
-        await self._ask(Verb.REMOVE, where.subject_tail, RemoveRequest(), RemoveResponse)
+        await self._ask(
+            documents.Verb.REMOVE,
+            where.subject_tail,
+            documents.RemoveRequest(),
+            documents.RemoveResponse,
+        )
 
     async def _ask(
-        self, verb: Verb, tail: str, request: Document, answer: type[AnswerT]
+        self, verb: documents.Verb, tail: str, request: Document, answer: type[AnswerT]
     ) -> AnswerT:
-        subject = request_subject(verb, tail)
+        subject = documents.request_subject(verb, tail)
         payload = encode_document(to_wire(request))
-        asks = verb in (Verb.GET, Verb.LIST)  # the others may not be sent twice
+        asks = verb in (documents.Verb.GET, documents.Verb.LIST)  # the others may not be sent twice
         send = self._client.ask if asks else self._client.request
         try:
             reply = await send(subject, payload, timeout=self._timeout)
         except NoRespondersError:
-            raise no_registry(self._client.current_server) from None
-        return answer_of(reply.headers, reply.data, answer)
+            raise documents.no_registry(self._client.current_server) from None
+        return documents.answer_of(reply.headers, reply.data, answer)
 
 
 def check_format(format: str) -> str:
     """The format. Raises ConfigError."""
-    if format not in FORMATS:
-        raise ConfigError(f"format is one of {', '.join(FORMATS)}, not {format!r}.")
+    if format not in documents.FORMATS:
+        raise ConfigError(f"format is one of {', '.join(documents.FORMATS)}, not {format!r}.")
     return format
 
 
-def _place(name: str, format: str | None, version: int | None, revision: int | None) -> Place:
+def _place(
+    name: str, format: str | None, version: int | None, revision: int | None
+) -> documents.Place:
     for what, number in (("version", version), ("revision", revision)):
         if number is not None:
             check_whole(what, number)
     if format is not None:
         check_format(format)
-    return Place(check_schema_name(name), format, version, revision)
+    return documents.Place(documents.check_schema_name(name), format, version, revision)
 
 
 class RegistryCalls(Client):

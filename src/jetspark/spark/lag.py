@@ -14,13 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming import listener
 
 from jetspark.spark.rows_under_way import rows_under_way
 
@@ -101,7 +95,7 @@ class QueryLag:
     """Sequences by stream."""
 
 
-class LagListener(StreamingQueryListener):
+class LagListener(listener.StreamingQueryListener):
     """Follows the lag of all queries of a session: `spark.streams.addListener(LagListener())`.
 
     Every batch is logged (logger "jetspark.spark", level INFO) and passed to `callback` in a thread
@@ -120,11 +114,11 @@ class LagListener(StreamingQueryListener):
 
     # -- called by Spark -------------------------------------------------------------------
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+    def onQueryStarted(self, event: listener.QueryStartedEvent) -> None:
         """Remember the name."""
         self._names[str(event.id)] = event.name or str(event.id)
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+    def onQueryProgress(self, event: listener.QueryProgressEvent) -> None:
         """Process one report."""
         report = json.loads(event.progress.json)
         lag = lag_by_stream(report)
@@ -147,10 +141,10 @@ class LagListener(StreamingQueryListener):
             except Exception:
                 logger.exception("The lag callback failed")
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+    def onQueryIdle(self, event: listener.QueryIdleEvent) -> None:
         """Nothing new."""
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+    def onQueryTerminated(self, event: listener.QueryTerminatedEvent) -> None:
         """Forget the query."""
         self._latest.pop(self._names.pop(str(event.id), ""), None)
 

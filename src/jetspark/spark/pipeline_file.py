@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations, product
 from pathlib import Path
@@ -158,6 +158,7 @@ _OF_LIST = ("restTable", "quarantineTable", "maxNewTables", "writerName", "adopt
 _NEAR, _MISSPELT = 0.7, 0.8
 """Similarity of a key to ours: for an unknown option, and for one that may be known."""
 JETSTREAM = "jetstream"
+_PARTITIONS = '["region", "day"]'
 
 
 @dataclass(frozen=True)
@@ -244,479 +245,460 @@ def read_pipeline(path: str | Path, environment: Mapping[str, str] = os.environ)
     path = Path(path)
     try:
         text = read_small_text(path)
+        document = tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not UTF-8 text.") from None
-    return _Reader(path, text, environment).read()
+    except tomllib.TOMLDecodeError as error:
+        match = _SYNTAX.match(str(error))
+        at, what = (f":{match[2]}", match[1]) if match else ("", str(error))
+        raise ConfigError(f"{path}{at}: this is not TOML: {what}.") from None
+    whole = _Part(read_places(str(path), text), environment, document)
+    whole.check_keys(_TOP)
+    for key, what in _NEEDED.items():
+        if not document.get(key):
+            whole.fail(key, f"{key} is missing: {what}.")
+    pipeline = whole.text("name", path.stem)
+    sources = {name: _source(part) for name, part in whole.parts("sources").items()}
+    views = {name: _view(part, sources) for name, part in whole.parts("views").items()}
+    tables = [*sources, *views]
+    sinks = {
+        name: _sink(part, tables, pipeline, sources) for name, part in whole.parts("sinks").items()
+    }
+    _check_sinks_apart(whole.places, sinks)
+    trigger = whole.inner("trigger", whole.take("trigger", {}))
+    trigger.check_keys({"follow": bool, "interval": object})
+    interval = str(trigger.take("interval", "5s"))
+    return PipelineFile(
+        name=pipeline,
+        checkpoint=whole.text("checkpoint"),
+        sources=sources,
+        views=views,
+        sinks=sinks,
+        follow=bool(trigger.take("follow", False)),
+        interval=trigger.checked("interval", lambda: option_values.duration("interval", interval)),
+        spark=whole.inner("spark", whole.take("spark", {})).texts(),
+        places=whole.places,
+    )
 
 
-class _Reader:
-    def __init__(self, path: Path, text: str, environment: Mapping[str, str]) -> None:
-        self._path = path
-        self._environment = environment
-        self._places = read_places(str(path), text)
-        try:
-            self._document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            match = _SYNTAX.match(str(error))
-            at, what = (f":{match[2]}", match[1]) if match else ("", str(error))
-            raise ConfigError(f"{path}{at}: this is not TOML: {what}.") from None
+@dataclass(frozen=True)
+class _Part:
+    """A table of the file: what nobody has taken of it, and where it is."""
 
-    def read(self) -> PipelineFile:
-        document = self._document
-        self._check_keys((), document, _TOP)
-        for key, what in _NEEDED.items():
-            if not document.get(key):
-                self._fail((key,), f"{key} is missing: {what}.")
-        name = self._text(("name",), document.get("name", self._path.stem))
-        sources = {one: self._source(one) for one in self._names("sources")}
-        views = {one: self._view(one, sources) for one in self._names("views")}
-        tables = [*sources, *views]
-        sinks = {one: self._sink(one, tables, name, sources) for one in self._names("sinks")}
-        self._check_sinks_apart(sinks)
-        trigger = document.get("trigger", {})
-        self._check_keys(("trigger",), trigger, {"follow": bool, "interval": object})
-        interval = str(trigger.get("interval", "5s"))
-        return PipelineFile(
-            name=name,
-            checkpoint=self._text(("checkpoint",), document["checkpoint"]),
-            sources=sources,
-            views=views,
-            sinks=sinks,
-            follow=bool(trigger.get("follow", False)),
-            interval=self._checked(
-                ("trigger", "interval"), lambda: option_values.duration("interval", interval)
-            ),
-            spark=self._texts(("spark",), document.get("spark", {})),
-            places=self._places,
-        )
+    places: Places
+    environment: Mapping[str, str]
+    table: dict[str, Any]
+    where: tuple[str, ...] = ()
 
-    # -- parts ---------------------------------------------------------------------------------
+    def inner(self, key: str, table: dict[str, Any]) -> _Part:
+        """A table in it."""
+        return replace(self, table=dict(table), where=(*self.where, key))
 
-    def _names(self, part: str) -> list[str]:
-        tables = self._document.get(part, {})
-        for name, table in tables.items():
+    def parts(self, key: str) -> dict[str, _Part]:
+        """The tables of sources, views or sinks, by their names."""
+        outer, found = self.inner(key, self.take(key, {})), {}
+        for name, table in outer.table.items():
             if not _NAME.fullmatch(name):
-                self._fail((part, name), f"{name!r} cannot be a name in SQL.")
+                outer.fail(name, f"{name!r} cannot be a name in SQL.")
             if not isinstance(table, dict):
-                self._fail((part, name), f"write [{part}.{name}] and its keys below.")
-        return list(tables)
+                outer.fail(name, f"write [{key}.{name}] and its keys below.")
+            found[name] = outer.inner(name, table)
+        return found
 
-    def _source(self, name: str) -> SourceTable:
-        where = ("sources", name)
-        table = dict(self._document["sources"][name])
-        kind = self._text((*where, "format"), table.pop("format", JETSTREAM))
-        json = table.pop("json", None)
-        watermark = table.pop("watermark", None)
-        static = table.pop("static", False)
-        if not isinstance(static, bool):
-            self._fail((*where, "static"), "static is true or false.")
-        if watermark is not None and not (_is_texts(watermark) and len(watermark) == 2):
-            self._fail((*where, "watermark"), 'watermark is ["column", "10 minutes"].')
-        self._check_own_keys(where, kind, table, _OF_SOURCES)
-        options = self._texts(where, table)
-        if json is None:
-            json = self._checked((*where, "decode"), partial(taken_ddl, options))
-        parsed = None
-        if kind == JETSTREAM:
-            check = SourceOptions.for_batch if static else SourceOptions.for_streaming
-            parsed = self._parsed(
-                where, options, _OF_SOURCES, lambda options: check(parse_options(options))
-            )
-        if json is not None:
-            at = (*where, "json")
-            if parsed is None:
-                self._fail(at, f"json is for the format jetstream, not for {kind}.")
-            if parsed.decoding is not None:
-                self._fail(at, "Give either json or decode: both say what the payloads are.")
-            json, columns = self._text(at, json), parsed.columns
-            self._checked(at, lambda: json_columns(json, "json", columns))
-        return SourceTable(
-            kind, options, parsed, json, None if watermark is None else tuple(watermark), static
-        )
+    def take(self, key: str, default: Any = None) -> Any:
+        """The value of a key."""
+        return self.table.pop(key, default)
 
-    def _view(self, name: str, sources: Mapping[str, SourceTable]) -> str:
-        where = ("views", name)
-        table = self._document["views"][name]
-        self._check_keys(where, table, {"sql": str})
-        if "sql" not in table:
-            self._fail(where, "sql is missing: the SELECT that makes the view.")
-        if name in sources:
-            self._fail(where, f"there is a source {name!r} already.")
-        return self._text((*where, "sql"), table["sql"])
+    def text(self, key: str, default: Any = None) -> str:
+        """A text, which may be a number in the file."""
+        return self.said(key, self.take(key, default))
 
-    def _sink(
-        self, name: str, tables: list[str], pipeline: str, sources: Mapping[str, SourceTable]
-    ) -> SinkTable:
-        where = ("sinks", name)
-        table = dict(self._document["sinks"][name])
-        rows = self._text((*where, "from"), table.pop("from", tables[-1]))
-        if rows not in tables:
-            near = nearest_name(rows, tables)
-            hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(tables)}."
-            self._fail((*where, "from"), f"there is no source or view {rows!r}{hint}")
-        if "format" not in table:
-            self._fail(
-                where,
-                'format is missing: "jetspark-delta", "jetspark-iceberg", "jetstream", or another '
-                "of Spark's.",
-            )
-        kind = self._text((*where, "format"), table.pop("format"))
-        if kind.casefold() in FILES:
-            self._fail(
-                (*where, "format"),
-                f'{not_a_table(kind)} Write format = "jetspark-delta" or "jetspark-iceberg".',
-            )
-        mode = self._text((*where, "mode"), table.pop("mode", "append"))
-        if mode not in _MODES:
-            self._fail((*where, "mode"), f"mode is {', '.join(_MODES)}, not {mode!r}.")
-        columns = table.pop("partition_by", [])
-        if not _is_texts(columns):
-            self._fail((*where, "partition_by"), 'partition_by is a list: ["region", "day"].')
-        if twice := _repeated(columns):
-            self._fail((*where, "partition_by"), f"partition_by names {twice!r} twice.")
-        lake = lakehouse_format(kind)
-        through_spark = table.pop("through_spark", None)
-        if through_spark is not None and (lake is None or not isinstance(through_spark, bool)):
-            self._fail(
-                (*where, "through_spark"),
-                "through_spark is true or false, for jetspark-delta and jetspark-iceberg.",
-            )
-        if mode != "append" and (kind == JETSTREAM or lake is not None):
-            self._fail(
-                (*where, "mode"),
-                f"Spark writes {kind} with mode append only. Rows that change later, such as "
-                "totals, need foreachBatch in a program of your own.",
-            )
-        if key := _key(table, "checkpointLocation"):
-            self._fail(
-                (*where, key),
-                f"write checkpoint at the top of the file in place of {key}: each sink has its "
-                "folder there.",
-            )
-        if lake is not None and (key := _key(table, "adoptTable")):
-            self._fail((*where, key), f"give jetspark run --adopt once in place of {key}.")
-        listed = table.pop(TABLES, None)
-        if listed is not None and lake is None:
-            self._fail((*where, TABLES), "tables is for jetspark-delta and jetspark-iceberg.")
-        said = {key: table.pop(key) for key in _MADE if lake is not None and key in table}
-        source = sources.get(rows)
-        parses = source is None or (source.is_plain and source.has_fields)
-        evolving = self._evolving(where, table, parses or listed is not None) if lake else {}
-        self._check_own_keys(where, kind, table, _OF_SINKS + (_OF_TABLES if lake else ()))
-        options = self._lake_texts(where, table) if lake else self._texts(where, table)
-        options |= evolving
-        parsed: SinkOptions | LakehouseOptions | None = None
-        # In the target the query has a name that does not depend on its checkpoint.
-        named = {} if _key(options, "writerName") else {"writerName": f"{pipeline}/{name}"}
-        if kind == JETSTREAM:
-            parsed = self._parsed(
-                where,
-                options,
-                _OF_SINKS,
-                lambda options: parse_sink_options(options).for_streaming(),
-            )
-            if parsed.guarantee is Guarantee.EXACTLY_ONCE:
-                parsed = parse_sink_options(options := options | named)
-        elif lake is not None:
-            options |= named | ({"partitionBy": ",".join(columns)} if columns else {})
-            if source is not None and source.parsed is not None:
-                options = with_connection(options, source.options)
-            if listed is not None:
-                options |= self._list(where, listed, lake, options, source)
-            parsed = self._parsed(
-                where,
-                options,
-                _OF_SINKS,
-                lambda options: parse_lakehouse_options(lake, options).for_streaming(),
-            )
-            without_fields = source is not None and source.is_plain and not source.has_fields
-            if parsed.quarantine is not None and without_fields and not parsed.tables:
-                self._fail(
-                    (*where, _key(options, "quarantineTable") or "from"),
-                    "quarantineTable is for a source with json or decode: without it every payload "
-                    "is a row.",
-                )
-            if parsed.evolve:
-                at = (*where, "evolve")
-                self._checked(at, partial(check_one_schema, "evolve", parsed))
-                if source is not None and source.parsed is not None:
-                    self._checked(at, partial(check_versions, "evolve", source.parsed))
-        made = self._made_of(where, said, source, listed is not None) if said else {}
-        return SinkTable(
-            rows, kind, options, parsed, mode, tuple(columns), bool(through_spark), made
-        )
+    def truth(self, key: str) -> bool | None:
+        """True or false, if it is there."""
+        found = self.take(key)
+        if not isinstance(found, bool | None):
+            self.fail(key, f"{key} is true or false.")
+        return found
 
-    def _made_of(
-        self,
-        where: tuple[str, ...],
-        said: Mapping[str, Any],
-        source: SourceTable | None,
-        is_list: bool,
-    ) -> dict[str, ValueOf]:
-        """The columns that are made of those of a source."""
-        key = next(iter(said))
-        if is_list:
-            self._fail((*where, key), f"write {key} in each of the list's tables.")
-        if source is None or not source.is_plain or source.parsed is None:
-            self._fail(
-                (*where, key),
-                f"{key} is made of a stream's rows: from names a source, of a stream, which is not "
-                "static and has no watermark. In a view write the columns in SQL.",
-            )
-        times = times_of(source.parsed)
-        return self._made(where, said, source.columns, source.json, times)
+    def columns(self, key: str, example: str) -> list[str]:
+        """A list of texts."""
+        found = self.take(key, [])
+        if not _is_texts(found):
+            self.fail(key, f"{key} is a list: {example}.")
+        return list(found)
 
-    def _made(
-        self,
-        where: tuple[str, ...],
-        said: Mapping[str, Any],
-        there: Sequence[str],
-        schema: str | None,
-        times: Sequence[str] = (),
-    ) -> dict[str, ValueOf]:
-        """The columns that are made of others. `there`: the columns of the rows; `times`: those
-        that are timestamps, of payloads that are not JSON."""
-        items, rest = said.get("columns", []), None
-        if not _is_texts(items):
-            self._fail((*where, "columns"), 'columns is a list: ["site=subject[1]"].')
-        if "rest_column" in said:
-            rest = self._text((*where, "rest_column"), said["rest_column"])
-        return self._checked(
-            (*where, *said),
-            lambda: made_columns(items, rest, there=there, schema=schema, times=times, said=KEYS),
-        )
+    def texts(self) -> dict[str, str]:
+        """All that is left."""
+        return {key: self.said(key, value) for key, value in self.table.items()}
 
-    def _evolving(
-        self, where: tuple[str, ...], table: dict[str, Any], parses: bool
-    ) -> dict[str, str]:
-        """The option for the key `evolve`, which is taken out."""
-        evolve, at = table.pop("evolve", None), (*where, "evolve")
-        if not isinstance(evolve, bool | None):
-            self._fail(at, "evolve is true or false.")
-        if evolve and not parses:
-            self._fail(
-                at,
-                "evolve goes with json or decode, not of a source that is static or has a "
-                "watermark.",
-            )
-        return {} if evolve is None else {"evolveSchema": str(evolve).lower()}
-
-    def _list(
-        self,
-        where: tuple[str, ...],
-        listed: Any,
-        lake: Format,
-        all_: Mapping[str, str],
-        source: SourceTable | None,
-    ) -> dict[str, str]:
-        """The option for a list of tables."""
-        if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
-            self._fail(
-                (*where, TABLES), f"tables is a list: write [[{'.'.join(where)}.tables]] for each."
-            )
-        if source is None or not source.is_plain or source.parsed is None:
-            self._fail(
-                (*where, "from"),
-                "tables takes the messages of a stream as they are: from names a source, of a "
-                "stream, which is not static and has no watermark.",
-            )
-        if source.has_fields:
-            self._fail(
-                (*where, "from"),
-                "each table of the list has its own json: leave json and decode out of the source.",
-            )
-        for key in _OF_ONE_TABLE:
-            if (found := _key(all_, key)) is not None:
-                self._fail((*where, found), f"write {found} in each of the list's tables.")
-        columns = source.parsed.columns
-        aside = _key(all_, "quarantineTable") is not None
-        for one in MESSAGE if aside else ("subject",):
-            if one not in columns:
-                self._fail(
-                    (*where, "from"),
-                    f"tables{' with quarantineTable' if aside else ''} needs the column {one} of "
-                    "the source: add it to columns.",
-                )
-        tables = [
-            self._listed(where, at, dict(one), lake, all_, columns) for at, one in enumerate(listed)
-        ]
-        self._check_tables_apart(where, tables)
-        return listed_option([(one.subjects, one.json, own, one.made) for one, own in tables])
-
-    def _listed(
-        self,
-        sink: tuple[str, ...],
-        at: int,
-        table: dict[str, Any],
-        lake: Format,
-        all_: Mapping[str, str],
-        columns: Sequence[str],
-    ) -> tuple[ListedTable, dict[str, str]]:
-        """A table of the list, and its own options."""
-        where = (*sink, TABLES, str(at))
-        subjects = table.pop("subjects", None)
-        if not _is_texts(subjects) or not subjects:
-            self._fail((*where, "subjects"), 'subjects is missing or no list: ["orders.>"].')
-        subjects = [self._text((*where, "subjects"), one) for one in subjects]
-        for one in subjects:
-            self._checked((*where, "subjects"), partial(check_subscribe_subject, one))
-        ddl = table.pop("json", None)
-        names = list(columns)
-        if ddl is not None:
-            ddl = self._text((*where, "json"), ddl)
-            aside = _key(all_, "quarantineTable") is not None
-            names = self._checked(
-                (*where, "json"),
-                lambda: json_columns(ddl, "json", columns, keep_payload=aside),
-            )
-        said = {key: table.pop(key) for key in _MADE if key in table}
-        made = self._made(where, said, names, ddl)
-        names += made
-        partition_by = table.pop("partition_by", [])
-        if not _is_texts(partition_by):
-            self._fail((*where, "partition_by"), 'partition_by is a list: ["region", "day"].')
-        by = [PartitionBy.parse(one).column for one in partition_by]
-        if DAY not in names and "timestamp" in columns:
-            names.append(DAY)
-            made |= {DAY: OF_DAY} if DAY in by else {}
-        for one, column in zip(partition_by, by, strict=True):
-            if column not in names:
-                self._fail(
-                    (*where, "partition_by"),
-                    f"partition_by: there is no column {one!r}; there are {', '.join(names)}.",
-                )
-        for key in _OF_LIST:
-            if (found := _key(table, key)) is not None:
-                self._fail((*where, found), f"write {found} in [{'.'.join(sink)}], for all tables.")
-        evolving = self._evolving(where, table, ddl is not None)
-        self._check_own_keys(where, PREFIX + lake, table, _OF_LISTED)
-        own = self._lake_texts(where, table) | evolving
-        own |= {"partitionBy": ",".join(partition_by)} if partition_by else {}
-
-        def parse(own: dict[str, str]) -> LakehouseOptions:
-            options = parse_lakehouse_options(lake, of_one(all_, own)).for_streaming()
-            if options.route is not None:
-                raise ConfigError(
-                    "A table of a list has one name: for a template make a sink of its own."
-                )
-            if options.upsert is not None:
-                options.upsert.check_names(names)
-            if options.keys is not None and options.sequence_by is None:
-                raise ConfigError(
-                    "Option 'keys' needs sequenceBy in a list of tables, the column whose greatest "
-                    "value is the last row of a key, such as seq."
-                )
-            return options
-
-        options = self._parsed(where, own, _OF_LISTED, parse)
-        return ListedTable(subjects=tuple(subjects), options=options, json=ddl, made=made), own
-
-    def _check_tables_apart(
-        self, sink: tuple[str, ...], tables: Sequence[tuple[ListedTable, Mapping[str, str]]]
-    ) -> None:
-        for (before, (one, _)), (at, (other, _)) in combinations(enumerate(tables), 2):
-            where = (*sink, TABLES, str(at))
-            line = self._places.line((*sink, TABLES, str(before)))
-            for a, b in product(one.subjects, other.subjects):
-                if subjects_overlap(a, b):
-                    self._fail(
-                        (*where, "subjects"),
-                        f"{b!r} overlaps with {a!r} of the table in line {line}: a message has one "
-                        "table.",
-                    )
-            if _within(one.options.name, other.options.name):
-                self._fail(
-                    (*where, "path"),
-                    f"the table in line {line} has this path, or one inside or around it, already.",
-                )
-
-    def _check_sinks_apart(self, sinks: Mapping[str, SinkTable]) -> None:
-        """Of two queries with one table, or one name, the second one would be refused."""
-        for (before, one), (name, other) in combinations(sinks.items(), 2):
-            if conflict := _conflict(one, other):
-                key, what = conflict
-                where = ("sinks", name, _key(other.options, key) or key)
-                line = self._places.line(("sinks", before, _key(one.options, key) or key))
-                self._fail(where, f"sink {before} (line {line}) has {what} already.")
-
-    # -- values --------------------------------------------------------------------------------
-
-    def _text(self, where: tuple[str, ...], value: Any) -> str:
+    def said(self, key: str, value: Any) -> str:
+        """A value as text, with the variables of the environment."""
         if isinstance(value, bool):
             return str(value).lower()
         if not isinstance(value, str | int | float):
-            self._fail(where, f"{where[-1]} is a text or a number.")
+            self.fail(key, f"{key} is a text or a number.")
 
         def variable(match: re.Match[str]) -> str:
-            found = self._environment.get(match[1])
+            found = self.environment.get(match[1])
             if found is None:
-                self._fail(where, f"the environment has no variable {match[1]}.")
+                self.fail(key, f"the environment has no variable {match[1]}.")
             return found
 
         return _VARIABLE.sub(variable, str(value))
 
-    def _texts(self, where: tuple[str, ...], table: Mapping[str, Any]) -> dict[str, str]:
-        return {key: self._text((*where, key), value) for key, value in table.items()}
-
-    def _lake_texts(self, where: tuple[str, ...], table: Mapping[str, Any]) -> dict[str, str]:
-        """Options of a table; keys may be a list."""
-        lists = {key: ",".join(one) for key, one in table.items() if _is_texts(one)}
-        return self._texts(where, {**table, **{key: lists[key] for key in lists if key == "keys"}})
-
-    def _check_keys(
-        self, where: tuple[str, ...], table: Mapping[str, Any], known: Mapping[str, type]
-    ) -> None:
-        for key, value in table.items():
+    def check_keys(self, known: Mapping[str, type]) -> None:
+        """Fail for other keys than these, and for values of another type."""
+        for key, value in self.table.items():
             if key not in known:
                 near = nearest_name(key, known)
                 hint = f"; did you mean {near!r}?" if near else f"; known: {', '.join(known)}."
-                self._fail((*where, key), f"unknown key {key!r}{hint}")
+                self.fail(key, f"unknown key {key!r}{hint}")
             if not isinstance(value, known[key]):
                 word = {dict: "a table", str: "a text", bool: "true or false"}[known[key]]
-                self._fail((*where, key), f"{key} is {word}.")
+                self.fail(key, f"{key} is {word}.")
 
-    def _check_own_keys(
-        self, where: tuple[str, ...], kind: str, table: Mapping[str, Any], own: tuple[str, ...]
-    ) -> None:
+    def check_own_keys(self, kind: str, own: tuple[str, ...]) -> None:
         """Other formats than jetstream ignore unknown options, and no option is a list."""
         plain = {name.replace("_", ""): name for name in own}  # partitionBy
         plain |= {"evolveschema": "evolve"} if "evolve" in own else {}
-        for key, value in table.items():
+        for key, value in self.table.items():
             near = plain.get(key.casefold())
             if near is None and (kind != JETSTREAM or isinstance(value, list)):
                 near = nearest_name(key, own, cutoff=_MISSPELT)
             if near is not None:
-                self._fail((*where, key), f"unknown key {key!r}; did you mean {near!r}?")
+                self.fail(key, f"unknown key {key!r}; did you mean {near!r}?")
 
-    def _parsed(
-        self,
-        where: tuple[str, ...],
-        options: dict[str, str],
-        own: tuple[str, ...],
-        parse: Callable[[dict[str, str]], T],
+    def parsed(
+        self, options: dict[str, str], own: tuple[str, ...], parse: Callable[[dict[str, str]], T]
     ) -> T:
-        """The parsed options of a table; an error has the line of its option."""
+        """Options of the table; an error has the line of its option."""
         try:
             return parse(options)
         except JetsparkError as error:
             key = meant_by(str(error), options)
-            if key is None:
-                self._fail(where, str(error))
-            near = nearest_name(key, own, cutoff=_NEAR)
+            near = None if key is None else nearest_name(key, own, cutoff=_NEAR)
             if near and str(error).startswith("Unknown option"):
-                self._fail((*where, key), f"unknown key {key!r}; did you mean {near!r}?")
-            self._fail((*where, key), str(error))
+                self.fail(key, f"unknown key {key!r}; did you mean {near!r}?")
+            self.fail(key, str(error))
 
-    def _checked(self, where: tuple[str, ...], action: Callable[[], T]) -> T:
+    def checked(self, key: str | None, action: Callable[[], T]) -> T:
+        """The result of the action; its error has the key's line."""
         try:
             return action()
         except ConfigError as error:
-            self._fail(where, str(error))
+            self.fail(key, str(error))
 
-    def _fail(self, where: tuple[str, ...], sentence: str) -> NoReturn:
-        raise ConfigError(self._places.located(where, sentence))
+    def fail(self, key: str | None, sentence: str) -> NoReturn:
+        """Raise ConfigError with the key's line; None: that of the table."""
+        raise ConfigError(self.places.located((*self.where, *([key] if key else ())), sentence))
+
+
+def _source(part: _Part) -> SourceTable:
+    kind = part.text("format", JETSTREAM)
+    json, watermark = part.take("json"), part.take("watermark")
+    static = bool(part.truth("static"))
+    if watermark is not None and not (_is_texts(watermark) and len(watermark) == 2):
+        part.fail("watermark", 'watermark is ["column", "10 minutes"].')
+    part.check_own_keys(kind, _OF_SOURCES)
+    options = part.texts()
+    if json is None:
+        json = part.checked("decode", partial(taken_ddl, options))
+    parsed = None
+    if kind == JETSTREAM:
+        check = SourceOptions.for_batch if static else SourceOptions.for_streaming
+        parsed = part.parsed(options, _OF_SOURCES, lambda options: check(parse_options(options)))
+    if json is not None:
+        if parsed is None:
+            part.fail("json", f"json is for the format jetstream, not for {kind}.")
+        if parsed.decoding is not None:
+            part.fail("json", "Give either json or decode: both say what the payloads are.")
+        json, columns = part.said("json", json), parsed.columns
+        part.checked("json", lambda: json_columns(json, "json", columns))
+    times = None if watermark is None else tuple(watermark)
+    return SourceTable(kind, options, parsed, json, times, static)
+
+
+def _view(part: _Part, sources: Mapping[str, SourceTable]) -> str:
+    part.check_keys({"sql": str})
+    if "sql" not in part.table:
+        part.fail(None, "sql is missing: the SELECT that makes the view.")
+    if (name := part.where[-1]) in sources:
+        part.fail(None, f"there is a source {name!r} already.")
+    return part.text("sql")
+
+
+def _sink(
+    part: _Part, tables: list[str], pipeline: str, sources: Mapping[str, SourceTable]
+) -> SinkTable:
+    rows = part.text("from", tables[-1])
+    if rows not in tables:
+        near = nearest_name(rows, tables)
+        hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(tables)}."
+        part.fail("from", f"there is no source or view {rows!r}{hint}")
+    if "format" not in part.table:
+        part.fail(
+            None,
+            'format is missing: "jetspark-delta", "jetspark-iceberg", "jetstream", or another '
+            "of Spark's.",
+        )
+    kind = part.text("format")
+    if kind.casefold() in FILES:
+        instead = 'Write format = "jetspark-delta" or "jetspark-iceberg".'
+        part.fail("format", f"{not_a_table(kind)} {instead}")
+    mode = part.text("mode", "append")
+    if mode not in _MODES:
+        part.fail("mode", f"mode is {', '.join(_MODES)}, not {mode!r}.")
+    columns = part.columns("partition_by", _PARTITIONS)
+    if twice := _repeated(columns):
+        part.fail("partition_by", f"partition_by names {twice!r} twice.")
+    lake = lakehouse_format(kind)
+    through_spark = part.take("through_spark")
+    if through_spark is not None and (lake is None or not isinstance(through_spark, bool)):
+        part.fail(
+            "through_spark",
+            "through_spark is true or false, for jetspark-delta and jetspark-iceberg.",
+        )
+    if mode != "append" and (kind == JETSTREAM or lake is not None):
+        part.fail(
+            "mode",
+            f"Spark writes {kind} with mode append only. Rows that change later, such as "
+            "totals, need foreachBatch in a program of your own.",
+        )
+    if key := _key(part.table, "checkpointLocation"):
+        part.fail(
+            key,
+            f"write checkpoint at the top of the file in place of {key}: each sink has its "
+            "folder there.",
+        )
+    if lake is not None and (key := _key(part.table, "adoptTable")):
+        part.fail(key, f"give jetspark run --adopt once in place of {key}.")
+    listed = part.take(TABLES)
+    if listed is not None and lake is None:
+        part.fail(TABLES, "tables is for jetspark-delta and jetspark-iceberg.")
+    said = _said(part) if lake is not None else {}
+    source = sources.get(rows)
+    parses = source is None or (source.is_plain and source.has_fields)
+    evolving = _evolving(part, parses or listed is not None) if lake else {}
+    part.check_own_keys(kind, _OF_SINKS + (_OF_TABLES if lake else ()))
+    options = (_lake_texts(part) if lake else part.texts()) | evolving
+    parsed: SinkOptions | LakehouseOptions | None = None
+    # In the target the query has a name that does not depend on its checkpoint.
+    name = f"{pipeline}/{part.where[-1]}"
+    named = {} if _key(options, "writerName") else {"writerName": name}
+    if kind == JETSTREAM:
+        parsed = part.parsed(
+            options, _OF_SINKS, lambda options: parse_sink_options(options).for_streaming()
+        )
+        if parsed.guarantee is Guarantee.EXACTLY_ONCE:
+            parsed = parse_sink_options(options := options | named)
+    elif lake is not None:
+        options |= named | ({"partitionBy": ",".join(columns)} if columns else {})
+        if source is not None and source.parsed is not None:
+            options = with_connection(options, source.options)
+        if listed is not None:
+            options |= _list(part, listed, lake, options, source)
+        parsed = part.parsed(
+            options,
+            _OF_SINKS,
+            lambda options: parse_lakehouse_options(lake, options).for_streaming(),
+        )
+        without_fields = source is not None and source.is_plain and not source.has_fields
+        if parsed.quarantine is not None and without_fields and not parsed.tables:
+            part.fail(
+                _key(options, "quarantineTable") or "from",
+                "quarantineTable is for a source with json or decode: without it every payload "
+                "is a row.",
+            )
+        if parsed.evolve:
+            part.checked("evolve", partial(check_one_schema, "evolve", parsed))
+            if source is not None and source.parsed is not None:
+                part.checked("evolve", partial(check_versions, "evolve", source.parsed))
+    made = _made_of(part, said, source, listed is not None) if said else {}
+    return SinkTable(rows, kind, options, parsed, mode, tuple(columns), bool(through_spark), made)
+
+
+def _said(part: _Part) -> dict[str, Any]:
+    """The keys of columns that are made of others, which are taken out."""
+    return {key: part.take(key) for key in _MADE if key in part.table}
+
+
+def _made_of(
+    part: _Part, said: Mapping[str, Any], source: SourceTable | None, is_list: bool
+) -> dict[str, ValueOf]:
+    """The columns that are made of those of a source."""
+    key = next(iter(said))
+    if is_list:
+        part.fail(key, f"write {key} in each of the list's tables.")
+    if source is None or not source.is_plain or source.parsed is None:
+        part.fail(
+            key,
+            f"{key} is made of a stream's rows: from names a source, of a stream, which is not "
+            "static and has no watermark. In a view write the columns in SQL.",
+        )
+    return _made(part, said, source.columns, source.json, times_of(source.parsed))
+
+
+def _made(
+    part: _Part,
+    said: Mapping[str, Any],
+    there: Sequence[str],
+    schema: str | None,
+    times: Sequence[str] = (),
+) -> dict[str, ValueOf]:
+    """The columns that are made of others. `there`: the columns of the rows; `times`: those
+    that are timestamps, of payloads that are not JSON."""
+    items, rest = said.get("columns", []), None
+    if not _is_texts(items):
+        part.fail("columns", 'columns is a list: ["site=subject[1]"].')
+    if "rest_column" in said:
+        rest = part.said("rest_column", said["rest_column"])
+    return part.checked(
+        next(iter(said), None),
+        lambda: made_columns(items, rest, there=there, schema=schema, times=times, said=KEYS),
+    )
+
+
+def _evolving(part: _Part, parses: bool) -> dict[str, str]:
+    """The option for the key `evolve`, which is taken out."""
+    evolve = part.truth("evolve")
+    if evolve and not parses:
+        part.fail(
+            "evolve",
+            "evolve goes with json or decode, not of a source that is static or has a watermark.",
+        )
+    return {} if evolve is None else {"evolveSchema": str(evolve).lower()}
+
+
+def _list(
+    part: _Part, listed: Any, lake: Format, all_: Mapping[str, str], source: SourceTable | None
+) -> dict[str, str]:
+    """The option for a list of tables."""
+    name = ".".join(part.where)
+    if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+        part.fail(TABLES, f"tables is a list: write [[{name}.tables]] for each.")
+    if source is None or not source.is_plain or source.parsed is None:
+        part.fail(
+            "from",
+            "tables takes the messages of a stream as they are: from names a source, of a "
+            "stream, which is not static and has no watermark.",
+        )
+    if source.has_fields:
+        part.fail(
+            "from",
+            "each table of the list has its own json: leave json and decode out of the source.",
+        )
+    for key in _OF_ONE_TABLE:
+        if (found := _key(all_, key)) is not None:
+            part.fail(found, f"write {found} in each of the list's tables.")
+    columns = source.parsed.columns
+    aside = _key(all_, "quarantineTable") is not None
+    for one in MESSAGE if aside else ("subject",):
+        if one not in columns:
+            part.fail(
+                "from",
+                f"tables{' with quarantineTable' if aside else ''} needs the column {one} of "
+                "the source: add it to columns.",
+            )
+    inner = [part.inner(TABLES, {}).inner(str(at), one) for at, one in enumerate(listed)]
+    tables = [_listed(one, name, lake, all_, columns) for one in inner]
+    for (before, (earlier, _)), (at, (table, _)) in combinations(enumerate(tables), 2):
+        _check_tables_apart(inner[at], inner[before], table, earlier)
+    return listed_option([(one.subjects, one.json, own, one.made) for one, own in tables])
+
+
+def _listed(
+    part: _Part, sink: str, lake: Format, all_: Mapping[str, str], columns: Sequence[str]
+) -> tuple[ListedTable, dict[str, str]]:
+    """A table of the list, and its own options."""
+    subjects = part.take("subjects")
+    if not _is_texts(subjects) or not subjects:
+        part.fail("subjects", 'subjects is missing or no list: ["orders.>"].')
+    subjects = [part.said("subjects", one) for one in subjects]
+    for one in subjects:
+        part.checked("subjects", partial(check_subscribe_subject, one))
+    ddl = part.take("json")
+    names = list(columns)
+    if ddl is not None:
+        ddl = part.said("json", ddl)
+        aside = _key(all_, "quarantineTable") is not None
+        names = part.checked("json", lambda: json_columns(ddl, "json", columns, keep_payload=aside))
+    made = _made(part, _said(part), names, ddl)
+    names += made
+    partition_by = part.columns("partition_by", _PARTITIONS)
+    by = [PartitionBy.parse(one).column for one in partition_by]
+    if DAY not in names and "timestamp" in columns:
+        names.append(DAY)
+        made |= {DAY: OF_DAY} if DAY in by else {}
+    for said, column in zip(partition_by, by, strict=True):
+        if column not in names:
+            part.fail(
+                "partition_by",
+                f"partition_by: there is no column {said!r}; there are {', '.join(names)}.",
+            )
+    for key in _OF_LIST:
+        if (found := _key(part.table, key)) is not None:
+            part.fail(found, f"write {found} in [{sink}], for all tables.")
+    evolving = _evolving(part, ddl is not None)
+    part.check_own_keys(PREFIX + lake, _OF_LISTED)
+    own = _lake_texts(part) | evolving
+    own |= {"partitionBy": ",".join(partition_by)} if partition_by else {}
+
+    def parse(own: dict[str, str]) -> LakehouseOptions:
+        options = parse_lakehouse_options(lake, of_one(all_, own)).for_streaming()
+        if options.route is not None:
+            raise ConfigError(
+                "A table of a list has one name: for a template make a sink of its own."
+            )
+        if options.upsert is not None:
+            options.upsert.check_names(names)
+        if options.keys is not None and options.sequence_by is None:
+            raise ConfigError(
+                "Option 'keys' needs sequenceBy in a list of tables, the column whose greatest "
+                "value is the last row of a key, such as seq."
+            )
+        return options
+
+    options = part.parsed(own, _OF_LISTED, parse)
+    return ListedTable(subjects=tuple(subjects), options=options, json=ddl, made=made), own
+
+
+def _check_tables_apart(
+    part: _Part, before: _Part, table: ListedTable, earlier: ListedTable
+) -> None:
+    line = part.places.line(before.where)
+    for one, other in product(earlier.subjects, table.subjects):
+        if subjects_overlap(one, other):
+            part.fail(
+                "subjects",
+                f"{other!r} overlaps with {one!r} of the table in line {line}: a message has one "
+                "table.",
+            )
+    if _within(earlier.options.name, table.options.name):
+        part.fail(
+            "path",
+            f"the table in line {line} has this path, or one inside or around it, already.",
+        )
+
+
+def _check_sinks_apart(places: Places, sinks: Mapping[str, SinkTable]) -> None:
+    """Of two queries with one table, or one name, the second one would be refused."""
+    for (before, one), (name, other) in combinations(sinks.items(), 2):
+        if conflict := _conflict(one, other):
+            key, what = conflict
+            where = ("sinks", name, _key(other.options, key) or key)
+            line = places.line(("sinks", before, _key(one.options, key) or key))
+            said = f"sink {before} (line {line}) has {what} already."
+            raise ConfigError(places.located(where, said))
+
+
+def _lake_texts(part: _Part) -> dict[str, str]:
+    """Options of a table; keys may be a list."""
+    keys = part.table.get("keys", "")
+    if _is_texts(keys):
+        part.table["keys"] = ",".join(keys)
+    return part.texts()
 
 
 def _is_texts(value: Any) -> bool:

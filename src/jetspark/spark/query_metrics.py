@@ -22,30 +22,13 @@ from prometheus_client.core import Metric as Family
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+import jetspark.metrics.names as metrics
 from jetspark.bulk import links
 from jetspark.bulk.fixed_range import tail
 from jetspark.bulk.leaders import streams_of
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.errors import JetsparkError
 from jetspark.metrics.endpoint import Collected, Durations, Health, family, serving
-from jetspark.metrics.names import (
-    ACTIVE,
-    BATCH,
-    COMMITS,
-    FAILED_TASKS,
-    FILE_BYTES,
-    FILES,
-    LAG,
-    LAG_TIME,
-    LOST,
-    POSITION,
-    QUARANTINED,
-    REACHABLE,
-    RESTARTS,
-    ROWS,
-    TASKS,
-    Metric,
-)
 from jetspark.spark.checkpoints import finished_offsets, local_path
 from jetspark.spark.lag import Progress, RowsUnderWay, streams_in
 from jetspark.spark.lakehouse.ledger import TableLedger, Written
@@ -291,41 +274,45 @@ class QueryMetrics:
     def _collect(self) -> Iterator[Family]:
         queries = dict(self._followed)
         now = time.time_ns()
-        of_stream: dict[Metric, dict[tuple[str, ...], float]] = {
-            LAG: {},
-            LAG_TIME: {},
-            POSITION: {},
+        of_stream: dict[metrics.Metric, dict[tuple[str, ...], float]] = {
+            metrics.LAG: {},
+            metrics.LAG_TIME: {},
+            metrics.POSITION: {},
         }
-        of_query: dict[Metric, dict[tuple[str, ...], float]] = {}
-        batches: Any = family(BATCH)
+        of_query: dict[metrics.Metric, dict[tuple[str, ...], float]] = {}
+        batches: Any = family(metrics.BATCH)
         for name, one in queries.items():
             one.read_checkpoint()
             for stream, position in one.positions.items():
-                of_stream[POSITION][name, stream] = position - 1
+                of_stream[metrics.POSITION][name, stream] = position - 1
             for stream, lag in one.lag():
-                of_stream[LAG][name, stream] = lag
+                of_stream[metrics.LAG][name, stream] = lag
                 since = max(one.oldest.get(stream, now), one.read.get(stream, 0))
-                of_stream[LAG_TIME][name, stream] = max(0, now - since) / 1e9
+                of_stream[metrics.LAG_TIME][name, stream] = max(0, now - since) / 1e9
             written = one.written or Written(rows=one.progress.rows, aside=one.progress.aside)
             for metric, value in (
-                (ACTIVE, one.is_active),
-                (REACHABLE, not one.unreachable),
-                (RESTARTS, one.restarts),
-                (ROWS, written.rows),
-                (QUARANTINED, written.aside),
-                *(((FILES, written.files), (FILE_BYTES, written.bytes)) if one.written else ()),
-                *(((COMMITS, written.commits),) if one.written else ()),
+                (metrics.ACTIVE, one.is_active),
+                (metrics.REACHABLE, not one.unreachable),
+                (metrics.RESTARTS, one.restarts),
+                (metrics.ROWS, written.rows),
+                (metrics.QUARANTINED, written.aside),
+                *(
+                    ((metrics.FILES, written.files), (metrics.FILE_BYTES, written.bytes))
+                    if one.written
+                    else ()
+                ),
+                *(((metrics.COMMITS, written.commits),) if one.written else ()),
             ):
                 of_query.setdefault(metric, {})[name,] = float(value)
             one.durations.give(batches, [name])
         if self._batch is not None:
             name = self._batch[0]
-            of_query |= {ACTIVE: {(name,): 1.0}, ROWS: {(name,): float(self._rows)}}
+            of_query |= {metrics.ACTIVE: {(name,): 1.0}, metrics.ROWS: {(name,): float(self._rows)}}
         lost: dict[tuple[str, ...], float] = {
             (stream,): float(count) for stream, count in self._lost().items()
         }
-        every = {**of_stream, **of_query, LOST: lost}
-        for metric, count in zip((TASKS, FAILED_TASKS), self._tasks, strict=True):
+        every = {**of_stream, **of_query, metrics.LOST: lost}
+        for metric, count in zip((metrics.TASKS, metrics.FAILED_TASKS), self._tasks, strict=True):
             every[metric] = {(): count}
         for metric, values in every.items():
             found: Any = family(metric)

@@ -23,21 +23,10 @@ from jetspark.bulk.backup import Backup, Part, open_backup
 from jetspark.bulk.fixed_range import Position, fixed_range, resolve
 from jetspark.bulk.links import pool
 from jetspark.errors import ConfigError
+from jetspark.spark import reading
 from jetspark.spark.claims import Claims
 from jetspark.spark.failures import without_traceback
 from jetspark.spark.options import Positions, SourceOptions, parse_options
-from jetspark.spark.reading import (
-    RangePartition,
-    backfilled,
-    decoded,
-    leaders,
-    plan,
-    read_partition,
-    read_values,
-    resolve_positions,
-    snapshot,
-    streams_facts,
-)
 from jetspark.spark.sink import (
     JetStreamBatchWriter,
     JetStreamStreamWriter,
@@ -127,20 +116,20 @@ class JetStreamBatchReader(DataSourceReader):
         self._options = options.for_batch()
 
     @without_traceback
-    def partitions(self) -> list[RangePartition]:
+    def partitions(self) -> list[reading.RangePartition]:
         """The range in parts. Raises as `streams_facts`, `Claims` and `resolve_positions`."""
         options = self._options
-        facts = streams_facts(options, sure=True)
+        facts = reading.streams_facts(options, sure=True)
         if options.sole_reader:
-            leaders(options).ask(lambda api: Claims(api, options).check(facts))
+            reading.leaders(options).ask(lambda api: Claims(api, options).check(facts))
         if options.is_snapshot:
-            return [snapshot(options, one) for one in facts.values()]
-        start = resolve_positions(options, options.batch_start, facts, end=False)
-        end = resolve_positions(options, options.ending, facts, end=True)
-        return plan(
+            return [reading.snapshot(options, one) for one in facts.values()]
+        start = reading.resolve_positions(options, options.batch_start, facts, end=False)
+        end = reading.resolve_positions(options, options.ending, facts, end=True)
+        return reading.plan(
             options,
             [
-                backfilled(
+                reading.backfilled(
                     options,
                     fixed_range(facts[name], start[name], end[name], options.subjects),
                 )
@@ -151,8 +140,8 @@ class JetStreamBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs on an executor."""
         if self._options.is_snapshot:
-            return read_values(self._options, partition)
-        return read_partition(self._options, partition)
+            return reading.read_values(self._options, partition)
+        return reading.read_partition(self._options, partition)
 
 
 # -------------------------------------------------------------------------------------------------
@@ -221,7 +210,7 @@ class JetStreamBackupReader(DataSourceReader):
             columns=options.columns,
             limits=options.limits(),
         )
-        return decoded(options, batches)
+        return reading.decoded(options, batches)
 
 
 class JetStreamDataSource(DataSource):

@@ -13,27 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark import TaskContext
+from pyspark.sql import types
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.types import (
-    AnsiIntervalType,
-    ArrayType,
-    BinaryType,
-    CalendarIntervalType,
-    DataType,
-    LongType,
-    MapType,
-    NullType,
-    StructField,
-    StructType,
-    VariantType,
-)
 
 from jetspark.codecs.framing import framed
 from jetspark.errors import CommitConflict, ConfigError, TableError
-from jetspark.lakehouse import quarantine
+from jetspark.lakehouse import formats, quarantine
 from jetspark.lakehouse.batches import (
     Change,
     added,
@@ -45,15 +33,6 @@ from jetspark.lakehouse.batches import (
     made_for,
     replaced,
     was_made_for,
-)
-from jetspark.lakehouse.formats import (
-    Format,
-    find_table,
-    is_gone,
-    make_table,
-    not_gone,
-    open_table,
-    storage_of_folder,
 )
 from jetspark.lakehouse.new_files import FileWriter, Layout, NewFile, Storage, by_table
 from jetspark.lakehouse.partitions import check_partitions
@@ -83,13 +62,13 @@ from jetspark.spark.versions import DataSourceStreamArrowWriter, in_arrow
 # -------------------------------------------------------------------------------------------------
 # Files that a source's task wrote itself (`spark.direct`) arrive as one row that describes them.
 
-HANDED_OVER = StructField(
+HANDED_OVER = types.StructField(
     "_jetspark_files",
-    StructType(
+    types.StructType(
         [
-            StructField("rows", LongType(), nullable=False),
-            StructField("aside", LongType(), nullable=False),
-            StructField("files", BinaryType(), nullable=False),
+            types.StructField("rows", types.LongType(), nullable=False),
+            types.StructField("aside", types.LongType(), nullable=False),
+            types.StructField("files", types.BinaryType(), nullable=False),
         ]
     ),
 )
@@ -101,7 +80,7 @@ _RECORDS = 10_000
 """Records that are published at a time."""
 _COMMITS = 8
 """Most tables that are committed at a time."""
-_HANDED_OVER: pa.Schema = in_arrow(StructType([HANDED_OVER]))
+_HANDED_OVER: pa.Schema = in_arrow(types.StructType([HANDED_OVER]))
 
 
 @dataclass(frozen=True)
@@ -183,7 +162,7 @@ class Target:
         if storage is None:
             assert options.route is not None  # noqa: S101
             root = replace(options.name, path=options.route.root)
-            storage = storage_of_folder(options.format, root)
+            storage = formats.storage_of_folder(options.format, root)
         return Layout(quarantine.SCHEMA, folder=folder), storage
 
     @property
@@ -270,7 +249,7 @@ class TaskFiles:
             return batch
         assert target.layout is not None  # noqa: S101
         growth = self.growth.get(name, Growth())
-        if CORRUPT in batch.schema.names and target.options.format is Format.ICEBERG:
+        if CORRUPT in batch.schema.names and target.options.format is formats.Format.ICEBERG:
             refused = batch.column(CORRUPT).drop_null()
             growth.note_refused(refused.to_pylist(), target.rows)
         texts = batch.column(NEW).drop_null()
@@ -378,7 +357,7 @@ class TaskFiles:
         if name in self._known:
             return self._known[name]
         one = options.of_table(name)
-        table = find_table(one.format, one.name)
+        table = formats.find_table(one.format, one.name)
         if self._is_new(table) and name not in (options.rest, options.quarantine):
             if self._new >= options.max_new_tables:
                 most = f"more than {options.max_new_tables} new tables (option 'maxNewTables')"
@@ -389,7 +368,7 @@ class TaskFiles:
         columns = schema or self._target.rows
         if table is None:
             numbers = {} if self._batch is None else made_for(*self._batch)
-            table = make_table(one.format, one.name, columns, one.partitions, numbers)
+            table = formats.make_table(one.format, one.name, columns, one.partitions, numbers)
         self._add(name, _prepared(one, columns, table, numbered=True))
         self._known[name] = name
         return name
@@ -431,7 +410,7 @@ class _Sink:
     def _write(self, writer: str, batches: Iterator[pa.RecordBatch]) -> Written:
         for one in self._target.listed or (self._target,):
             options = one.options
-            if options.route is None and is_gone(options.format, options.name):
+            if options.route is None and formats.is_gone(options.format, options.name):
                 raise gone(options.name, 0)
         files = TaskFiles(self._target)
         handed_over: list[HandedOver] = []
@@ -524,7 +503,7 @@ class _Sink:
         if options.route is None and not options.tables:
             tables = [options]
         for one in tables:
-            table = find_table(one.format, one.name)
+            table = formats.find_table(one.format, one.name)
             if table is None and one is options:
                 raise gone(one.name, batch)
             last = None if table is None else last_batch(table, writer)
@@ -565,7 +544,7 @@ class LakehouseBatchWriter(_Sink, DataSourceArrowWriter):
         self._each(rows, self._commit)
 
     def _commit(self, options: LakehouseOptions, files: list[NewFile]) -> None:
-        table = open_table(options.format, options.name)
+        table = formats.open_table(options.format, options.name)
         with self._changing(options, table, files) as change:
             if options.transaction_id is None:
                 commit_files(table, files, change)
@@ -598,11 +577,11 @@ class LakehouseStreamWriter(_Sink, DataSourceStreamArrowWriter):
         due: list[tuple[Table, int]] = []
 
         def commit(options: LakehouseOptions, files: list[NewFile]) -> None:
-            table = find_table(options.format, options.name)
+            table = formats.find_table(options.format, options.name)
             if table is None:
                 raise gone(options.name, batchId)
             with (
-                not_gone(options.format, options.name, batchId),
+                formats.not_gone(options.format, options.name, batchId),
                 self._changing(options, table, files) as change,
             ):
                 is_added = commit_batch(
@@ -632,7 +611,7 @@ _UNWRITTEN = ("time(", "geometry", "geography")
 """Beginnings of the names of types that older versions of Spark lack."""
 
 
-def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
+def prepare_for_query(options: LakehouseOptions, schema: types.StructType) -> Target:
     """`prepare` for a batch of a streaming query: only the first batch creates the table, since a
     later one would have lost its rows with it.
 
@@ -657,15 +636,15 @@ def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
 
     ledger = TableLedger(checkpoint, state.query or "")
 
-    def prepare_one(one: LakehouseOptions, rows: StructType) -> Target:
+    def prepare_one(one: LakehouseOptions, rows: types.StructType) -> Target:
         table = None
         if state.planned and not one.adopt:
-            table = find_table(one.format, one.name)
+            table = formats.find_table(one.format, one.name)
             if table is None and (one is options or ledger.last(str(one.name)) != NONE):
                 raise gone(one.name, state.planned)
             if table is not None and state.query is not None and one is options:
                 check_has_batches(table, state.query, state.planned)
-        with not_gone(one.format, one.name, state.planned or 0):
+        with formats.not_gone(one.format, one.name, state.planned or 0):
             return prepare(one, rows, table, numbered=True)
 
     if not options.tables:
@@ -675,8 +654,8 @@ def prepare_for_query(options: LakehouseOptions, schema: StructType) -> Target:
 
 def _prepared_list(
     options: LakehouseOptions,
-    schema: StructType,
-    prepare_one: Callable[[LakehouseOptions, StructType], Target],
+    schema: types.StructType,
+    prepare_one: Callable[[LakehouseOptions, types.StructType], Target],
 ) -> Target:
     """The tables of a list, several at a time."""
     with ThreadPoolExecutor(_COMMITS) as pool:
@@ -689,12 +668,12 @@ def _prepared_list(
             options.tables,
         )
     columns = [one for one in schema if one.name in (*KEPT, "data")]
-    return Target(options, arrow_schema(StructType(columns)), listed=tuple(made))
+    return Target(options, arrow_schema(types.StructType(columns)), listed=tuple(made))
 
 
 def prepare(
     options: LakehouseOptions,
-    schema: StructType,
+    schema: types.StructType,
     table: Table | None = None,
     *,
     numbered: bool = False,
@@ -718,7 +697,7 @@ def _prepared(
     options: LakehouseOptions, rows: pa.Schema, table: Table | None, *, numbered: bool
 ) -> Target:
     if table is None:
-        table = make_table(options.format, options.name, rows, options.partitions)
+        table = formats.make_table(options.format, options.name, rows, options.partitions)
     if numbered or options.transaction_id is not None:
         table.check_numbers_stay()
     _check_table(options, table)
@@ -739,14 +718,14 @@ def _prepared(
     return Target(options, rows, layout, table.storage)
 
 
-def check_fit(options: LakehouseOptions, schema: StructType) -> None:
+def check_fit(options: LakehouseOptions, schema: types.StructType) -> None:
     """Check that the rows of a query fit, without a change. Raises ConfigError."""
     for at, one in enumerate(options.tables):
         check_fit(one.options, listed.schema_of(schema, at, one))
     if options.tables:
         return
     rows = _rows(options, schema)
-    table = None if options.route is not None else find_table(options.format, options.name)
+    table = None if options.route is not None else formats.find_table(options.format, options.name)
     if table is None:
         check_names(rows)
         check_partitions(rows, options.partitions)
@@ -766,9 +745,9 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
     if options.route is not None:
         options.route.check(str(options.name), names)
         if options.name.catalog is not None:  # raises before Spark starts if out of reach
-            find_table(options.format, options.of_table("x".join(options.route.texts)).name)
+            formats.find_table(options.format, options.of_table("x".join(options.route.texts)).name)
         return
-    table = find_table(options.format, options.name)
+    table = formats.find_table(options.format, options.name)
     if table is not None:
         table.check_numbers_stay()
         _check_table(options, table)
@@ -785,7 +764,7 @@ def check_columns(options: LakehouseOptions, names: Iterable[str]) -> None:
             )
 
 
-def _rows(options: LakehouseOptions, schema: StructType) -> pa.Schema:
+def _rows(options: LakehouseOptions, schema: types.StructType) -> pa.Schema:
     left_out = {HANDED_OVER.name, NEW, quarantine.REASON}
     if options.quarantine is not None:
         for name in (*quarantine.MESSAGE, CORRUPT):
@@ -802,7 +781,7 @@ def _rows(options: LakehouseOptions, schema: StructType) -> pa.Schema:
                 "ones: those of payloads with a schema."
             )
         left_out.add(CORRUPT)
-    rows = arrow_schema(StructType([one for one in schema if one.name not in left_out]))
+    rows = arrow_schema(types.StructType([one for one in schema if one.name not in left_out]))
     if options.made:
         rows = _with_made(options, rows)
     if options.upsert is not None:
@@ -869,7 +848,7 @@ def _check_rows(options: LakehouseOptions, table: Table, rows: pa.Schema) -> Dif
     return replace(found, changed=changed)
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: types.StructType) -> pa.Schema:
     """The columns as Arrow types. Raises ConfigError for types that no table can have."""
     if not schema.fields:
         raise ConfigError("The rows have no columns.")
@@ -882,19 +861,24 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return in_arrow(schema)
 
 
-def _without_format(kind: DataType) -> str | None:
+def _without_format(kind: types.DataType) -> str | None:
     """A type, at any depth, that Delta and Iceberg lack or that their libraries do not write."""
-    parts: list[DataType] = []
+    parts: list[types.DataType] = []
     match kind:
-        case StructType() if not kind.fields:
+        case types.StructType() if not kind.fields:
             return kind.simpleString()
-        case StructType():
+        case types.StructType():
             parts = [one.dataType for one in kind]
-        case ArrayType():
+        case types.ArrayType():
             parts = [kind.elementType]
-        case MapType():
+        case types.MapType():
             parts = [kind.keyType, kind.valueType]
-        case NullType() | VariantType() | AnsiIntervalType() | CalendarIntervalType():
+        case (
+            types.NullType()
+            | types.VariantType()
+            | types.AnsiIntervalType()
+            | types.CalendarIntervalType()
+        ):
             return kind.simpleString()
         case _ if kind.simpleString().startswith(_UNWRITTEN):
             return kind.simpleString()
