@@ -11,9 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from jetspark.cli.options import DEFAULT, PayloadFlags, SchemaFlags
+from jetspark.codecs.protobuf import message_of
 from jetspark.errors import ConfigError, RegistryError, SchemaNotFoundError
 from jetspark.registry import confluent
 from jetspark.registry.confluent import ConfluentRegistry
@@ -122,33 +123,21 @@ def test_references_come_each_before_what_names_it(http: Scripted) -> None:
         ConfluentRegistry(http.url).by_id(1)
 
 
-def test_protobuf_comes_as_descriptors_where_the_registry_has_them(http: Scripted) -> None:
-    def serialized(file: FileDescriptorProto, *names: str) -> Any:
-        text = base64.b64encode(file.SerializeToString()).decode()
-        return protobuf(text, *names)
-
+def test_protobuf_comes_as_its_source_with_what_it_imports(http: Scripted) -> None:
     def protobuf(text: str, *names: str) -> Any:
         references = [{"name": one, "subject": one, "version": 1} for one in names]
-        document = {"schema": text, "schemaType": "PROTOBUF", "references": references}
-        return 200, document
+        return 200, {"schema": text, "schemaType": "PROTOBUF", "references": references}
 
-    main = FileDescriptorProto(name="main", dependency=["b.proto"])
     http.answers = {
-        "/schemas/ids/1": protobuf("message A {}", "b.proto"),
-        "/subjects/b.proto/versions/1": protobuf("message B {}"),
-        "/schemas/ids/1?format=serialized": serialized(main, "b.proto"),
-        "/subjects/b.proto/versions/1?format=serialized": serialized(FileDescriptorProto(name="x")),
+        "/schemas/ids/1": protobuf(
+            'syntax = "proto3"; import "b.proto"; message A { B b = 1; }', "b.proto"
+        ),
+        "/subjects/b.proto/versions/1": protobuf('syntax = "proto3"; message B { int32 n = 1; }'),
     }
-    found = ConfluentRegistry(http.url).by_id(1)
+    found = message_of(ConfluentRegistry(http.url).by_id(1))
     files = FileDescriptorSet.FromString(base64.b64decode(found.text)).file
     assert [one.name for one in files] == ["b.proto", "schema.proto"]
-    assert found.references == ()
-    # Some do not know the word, and some do not know that they do not know it.
-    for other in ((422, {"error_code": 42201}), protobuf("message A {}", "b.proto")):
-        http.answers["/schemas/ids/1?format=serialized"] = other
-        source = ConfluentRegistry(http.url).by_id(1)
-        assert source.text == "message A {}"
-        assert [(one.name, one.text) for one in source.references] == [("b.proto", "message B {}")]
+    assert found.name == "A"
 
 
 @pytest.mark.parametrize(

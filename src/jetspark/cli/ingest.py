@@ -12,15 +12,15 @@ from cyclopts import Parameter
 
 from jetspark.cli.console import Outcome, counted, say
 from jetspark.cli.options import (
-    AS_THEY_ARE,
     DEFAULT,
+    NO_TABLE,
     OF_PAYLOADS,
     Connection,
     JsonOutputFlag,
     MetricsOption,
-    PayloadFlags,
     Repeated,
     Switch,
+    TableFlags,
     named_options,
     options_as_flags,
     starting,
@@ -67,23 +67,16 @@ def ingest(
     stream: str,
     /,
     *,
-    to: str | None = None,
+    table: TableFlags = NO_TABLE,
     connection: Connection = DEFAULT,
     subjects: str | None = None,
     bucket: Switch = False,
     start: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
-    json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None,
-    payloads: PayloadFlags = AS_THEY_ARE,
-    partition_by: Repeated = None,
     follow: Annotated[bool, Parameter(name=("--follow",), negative="--available-now")] = False,
     interval: Annotated[float | None, Parameter(allow_leading_hyphen=True)] = None,
     checkpoint: str | None = None,
     adopt: Switch = False,
-    format: str | None = None,
-    merge_schema: Switch = False,
     evolve: Switch = False,
-    column: Repeated = None,
-    rest_column: str | None = None,
     key: Repeated = None,
     history: Switch = False,
     quarantine: str | None = None,
@@ -92,7 +85,6 @@ def ingest(
     through_spark: Switch = False,
     infer: Switch = False,
     infer_messages: int | None = None,
-    table_option: Repeated = None,
     max_offsets_per_trigger: int | None = None,
     option: Repeated = None,
     lineage: Switch = False,
@@ -107,31 +99,19 @@ def ingest(
 
     Args:
         stream: Name of the stream.
-        to: Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog. A
-            template makes many tables: lake/{region} one for each value of a column, {subject[1]}
-            for each token of the subject (from 0), {header[Site]} for each value of a header.
         subjects: Only messages under these subjects, several with commas.
         bucket: STREAM is a Key-Value bucket, and the table has one row for each key: its present
             value. A change replaces the row, a deletion removes it.
         start: Where the first run begins: earliest (the default), latest, a sequence, a time such
             as 2026-01-31T12:00:00Z, or how long ago, such as -90m or -2d. Later runs continue.
-        json: Schema of JSON payloads, as "carrier STRING, delay DOUBLE": fields become columns.
-        partition_by: Column to partition by; day(timestamp), hour(…), or, in Iceberg, month(…),
-            year(…), bucket(16, id), truncate(4, name); or name=expression in Spark SQL. day alone
-            is a column with the day of the timestamp. May be given again.
         follow: Run until Ctrl-C or SIGTERM, then exit with 0; --available-now, the default, ends
             with the messages that are there now.
         interval: Seconds between two batches with --follow; 5 by default.
         checkpoint: Folder for the progress; by default _checkpoint in the table.
         adopt: Add the rows to a table that runs of this stream have not written.
-        format: delta or iceberg. An existing table keeps its format, a new one is in delta.
-        merge_schema: Add columns that the table lacks, instead of refusing the rows.
         evolve: Add a column for each new field of the payloads, and in Iceberg widen int to long,
             float to double, as rows need it, so that no field is lost. With --decode: for the
             fields of each new version of the schema in the registry.
-        column: Further column, as site=subject[1], site=header[Site], hour=hour(timestamp); may be
-            given again.
-        rest_column: Name of a column with the fields that the schema of --json lacks, as JSON text.
         key: Column of the key: the table keeps the last row of each key; may be given again.
         history: With --key, keep all rows; valid_from and valid_to say when each was valid.
         quarantine: Table for messages that do not become rows, with the reason: payloads that do
@@ -145,8 +125,6 @@ def ingest(
             --to is a template, one for each table. --to may be left out.
         infer_messages: Number of messages in the sample, from all parts of the stream; 10,000 by
             default.
-        table_option: Further option of the table, as name=value (targetFileSize=64m,
-            storage.AWS_REGION=…).
         max_offsets_per_trigger: Maximum number of sequences in one batch; by default 2,000,000 and
             1 GiB, of a bucket 500,000; through a snapshot (option backfill) without a limit.
         option: Further option of the source, as name=value (user=…, tlsCaFile=…).
@@ -154,14 +132,15 @@ def ingest(
     """
     outcome = Outcome(flags.quiet, json_output)
     further = named_options("--option", option, _OF_SOURCE)
-    table_options = named_options("--table-option", table_option, _OF_TABLE)
+    table_options = named_options("--table-option", table.table_option, _OF_TABLE)
+    to, json = table.to, table.json
     starts = {name.casefold() for name in _STARTS}
     own_start = next((name for name in further if name.casefold() in starts), None)
     if start is not None and own_start is not None:
         raise ConfigError(f"Give either --start or --option {own_start}.")
-    if infer and (json is not None or payloads.decode is not None):
+    if infer and (json is not None or table.decode is not None):
         raise ConfigError("--infer prints what --json takes: give one of them, without --decode.")
-    if json is not None and payloads.decode is not None:
+    if json is not None and table.decode is not None:
         raise ConfigError("Give either --json or --decode: both say what the payloads are.")
     if infer_messages is not None and (not infer or infer_messages < 1):
         raise ConfigError("--infer-messages goes with --infer, and is 1 or more.")
@@ -178,13 +157,13 @@ def ingest(
         }
         if subjects is not None:
             source["subjects"] = subjects
-        source |= payloads.options() | further
-        if payloads.decode == "json":
+        source |= table.options() | further
+        if table.decode == "json":
             with signals_held():
                 from jetspark.spark.json_payloads import taken_ddl
 
             json = taken_ddl(source)
-        if payloads.decode == "debezium":
+        if table.decode == "debezium":
             from jetspark.spark.event_schema import with_event_schema
 
             source = dict(with_event_schema(source))
@@ -200,17 +179,12 @@ def ingest(
         job = Ingest(
             options=source,
             to=to,
-            partition_by=partition_by or [],
-            json_schema=json,
+            **table.rows() | {"json_schema": json},
             checkpoint=checkpoint,
             follow=follow,
             interval=_INTERVAL if interval is None else interval,
             adopt=adopt,
-            format=format,
-            merge_schema=merge_schema,
             evolve=evolve,
-            columns=column or [],
-            rest_column=rest_column,
             keys=key or [],
             history=history,
             quarantine=quarantine,

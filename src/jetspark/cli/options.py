@@ -145,7 +145,48 @@ def _login(registry: str) -> tuple[str, dict[str, str]]:
 _WITH_LOGIN = re.compile(
     r"(?P<scheme>https?://)(?P<user>[^/:@]*)(?::(?P<password>[^/@]*))?@(?P<place>.+)"
 )
-AS_THEY_ARE = PayloadFlags()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TableFlags(PayloadFlags):
+    """The table that gets the rows, and how payloads become these."""
+
+    to: str | None = None
+    """Folder or URI of the table; catalog:namespace.table for one in an Iceberg catalog. A template
+    makes many tables: lake/{region} one for each value of a column, {subject[1]} for each token of
+    the subject (from 0), {header[Site]} for each value of a header."""
+    json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None
+    """Schema of JSON payloads, as "carrier STRING, delay DOUBLE": fields become columns."""
+    partition_by: Repeated = None
+    """Column to partition by; day(timestamp), hour(…), or, in Iceberg, month(…), year(…),
+    bucket(16, id), truncate(4, name); or name=expression in Spark SQL. day alone is a column with
+    the day of the timestamp. May be given again."""
+    format: str | None = None
+    """delta or iceberg. An existing table keeps its format, a new one is in delta."""
+    merge_schema: Switch = False
+    """Add columns that the table lacks, instead of refusing the rows."""
+    column: Repeated = None
+    """Further column, as site=subject[1], site=header[Site], hour=hour(timestamp); may be given
+    again."""
+    rest_column: str | None = None
+    """Name of a column with the fields that the schema of --json lacks, as JSON text."""
+    table_option: Repeated = None
+    """Further option of the table, as name=value (targetFileSize=64m, storage.AWS_REGION=…)."""
+
+    def rows(self) -> dict[str, Any]:
+        """Arguments of `spark.ingest.Ingest`."""
+        return {
+            "json_schema": self.json,
+            "partition_by": self.partition_by or [],
+            "format": self.format,
+            "merge_schema": self.merge_schema,
+            "columns": self.column or [],
+            "rest_column": self.rest_column,
+        }
+
+
+NO_TABLE = TableFlags()
 NO_SCHEMA = SchemaFlags()
 OF_PAYLOADS = {
     **{name: name for name in ("decode", "schema", "registry", "fields", "framing", "compression")},

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
 from cyclopts import Parameter
@@ -15,15 +15,15 @@ from cyclopts import Parameter
 from jetspark.cli.app import command, group
 from jetspark.cli.console import Outcome, counted, show_info, show_result, size
 from jetspark.cli.options import (
-    AS_THEY_ARE,
     DEFAULT,
+    NO_TABLE,
     OF_PAYLOADS,
     Connection,
     JsonOption,
     JsonOutputFlag,
-    PayloadFlags,
     Repeated,
     Switch,
+    TableFlags,
     named_options,
     options_as_flags,
     pairs,
@@ -178,17 +178,9 @@ def retry(
     quarantine: str,
     /,
     *,
-    to: str | None = None,
-    json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None,
-    payloads: PayloadFlags = AS_THEY_ARE,
+    into: TableFlags = NO_TABLE,
     connection: Connection = DEFAULT,
     pipeline: Path | None = None,
-    column: Repeated = None,
-    rest_column: str | None = None,
-    partition_by: Repeated = None,
-    format: str | None = None,
-    merge_schema: Switch = False,
-    table_option: Repeated = None,
     flags: SparkFlags = LOCAL,
     json_output: JsonOutputFlag = False,
 ) -> None:
@@ -200,57 +192,33 @@ def retry(
 
     Args:
         quarantine: The table with the messages, in the format of the other one.
-        to: The table of the rows, or the template of tables, as for `ingest`.
-        json: Schema of the payloads, as for `ingest`.
         pipeline: File of the pipeline with this quarantine, which has the tables and schemas; in
             place of --to, --json and the flags below.
-        column: Further column, as for `ingest`; may be given again.
-        rest_column: Name of the column with other fields, as for `ingest`.
-        partition_by: Column to partition by, as for `ingest`; may be given again.
-        format: delta or iceberg; by default the format of the table.
-        merge_schema: Add columns that the table lacks, instead of refusing the rows.
-        table_option: Further option of the table, as name=value; may be given again.
     """
     outcome = Outcome(flags.quiet, json_output)
     if pipeline is not None:
-        given = (
-            to,
-            json,
-            payloads.options(),
-            connection.options(),
-            column,
-            rest_column,
-            partition_by,
-            format,
-            merge_schema,
-            table_option,
-        )
-        if any(given):
+        if into != NO_TABLE or connection.options():
             raise ConfigError("--pipeline FILE says the tables and schemas: give it alone.")
         _retry_sink(outcome, quarantine, pipeline, flags)
         return
-    if to is None or (json is None) == (payloads.decode is None):
+    to = into.to
+    if to is None or (into.json is None) == (into.decode is None):
         raise ConfigError(
             "Give --to and --json, or --decode in its place, or --pipeline with the file that says "
             "both."
         )
-    if connection.options() and payloads.registry != "nats":
+    if connection.options() and into.registry != "nats":
         raise ConfigError("--server and --context say where --registry nats is: give them with it.")
-    options = named_options("--table-option", table_option, _OF_RETRY)
+    options = named_options("--table-option", into.table_option, _OF_RETRY)
     with options_as_flags(_OF_RETRY, options):
         with signals_held():
             from jetspark.spark.ingest import Ingest
 
         job = Ingest(
             # The stream is not read.
-            options={"stream": "retried", **payloads.options(), **connection.spark_options()},
+            options={"stream": "retried", **into.options(), **connection.spark_options()},
             to=to,
-            json_schema=json,
-            columns=column or [],
-            rest_column=rest_column,
-            partition_by=partition_by or [],
-            format=format,
-            merge_schema=merge_schema,
+            **into.rows(),
             quarantine=quarantine,
             table_options=options,
         )

@@ -21,7 +21,6 @@ import msgspec
 
 from jetspark.codecs.schema import PayloadSchema
 from jetspark.errors import ConfigError, DocumentError, RegistryError, SchemaNotFoundError
-from jetspark.registry.protobuf_rules import descriptor_set
 from jetspark.retries import Backoff
 from jetspark.wire.documents import decode_json
 
@@ -84,23 +83,12 @@ class ConfluentRegistry:
 
     def by_id(self, number: int) -> PayloadSchema:
         """The schema with this id."""
-        found = self._found(f"/schemas/ids/{number}", f"with id {number}")
+        found = self._schema(f"/schemas/ids/{number}", f"with id {number}")
         return replace(found, version=number)
 
     def by_name(self, name: str, version: int | None) -> PayloadSchema:
         """A version of a subject, or its latest."""
-        return replace(self._found(*_of_subject(name, version)), name=name)
-
-    def _found(self, path: str, what: str) -> PayloadSchema:
-        schema = self._schema(path, what)
-        if schema.format != "protobuf":
-            return schema
-        imports: dict[str, bytes] = {}
-        try:
-            text = descriptor_set(self._descriptor(path, what, imports), imports)
-        except (RegistryError, ValueError, ModuleNotFoundError):
-            return schema  # the registry has only the source
-        return replace(schema, text=text, references=())
+        return replace(self._schema(*_of_subject(name, version)), name=name)
 
     def _schema(self, path: str, what: str, depth: int = 0) -> PayloadSchema:
         answer = self._ask(path, what)
@@ -116,15 +104,6 @@ class ConfluentRegistry:
         named = cast("Literal['avro', 'protobuf', 'json']", kind)
         version, references = answer.version or 0, tuple(found.values())
         return PayloadSchema(named, answer.schema, "", version, answer.id, references)
-
-    def _descriptor(self, path: str, what: str, imports: dict[str, bytes]) -> bytes:
-        """A .proto file's descriptor; those of its `imports` are added, each before its users."""
-        answer = self._ask(f"{path}?format=serialized", what)
-        for one in answer.references or ():
-            if one.name not in imports:
-                place = _of_subject(one.subject, one.version)
-                imports[one.name] = self._descriptor(*place, imports)
-        return base64.b64decode(answer.schema, validate=True)
 
     def _ask(self, path: str, what: str) -> _Answer:
         request = Request(self.url.rstrip("/") + path, headers={"Accept": _ACCEPT})  # noqa: S310 (checked)

@@ -6,10 +6,8 @@ one of both has is neither lost nor wrong: the reader does not ask for it, or ha
 
 from __future__ import annotations
 
-import re
-from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
+from base64 import b64decode
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
     Type: TypeAlias = DescriptorProto | EnumDescriptorProto
 
-_GOOGLES = re.compile(r"google/protobuf/(\w+)\.proto")
 _REQUIRED, _REPEATED = 2, 3
 _GROUP, _MESSAGE, _ENUM = 10, 11, 14
 _NAMES: Final = (
@@ -51,36 +48,6 @@ def lost(reader: list[FileDescriptorProto], writer: list[FileDescriptorProto]) -
         else:
             found.append(f"{message.name}: there is no message of this name any more")
     return found
-
-
-def descriptor_set(file: bytes, imports: Mapping[str, bytes]) -> str:
-    """A FileDescriptorSet in base64, of a file's serialized descriptor and those that it imports.
-
-    `imports`: by the names in the import statements, each before its users; Google's own are added.
-    Raises ValueError.
-    """
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-    from google.protobuf.message import DecodeError
-
-    found: dict[str, FileDescriptorProto] = {}
-
-    def add(name: str, data: bytes) -> None:
-        try:
-            one = FileDescriptorProto.FromString(data)
-        except DecodeError as error:
-            raise ValueError(str(error)) from None
-        for needed in one.dependency:
-            own = _GOOGLES.fullmatch(needed)
-            if own is not None and needed not in found and needed not in imports:
-                module = import_module(f"google.protobuf.{own[1]}_pb2")
-                add(needed, module.DESCRIPTOR.serialized_pb)
-        one.name = name
-        found[name] = one
-
-    for name, data in imports.items():
-        add(name, data)
-    add("schema.proto", file)
-    return b64encode(FileDescriptorSet(file=found.values()).SerializeToString()).decode()
 
 
 def descriptor_text(text: str) -> str:
