@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.progress import TextColumn
@@ -33,8 +34,6 @@ from jetspark.subjects import check_disjoint, check_subscribe_subject
 from jetspark.validation import MOST_SEQUENCE, check_whole, path_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
 
     from jetspark.bulk.backup import Backup

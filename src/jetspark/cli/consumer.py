@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jetspark.cli.app import command, group
@@ -10,8 +11,6 @@ from jetspark.cli.options import DEFAULT, Connection, JsonOption
 from jetspark.documents.document import to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from jetspark.documents.consumers import ConsumerConfig, ConsumerInfo
 
 consumer = group(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,8 +20,6 @@ from jetspark.metrics.observing import observe
 from jetspark.subjects import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from jetspark.dead_letters import DeadLetter, DeadLetters, Replayed
     from jetspark.full_client import Client, JetStream
 

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -31,8 +32,6 @@ from jetspark.errors import ConfigError
 from jetspark.server import NatsServer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from duckdb import DuckDBPyRelation
     from pandas import DataFrame
 

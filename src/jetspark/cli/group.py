@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jetspark.cli import app
@@ -11,8 +12,6 @@ from jetspark.cli.options import DEFAULT, Connection, JsonOption, not_found
 from jetspark.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from jetspark.full_client import JetStream
     from jetspark.groups import ElasticGroup, StaticGroup
 

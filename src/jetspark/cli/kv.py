@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,6 @@ from jetspark.errors import BucketNotFoundError, ConfigError
 from jetspark.kv_rules import STREAM_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from jetspark.full_client import Client
     from jetspark.kv import Bucket, BucketStatus, Entry
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jetspark.cli import console
@@ -10,8 +11,6 @@ from jetspark.cli.options import DEFAULT, Connection, check_replicas
 from jetspark.registry.documents import BUCKET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from jetspark.full_client import Client
 
 registry = group(

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 

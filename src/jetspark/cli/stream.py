@@ -7,6 +7,7 @@ tool `nats` has more.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -37,8 +38,6 @@ from jetspark.errors import ConfigError, MessageNotFoundError, NameInUseError
 from jetspark.validation import check_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from jetspark.backup import StreamBackup
     from jetspark.backup.save import ProgressCallback
     from jetspark.documents.streams import StoredMsg, StreamInfo

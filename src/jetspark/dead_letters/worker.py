@@ -12,6 +12,7 @@ Contract
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
@@ -28,8 +29,6 @@ from jetspark.validation import MOST_SEQUENCE, check_whole
 from jetspark.wire.kernel import frame_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from jetspark.jetstream.consumers import PullConsumer
     from jetspark.jetstream.context import JetStreamContext
     from jetspark.jetstream.message import JsMsg

@@ -23,9 +23,9 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Self
 from urllib.parse import urlsplit
 
 import msgspec
@@ -39,9 +39,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Self
 
 # -------------------------------------------------------------------------------------------------
 # Free ports
