@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from jetspark.errors import ConfigError, shown
-from jetspark.subjects import nearest_name
+from jetspark.subjects import meant
 
 MOST: Final = 2**63 - 1
 """The greatest number that the server can hold, where it is not a sequence."""
@@ -58,8 +58,7 @@ def check_word(name: str, value: str, words: Sequence[str]) -> str:
     """One of a few words. Raises ConfigError, which suggests the nearest one."""
     if value in words:
         return value
-    near = nearest_name(value, words) if isinstance(value, str) else None
-    hint = f"; did you mean {near!r}?" if near else "."
+    hint = meant(value, words) if isinstance(value, str) else "."
     *others, last = map(repr, words)
     raise ConfigError(f"{name} is {', '.join(others)} or {last}, not {shown(value)}{hint}")
 

@@ -41,7 +41,8 @@ from jetspark.errors import BackupError, ConfigError, DataLossError
 from jetspark.subjects import (
     check_disjoint,
     check_subscribe_subject,
-    nearest_name,
+    instead,
+    meant,
     subjects_overlap,
 )
 from jetspark.validation import MOST_SEQUENCE, check_sequence, check_whole, texts_of
@@ -317,8 +318,7 @@ class Backup:
                 if next(found, None) is not None:
                     break
             else:
-                near = nearest_name(subject, listened)
-                hint = f"; did you mean {near!r}?" if near else "."
+                hint = meant(subject, listened)
                 raise ConfigError(
                     f"{what}: no message under {subject!r} is in the backup of stream "
                     f"{self.stream!r}, which listened to {', '.join(listened) or 'others'}{hint}"
@@ -374,9 +374,8 @@ def check_choice(subjects: Sequence[str], columns: Sequence[str]) -> None:
         raise ConfigError("columns is empty: name one, or leave it out for all.")
     for column in columns:
         if column not in COLUMNS:
-            near = nearest_name(column, COLUMNS)
-            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(COLUMNS)}."
-            raise ConfigError(f"columns: a backup has no column {column!r}; {hint}")
+            hint = instead(column, COLUMNS)
+            raise ConfigError(f"columns: a backup has no column {column!r}{hint}")
 
 
 def open_backup(folder: str | os.PathLike[str]) -> Backup:

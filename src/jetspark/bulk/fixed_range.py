@@ -11,7 +11,7 @@ from jetspark.bulk.leaders import confirmed_facts, linearizable_read
 from jetspark.bulk.ranges import SequenceRange
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.errors import ConfigError
-from jetspark.subjects import nearest_name, subjects_overlap
+from jetspark.subjects import meant, subjects_overlap
 from jetspark.timestamps import NANOSECONDS, format_isotime
 
 logger = logging.getLogger("jetspark.bulk")
@@ -186,8 +186,7 @@ def _check_subjects(
                 subject,
             )
             continue
-        near = nearest_name(subject, listened)
-        hint = f"; did you mean {near!r}?" if near else "."
+        hint = meant(subject, listened)
         raise ConfigError(
             f"{name}: no message under {subject!r} is in {streams}, nor can one come: "
             f"it listens to {', '.join(listened) or 'nothing'}{hint}"

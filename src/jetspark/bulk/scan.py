@@ -39,7 +39,7 @@ from jetspark.codecs.ddl import ambiguous, check_fields
 from jetspark.codecs.decoding import Decoder, Decoding
 from jetspark.connection.options import ConnectOptions
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket, check_filter
-from jetspark.subjects import check_disjoint, check_name, check_subscribe_subject, nearest_name
+from jetspark.subjects import check_column, check_disjoint, check_name, check_subscribe_subject
 from jetspark.timestamps import NANOSECONDS, datetime_to_ns, parse_isotime
 from jetspark.validation import check_moment, check_sequence
 from jetspark.wire import js_api
@@ -129,10 +129,7 @@ class Scan:
     def _check_columns(self) -> None:
         known = arrow.COLUMNS if self.bucket is None else arrow.BUCKET_COLUMNS
         for name in self.columns:
-            if name not in known:
-                near = nearest_name(name, known)
-                hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}."
-                raise errors.ConfigError(f"columns: there is no column {name!r}; {hint}")
+            check_column("columns", name, known)
         if len(set(self.columns)) < len(self.columns):
             raise errors.ConfigError(f"columns names one twice: {', '.join(self.columns)}.")
         if self.json and self.decoding:

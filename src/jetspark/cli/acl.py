@@ -10,7 +10,7 @@ from jetspark.acl import Permissions, Responses, Roles
 from jetspark.cli import console
 from jetspark.cli.options import JsonOption, Repeated, Switch
 from jetspark.errors import ConfigError
-from jetspark.subjects import nearest_name
+from jetspark.subjects import instead
 
 _ROLES = {
     name.replace("_", "-"): name
@@ -155,9 +155,7 @@ def _purpose(method: str) -> str:
 
 def _method_of(role: str) -> str:
     if role not in _ROLES:
-        near = nearest_name(role, _ROLES)
-        hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(_ROLES)}."
-        raise ConfigError(f"There is no role {role!r}{hint}")
+        raise ConfigError(f"There is no role {role!r}{instead(role, _ROLES)}")
     return _ROLES[role]
 
 

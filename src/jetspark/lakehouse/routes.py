@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.rest import rest_of
-from jetspark.subjects import nearest_name
+from jetspark.subjects import instead
 
 _LONGEST = 120
 """Characters of a value in a name."""
@@ -163,9 +163,8 @@ class Route:
         """Raise ConfigError for a value of a column that the rows lack."""
         for one in self.values:
             if one.column not in names:
-                near = nearest_name(one.column, names)
-                hint = f"did you mean {near!r}?" if near else f"there are {', '.join(names)}."
-                raise ConfigError(f"{option}: the rows have no column {one.column!r}; {hint}")
+                hint = instead(one.column, names)
+                raise ConfigError(f"{option}: the rows have no column {one.column!r}{hint}")
 
     def check_types(self, option: str, rows: pa.Schema) -> None:
         """Raises ConfigError for a column whose values make no name."""

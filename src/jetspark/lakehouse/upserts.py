@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.new_files import Layout, NewFile, Storage
 from jetspark.lakehouse.table import PLACE, Changes, Numbers, Table
+from jetspark.subjects import check_column
 
 _TEXT = r"'(?:[^']|'')*'"
 _CONDITION = re.compile(
@@ -78,10 +79,7 @@ class Upsert:
     def check_names(self, names: Sequence[str]) -> None:
         """Raise ConfigError for columns that the rows lack."""
         for option, name in self._columns():
-            if name not in names:
-                raise ConfigError(
-                    f"Option {option!r}: there is no column {name!r}; there are {', '.join(names)}."
-                )
+            check_column(f"Option {option!r}", name, names)
 
     def check(self, rows: pa.Schema) -> None:
         """Raise ConfigError for columns that the rows lack, or with an unsuitable type."""

@@ -21,7 +21,7 @@ from jetspark.errors import ConfigError, DocumentError
 from jetspark.kv_rules import STREAM_PREFIX, check_bucket
 from jetspark.spark import option_values as values
 from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
-from jetspark.subjects import check_name, nearest_name
+from jetspark.subjects import check_column, check_name
 from jetspark.timestamps import parse_isotime
 from jetspark.wire.documents import decode_document
 
@@ -401,10 +401,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         **{"columns": known, **reading},
     )
     for name in found.columns:
-        if name not in known:
-            near = nearest_name(name, known)
-            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known)}."
-            raise ConfigError(f"Option 'columns': there is no column {name!r}; {hint}")
+        check_column("Option 'columns'", name, known)
     if (decoder := found.decoder) is not None:
         _check_fields(found, decoder)
     elif found.framing is not None:

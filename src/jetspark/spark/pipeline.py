@@ -41,7 +41,7 @@ from jetspark.spark.reading import created, streams_facts
 from jetspark.spark.retry_quarantine import Tried, check_records, try_again_in_spark
 from jetspark.spark.sink_options import SinkOptions, check_new_writer, look_at, register_name
 from jetspark.spark.source import check_written
-from jetspark.subjects import subjects_overlap
+from jetspark.subjects import check_column, subjects_overlap
 
 # -- before Spark is started -------------------------------------------------------------------
 
@@ -372,9 +372,7 @@ def _check_partition_by(
         for text in sink.partition_by:
             column = text if sink.table is None else PartitionBy.parse(text).column
             if column.casefold() not in folded:
-                raise ConfigError(
-                    f"partition_by: there is no column {column!r}; there are {', '.join(columns)}."
-                )
+                check_column("partition_by", column, columns)
 
 
 def _check_sink(

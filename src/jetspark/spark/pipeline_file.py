@@ -44,7 +44,7 @@ from jetspark.spark.lakehouse.options import (
 from jetspark.spark.made_columns import KEYS, made_columns
 from jetspark.spark.options import SourceOptions, parse_options
 from jetspark.spark.sink_options import Guarantee, SinkOptions, parse_sink_options
-from jetspark.subjects import check_subscribe_subject, nearest_name, subjects_overlap
+from jetspark.subjects import check_subscribe_subject, instead, nearest_name, subjects_overlap
 
 T = TypeVar("T")
 
@@ -352,9 +352,7 @@ class _Part:
         """Fail for other keys than these, and for values of another type."""
         for key, value in self.table.items():
             if key not in known:
-                near = nearest_name(key, known)
-                hint = f"; did you mean {near!r}?" if near else f"; known: {', '.join(known)}."
-                self.fail(key, f"unknown key {key!r}{hint}")
+                self.fail(key, f"unknown key {key!r}{instead(key, known)}")
             if not isinstance(value, known[key]):
                 word = {dict: "a table", str: "a text", bool: "true or false"}[known[key]]
                 self.fail(key, f"{key} is {word}.")
@@ -434,9 +432,7 @@ def _sink(
 ) -> SinkTable:
     rows = part.text("from", tables[-1])
     if rows not in tables:
-        near = nearest_name(rows, tables)
-        hint = f"; did you mean {near!r}?" if near else f"; there are {', '.join(tables)}."
-        part.fail("from", f"there is no source or view {rows!r}{hint}")
+        part.fail("from", f"there is no source or view {rows!r}{instead(rows, tables)}")
     if "format" not in part.table:
         part.fail(
             None,
@@ -445,8 +441,8 @@ def _sink(
         )
     kind = part.text("format")
     if kind.casefold() in FILES:
-        instead = 'Write format = "jetspark-delta" or "jetspark-iceberg".'
-        part.fail("format", f"{not_a_table(kind)} {instead}")
+        advice = 'Write format = "jetspark-delta" or "jetspark-iceberg".'
+        part.fail("format", f"{not_a_table(kind)} {advice}")
     mode = part.text("mode", "append")
     if mode not in _MODES:
         part.fail("mode", f"mode is {', '.join(_MODES)}, not {mode!r}.")

@@ -27,7 +27,7 @@ from jetspark.spark import planning
 from jetspark.spark.claims import SOLE_READER, Claims, other_readers
 from jetspark.spark.offsets import StreamOffset
 from jetspark.spark.options import Positions, SourceOptions
-from jetspark.subjects import nearest_name
+from jetspark.subjects import instead
 
 logger = logging.getLogger("jetspark.spark")
 
@@ -122,9 +122,8 @@ def _no_bucket(bucket: str, api: StreamAPI) -> ConfigError:
         if name.startswith(STREAM_PREFIX)
     ]
     without = bucket.removeprefix(STREAM_PREFIX)
-    near = without if without in buckets else nearest_name(bucket, buckets)
-    hint = f"did you mean {near!r}?" if near else f"there are {', '.join(buckets) or 'none'}."
-    return ConfigError(f"Bucket {bucket!r} not found; {hint}")
+    said = without if without in buckets else bucket
+    return ConfigError(f"Bucket {bucket!r} not found{instead(said, buckets)}")
 
 
 def check_subjects(

@@ -27,7 +27,7 @@ from jetspark.spark.lakehouse.options import (
     parse_lakehouse_options,
 )
 from jetspark.spark.sink_options import parse_sink_options
-from jetspark.subjects import nearest_name
+from jetspark.subjects import meant
 from jetspark.validation import path_of
 
 T = TypeVar("T")
@@ -134,8 +134,7 @@ class Replay:
             table = _said("--rows", where, lambda: table.where(where))
         if self.order_by is not None:
             if self.order_by not in table.columns:
-                near = nearest_name(self.order_by, table.columns)
-                hint = f"; did you mean {near!r}?" if near else "."
+                hint = meant(self.order_by, table.columns)
                 raise ConfigError(f"The table has no column {self.order_by!r} to order by{hint}")
             # One partition, since there is no order across several.
             table = table.repartition(1).sortWithinPartitions(self.order_by)

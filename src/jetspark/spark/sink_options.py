@@ -19,7 +19,7 @@ from jetspark.spark import option_values as values
 from jetspark.spark.checkpoints import place, read_checkpoint
 from jetspark.spark.option_values import CONNECTION, connection_options, fields_of, refuse
 from jetspark.spark.options import OF_SCHEMA, READING_ONLY, with_lookup
-from jetspark.subjects import check_name, nearest_name, subject_matches, subjects_overlap
+from jetspark.subjects import check_name, meant, subject_matches, subjects_overlap
 
 
 class Guarantee(StrEnum):
@@ -35,8 +35,7 @@ def _guarantee(name: str, value: str) -> Guarantee:
     try:
         return Guarantee(folded)
     except ValueError:
-        near = nearest_name(folded, [one.value for one in Guarantee])
-        hint = f"; did you mean {near!r}?" if near else "."
+        hint = meant(folded, [one.value for one in Guarantee])
         raise ConfigError(
             f"Option {name!r} must be {', '.join(Guarantee)}, not {value!r}{hint}"
         ) from None

@@ -24,6 +24,7 @@ from jetspark.spark.lakehouse.target import (
     prepare,
     prepare_for_query,
 )
+from jetspark.subjects import instead
 
 # -------------------------------------------------------------------------------------------------
 # spark.read of a Delta or Iceberg table: its library plans, tasks read Parquet as Arrow.
@@ -54,9 +55,8 @@ class LakehouseReader(DataSourceReader):
         there = table.schema.names
         for name in self._rows.names:
             if name not in there:
-                raise ConfigError(
-                    f"{self._options.name} has no column {name!r}; there are {', '.join(there)}."
-                )
+                said = f"{self._options.name} has no column {name!r}"
+                raise ConfigError(f"{said}{instead(name, there)}")
         options = self._options
         pieces = table.pieces(self._rows.names, options.prune, options.min_partitions)
         return [PiecePartition(one) for one in pieces]
