@@ -21,7 +21,7 @@ from tests.support.table_readers import by_duckdb
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.formats import Format
-from jetspark.spark.event_schema import with_event_schema
+from jetspark.spark.infer import with_event_schema
 from jetspark.spark.ingest import Ingest
 
 if TYPE_CHECKING:

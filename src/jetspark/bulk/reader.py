@@ -25,6 +25,7 @@ from bisect import bisect_left
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -633,3 +634,36 @@ class _RangeReader:
         yield from batches(self._name, self._rows.take(), self._choice, self._columns, self._limits)
         # The caller's time with these batches is not silence of the link.
         self._retry.since = time.monotonic()
+
+
+# -- samples: some messages of a range, from places that are spread evenly over it ---------------
+
+_PLACES = 20
+
+
+def sample(
+    connection: ConnectOptions, wanted: SequenceRange, count: int, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """About `count` messages, what is lost left out. Raises as `read_range`."""
+    parts = _PLACES if len(wanted) > count >= _PLACES else 1
+    share = -(-count // parts)
+    for part in range(parts):
+        start, end = (wanted.start + len(wanted) * at // parts for at in (part, part + 1))
+        piece = replace(wanted, start=start, end=end, from_earliest=True)
+        found = read_range(connection, piece, few(share), columns=columns, fail_on_data_loss=False)
+        yield from first_rows(found, share)
+
+
+def few(count: int) -> ReadLimits:
+    """Limits for reading the first `count` messages only."""
+    return ReadLimits(max_rows=count, pull_messages=count)
+
+
+def first_rows(batches: Iterator[pa.RecordBatch], count: int) -> Iterator[pa.RecordBatch]:
+    """The first `count` rows; then what reads the batches is closed."""
+    with closing(cast(Any, batches)):
+        for batch in batches:
+            yield batch.slice(0, count)
+            count -= batch.num_rows
+            if count <= 0:
+                return

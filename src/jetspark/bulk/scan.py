@@ -31,8 +31,7 @@ from jetspark.bulk.fixed_range import (
 from jetspark.bulk.json_shape import Shape
 from jetspark.bulk.leaders import Leaders, confirmed_facts, linearizable_read
 from jetspark.bulk.ranges import ReadLimits, SequenceRange
-from jetspark.bulk.reader import read_range
-from jetspark.bulk.sample import few, first_rows, sample
+from jetspark.bulk.reader import few, first_rows, read_range, sample
 from jetspark.bulk.snapshot import read_values
 from jetspark.bulk.stream_api import StreamAPI, StreamFacts
 from jetspark.codecs.ddl import ambiguous, check_fields

@@ -164,7 +164,7 @@ def ingest(
 
             json = taken_ddl(source)
         if table.decode == "debezium":
-            from jetspark.spark.event_schema import with_event_schema
+            from jetspark.spark.infer import with_event_schema
 
             source = dict(with_event_schema(source))
         if to is None or infer:

@@ -1,7 +1,8 @@
-"""The schema of a stream's JSON payloads, from a sample: behind `jetspark ingest --infer`.
+"""The schemas of payloads, from a stream's messages, where nobody gives them.
 
-Messages are read from places that are spread evenly over the stream, and nothing is written. It
-takes neither Spark nor Java.
+JSON's from a sample: behind `jetspark ingest --infer`. Messages are read from places that are
+spread evenly over the stream, and nothing is written. It takes neither Spark nor Java. That of
+Debezium's events is in the newest one.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import pyarrow as pa
 
 from jetspark.bulk.json_shape import Shape
 from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.sample import sample
+from jetspark.bulk.reader import sample
+from jetspark.bulk.stream_api import StreamAPI
+from jetspark.codecs.debezium import schema_in
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.routes import Route
 from jetspark.spark.json_payloads import CORRUPT, KEPT
 from jetspark.spark.options import SourceOptions, parse_options
-from jetspark.spark.reading import begin, streams_facts
+from jetspark.spark.reading import begin, leaders, streams_facts
 
 _COLUMNS = (*KEPT, "data")
 
@@ -100,3 +103,38 @@ def _sample(options: SourceOptions, messages: int) -> Iterator[pa.RecordBatch]:
             name, first, max(behind, first), one.created, options.subjects, direct=options.removes
         )
         yield from sample(options.connection, wanted, share, _COLUMNS)
+
+
+# -- Debezium's events ---------------------------------------------------------------------------
+
+
+_GIVEN = {"schema", "schemafile", "schemaname"}
+_ANY = "_ INT"
+"""Columns that serve until the real ones are known."""
+
+
+def with_event_schema(given: Mapping[str, str]) -> Mapping[str, str]:
+    """The options of a source, with the schema of its newest event if they decode Debezium's and
+    lack one. Raises ConfigError if there is none, and as a read."""
+    said = {name.casefold(): value for name, value in given.items()}
+    if said.get("decode") != "debezium" or _GIVEN & said.keys():
+        return given
+    options = parse_options({**given, "schema": _ANY})
+    found = leaders(options).ask(lambda api: _newest(api, options))
+    if found is None:
+        raise ConfigError(
+            "--decode debezium: there is no event that carries its schema. Name the columns in "
+            '--schema, as "id BIGINT, amount DECIMAL(10,2)", or the file of Debezium\'s schema in '
+            "--schema-file."
+        )
+    return {**given, "schema": found}
+
+
+def _newest(api: StreamAPI, options: SourceOptions) -> str | None:
+    for stream in options.streams:
+        for subject in options.subjects or (">",):
+            message = api.message(stream, last_by_subj=subject)
+            schema = None if message is None else schema_in(message.data)
+            if schema is not None:
+                return schema
+    return None
