@@ -21,7 +21,6 @@ from jetspark.cli.console import (
     counted,
     moment,
     progress_bar,
-    show_info,
     show_result,
     show_table,
     size,
@@ -97,7 +96,7 @@ def info(folder: str, /, *, subjects: str | None = None, json: JsonOption = Fals
         **{name: {"seq": seq, "time": time.isoformat()} for name, (seq, time) in ends.items()},
         "subjects": dict(counts.most_common()),
     }
-    show_info(document, facts, as_json=json)
+    show_result(facts, document, as_json=json)
     if counts and not json:
         rows = [(name, f"{count:,}") for name, count in counts.most_common(_SHOWN)]
         show_table("subject", "messages", rows=rows)

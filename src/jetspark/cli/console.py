@@ -261,20 +261,14 @@ def show_infos(
             show_list(found, columns, as_json=False)
 
 
-def show_info(document: object, facts: dict[str, object], *, as_json: bool) -> None:
-    """Print facts for people, or a JSON document."""
+def show_result(shown: str | dict[str, object], document: object, *, as_json: bool) -> None:
+    """Print a sentence or facts for people, or a JSON document."""
     if as_json:
         say_json(document, indent=True)
+    elif isinstance(shown, str):
+        say(shown)
     else:
-        show_facts(facts)
-
-
-def show_result(sentence: str, document: object, *, as_json: bool) -> None:
-    """Print a sentence for people, or a JSON document."""
-    if as_json:
-        say_json(document, indent=True)
-    else:
-        say(sentence)
+        show_facts(shown)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jetspark.cli.app import command, group
-from jetspark.cli.console import limit, moment, show_info, show_list, span
+from jetspark.cli.console import limit, moment, show_list, show_result, span
 from jetspark.cli.options import DEFAULT, Connection, JsonOption
 from jetspark.documents.document import to_wire
 
@@ -59,7 +59,7 @@ def info(
     found = connection.jetstream(
         lambda js: js.consumer_info(stream, name), stream=stream, consumer=name
     )
-    show_info(to_wire(found), _facts(found), as_json=json)
+    show_result(_facts(found), to_wire(found), as_json=json)
 
 
 def _facts(found: ConsumerInfo) -> dict[str, object]:

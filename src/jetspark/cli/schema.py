@@ -152,7 +152,8 @@ def show(
         return
     facts = {heading: cell(found) for heading, cell in _COLUMNS.items()}
     pairs = (f"{key}={value}" for key, value in found.metadata.items())
-    console.show_info(to_wire(found), facts | {"metadata": ", ".join(pairs)}, as_json=json)
+    facts["metadata"] = ", ".join(pairs)
+    console.show_result(facts, to_wire(found), as_json=json)
     if not json:
         console.say("", *_lines(found))
 

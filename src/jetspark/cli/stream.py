@@ -83,7 +83,7 @@ def info(name: str, /, *, connection: Connection = DEFAULT, json: JsonOption = F
         json: Print the server's JSON document.
     """
     found = _info(connection, name)
-    console.show_info(to_wire(found), _facts(found), as_json=json)
+    console.show_result(_facts(found), to_wire(found), as_json=json)
 
 
 @command(

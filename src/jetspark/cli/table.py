@@ -13,7 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from jetspark.cli.app import command, group
-from jetspark.cli.console import Outcome, counted, show_info, show_result, size
+from jetspark.cli.console import Outcome, counted, show_result, size
 from jetspark.cli.options import (
     DEFAULT,
     NO_TABLE,
@@ -102,7 +102,7 @@ def info(place: str, /, *, options: TableOptions = _DEFAULT, json: JsonOption = 
         "partitions": ", ".join(found.partition_by) or "–",
         "columns": ", ".join(f"{name} {kind}" for name, kind in found.columns),
     }
-    show_info(msgspec.to_builtins(found), facts, as_json=json)
+    show_result(facts, msgspec.to_builtins(found), as_json=json)
 
 
 @command(table, "jetspark table compact lake/orders")
