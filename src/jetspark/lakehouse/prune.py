@@ -19,7 +19,6 @@ from sqlglot.errors import SqlglotError
 
 from jetspark.errors import ConfigError
 from jetspark.lakehouse.conditions import All, Comparison, Condition, IsNull, Some
-from jetspark.subjects import check_column
 
 _ALLOWED = (
     "write comparisons of a column with a value (=, <>, <, <=, >, >=, IN, BETWEEN, IS NULL), "
@@ -104,7 +103,10 @@ class _Parser:
             return name
         folded = [one for one in self._schema.names if one.casefold() == name.casefold()]
         if not folded:
-            check_column(f"prune {self._text!r}", name, self._schema.names)
+            raise ConfigError(
+                f"prune {self._text!r}: there is no column {name!r}; there are "
+                f"{', '.join(self._schema.names)}."
+            )
         return str(folded[0])
 
     def _value(self, column: str, kind: pa.DataType, node: exp.Expr) -> Any:
