@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -160,9 +161,8 @@ through_spark = {through}
     flows = check_queries(pipeline, spark)
     ways = {one: flow.direct for one, flow in flows.items()}
     assert ways == {"tasks": True, "spark": False, "noop": False}
-    assert not any(
-        flow.direct for flow in check_queries(pipeline, spark, through_spark=True).values()
-    )
+    through = check_queries(replace(pipeline, through_spark=True), spark)
+    assert not any(flow.direct for flow in through.values())
     assert not (tmp_path / "chk").exists()
     figures = {}
     for one, query in start(pipeline, spark, flows).items():

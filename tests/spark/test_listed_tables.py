@@ -399,7 +399,7 @@ path = "{tmp_path}/tasks/others"
     shutil.rmtree(tmp_path / "tasks" / "tags")
     with pytest.raises(PipelineError, match=r"toml:22: sink tasks: .* or this table was removed"):
         check_tables(pipeline)
-    check_tables(pipeline, adopt=True)
+    check_tables(replace(pipeline, adopt=True))
 
 
 EVOLVING = """
@@ -472,7 +472,7 @@ def test_each_table_of_a_pipeline_grows_on_its_own_on_both_ways(
                 assert running is not None
                 with suppress(StreamingQueryException):
                     running.awaitTermination(300)
-                if (again := start_again(pipeline, running, spark)) is None:
+                if (again := start_again(pipeline, spark, running)) is None:
                     assert running.exception() is None
                     counts.append(started)
                     break
@@ -537,7 +537,7 @@ path = "{tmp_path}/b"
     pipeline = pipeline_of(shared_server, queue, tmp_path, sink, options=only)
     for count, through_spark in ((60, False), (120, True)):
         admin.fill([(f"{queue}.{'ab'[n % 2]}", b'{"n": 1}') for n in range(60)])
-        for query in start(pipeline, spark, through_spark=through_spark).values():
+        for query in start(replace(pipeline, through_spark=through_spark), spark).values():
             query.awaitTermination(300)
         assert column("iceberg", tmp_path / "a", "seq") == Counter(range(1, count, 2))
         assert column("iceberg", tmp_path / "b", "seq") == Counter(range(2, count + 1, 2))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,23 +52,13 @@ def run(
         through_spark: Send all rows through Spark, even if tasks could write them directly.
         lineage: Send OpenLineage events, to the target in OPENLINEAGE_URL or openlineage.yml.
     """
-    from dataclasses import replace
-
     with signals_held():
-        from jetspark.spark.pipeline import (
-            check_queries,
-            check_servers,
-            check_tables,
-            check_writers,
-            checkpoints,
-            start,
-            start_again,
-        )
+        from jetspark.spark import pipeline as pipelines
         from jetspark.spark.pipeline_file import read_pipeline
         from jetspark.spark.queries import locked
 
     outcome = Outcome(flags.quiet, json_output)
-    pipeline = read_pipeline(file)
+    pipeline = replace(read_pipeline(file), adopt=adopt, through_spark=through_spark)
     if follow is not None:
         pipeline = replace(pipeline, follow=follow)
     given = flags.settings()
@@ -77,9 +69,9 @@ def run(
             return f"--conf {setting}"
         return pipeline.places.located(("spark", setting), f"[spark] {setting}")
 
-    servers = check_servers(pipeline)
-    check_tables(pipeline, adopt=adopt)
-    check_writers(pipeline)
+    servers = pipelines.check_servers(pipeline)
+    pipelines.check_tables(pipeline)
+    pipelines.check_writers(pipeline)
     written = {name for name, sink in pipeline.sinks.items() if pipeline.stream_of(sink)}
     read = pipeline.sinks.keys() - written
     watch = Watch(outcome, read=read, metrics=metrics)
@@ -102,16 +94,16 @@ def run(
         ) as spark,
         ExitStack() as locks,
     ):
-        for checkpoint in () if check else checkpoints(pipeline):
+        for checkpoint in () if check else pipelines.checkpoints(pipeline):
             locks.enter_context(locked(spark, checkpoint))
-        how = {"adopt": adopt, "through_spark": through_spark}
-        flows = check_queries(pipeline, spark, **how)
+        flows = pipelines.check_queries(pipeline, spark)
         direct |= {name: flow.direct for name, flow in flows.items()}
         if not check:
-            queries = start(pipeline, spark, flows, adopt=adopt)
+            queries = pipelines.start(pipeline, spark, flows)
             if pipeline.follow:
                 outcome.note(f"Following {file}; Ctrl-C or SIGTERM ends it.")
-            watch.run(queries, stop, again=lambda ended: start_again(pipeline, ended, spark, **how))
+            again = partial(pipelines.start_again, pipeline, spark)
+            watch.run(queries, stop, again=again)
     stopped = watch.stopped
     if check and stopped is None:
         outcome.report(

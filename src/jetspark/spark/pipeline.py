@@ -117,7 +117,7 @@ def check_writers(pipeline: PipelineFile) -> None:
                 check_new_writer(sink.parsed, folder)
 
 
-def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:
+def check_tables(pipeline: PipelineFile) -> None:
     """Check the tables and the checkpoints before Spark is started; changes nothing.
 
     Raises PipelineError that names the part of the file.
@@ -128,7 +128,7 @@ def check_tables(pipeline: PipelineFile, *, adopt: bool = False) -> None:
         checkpoint = _checkpoint(pipeline, name)
         with _located(pipeline, "sinks", name):
             if sink.table is not None:
-                check_start(replace(sink.table, adopt=adopt), checkpoint)
+                check_start(replace(sink.table, adopt=pipeline.adopt), checkpoint)
             elif (folder := local_path(checkpoint)) is not None:
                 state = read_checkpoint(folder)
                 state.check_whole(checkpoint, "and what the query has written")
@@ -146,17 +146,11 @@ def _checkpoint(pipeline: PipelineFile, name: str) -> str:
 # -- in Spark ----------------------------------------------------------------------------------
 
 
-def check_queries(
-    pipeline: PipelineFile,
-    spark: SparkSession,
-    *,
-    adopt: bool = False,
-    through_spark: bool = False,
-) -> dict[str, Flow]:
+def check_queries(pipeline: PipelineFile, spark: SparkSession) -> dict[str, Flow]:
     """Let Spark read the schemas and the SQL as far as it can without reading rows.
 
-    Starts no query; returns the rows of each sink. `adopt`, `through_spark`: as for `start`. Raises
-    PipelineError, which names the part of the file.
+    Starts no query; returns the rows of each sink. Raises PipelineError, which names the part of
+    the file.
     """
     _define(pipeline, spark)
     flows: dict[str, Flow] = {}
@@ -168,9 +162,9 @@ def check_queries(
                 flows[name] = Flow(spark.table(sink.rows))
             reads[name] = list(streaming_sources(flows[name].rows))
         else:
-            flows[name] = _flow(pipeline, name, sink, source, spark, adopt, through_spark)
+            flows[name] = _flow(pipeline, name, sink, source, spark)
             reads[name] = [source.parsed]
-        _check_sink(pipeline, name, sink, flows[name].rows, spark)
+        _check_sink(pipeline, name, sink, flows[name].rows)
         if sink.table is not None and sink.table.letters is not None:
             with _located(pipeline, "sinks", name):
                 for one in reads[name]:
@@ -191,26 +185,20 @@ def check_queries(
 
 
 def start(
-    pipeline: PipelineFile,
-    spark: SparkSession,
-    flows: Mapping[str, Flow] | None = None,
-    *,
-    adopt: bool = False,
-    through_spark: bool = False,
+    pipeline: PipelineFile, spark: SparkSession, flows: Mapping[str, Flow] | None = None
 ) -> dict[str, StreamingQuery]:
     """Start the queries, by the names of their sinks; all or none.
 
-    `flows`: what `check_queries` has returned, which is called otherwise; `adopt`: add rows to
-    tables that these queries have not written; `through_spark`: let all rows pass Spark, also where
-    a task could write what it reads. Raises PipelineError, which names the part of the file.
+    `flows`: what `check_queries` has returned, which is called otherwise. Raises PipelineError,
+    which names the part of the file.
     """
     if flows is None:
-        flows = check_queries(pipeline, spark, adopt=adopt, through_spark=through_spark)
+        flows = check_queries(pipeline, spark)
     queries: dict[str, StreamingQuery] = {}
     try:
         for name, sink in pipeline.sinks.items():
             with _located(pipeline, "sinks", name):
-                queries[name] = _start(pipeline, name, sink, flows[name].rows, spark, adopt)
+                queries[name] = _start(pipeline, name, sink, flows[name].rows)
     except BaseException:
         for query in queries.values():
             query.stop()
@@ -219,12 +207,7 @@ def start(
 
 
 def start_again(
-    pipeline: PipelineFile,
-    query: StreamingQuery,
-    spark: SparkSession,
-    *,
-    adopt: bool = False,
-    through_spark: bool = False,
+    pipeline: PipelineFile, spark: SparkSession, query: StreamingQuery
 ) -> StreamingQuery | None:
     """The query anew, which goes on with the same batch, if it has ended since its tables have got
     columns for new fields (`evolve`); else None. Otherwise as `start`."""
@@ -232,7 +215,7 @@ def start_again(
         return None
     name = str(query.name)
     only = replace(pipeline, sinks={name: pipeline.sinks[name]})
-    return start(only, spark, adopt=adopt, through_spark=through_spark)[name]
+    return start(only, spark)[name]
 
 
 def try_again(pipeline: PipelineFile, name: str, spark: SparkSession) -> Tried:
@@ -328,13 +311,7 @@ def _is_query(parser: Any, sql: str) -> bool:
 
 
 def _flow(
-    pipeline: PipelineFile,
-    name: str,
-    sink: SinkTable,
-    source: SourceTable,
-    spark: SparkSession,
-    adopt: bool,
-    through_spark: bool,
+    pipeline: PipelineFile, name: str, sink: SinkTable, source: SourceTable, spark: SparkSession
 ) -> Flow:
     """The rows of a stream for a table."""
     assert sink.table is not None  # noqa: S101
@@ -345,9 +322,9 @@ def _flow(
             spark,
             source_options(source.options, follow=pipeline.follow),
             sink.table,
-            _sink_options(pipeline, name, sink, adopt),
+            _sink_options(pipeline, name, sink),
             _rows_of(sink, source),
-            through_spark=through_spark or sink.through_spark,
+            through_spark=pipeline.through_spark or sink.through_spark,
         )
 
 
@@ -375,11 +352,10 @@ def _check_partition_by(
                 check_column("partition_by", column, columns)
 
 
-def _check_sink(
-    pipeline: PipelineFile, name: str, sink: SinkTable, rows: DataFrame, spark: SparkSession
-) -> None:
+def _check_sink(pipeline: PipelineFile, name: str, sink: SinkTable, rows: DataFrame) -> None:
     """Raise the errors that Spark would raise at the query's start."""
-    jvm: Any = spark._jvm
+    spark: Any = rows.sparkSession
+    jvm = spark._jvm
     where = ("sinks", name)
     with _located(pipeline, *where, "from"):
         if not rows.isStreaming:
@@ -483,40 +459,31 @@ def _feeds(sink: SinkOptions, source: SourceOptions, created: Created) -> bool:
     return bool(when) and when == created(here, sink.stream)
 
 
-def _sink_options(
-    pipeline: PipelineFile, name: str, sink: SinkTable, adopt: bool
-) -> dict[str, str]:
+def _sink_options(pipeline: PipelineFile, name: str, sink: SinkTable) -> dict[str, str]:
     options = {**sink.options, "checkpointLocation": _checkpoint(pipeline, name)}
     if sink.table is not None:
-        options["adoptTable"] = str(adopt).lower()
+        options["adoptTable"] = str(pipeline.adopt).lower()
         if pipeline.follow:
             options |= when_following(sink.table)
     return options
 
 
-def _start(
-    pipeline: PipelineFile,
-    name: str,
-    sink: SinkTable,
-    rows: DataFrame,
-    spark: SparkSession,
-    adopt: bool,
-) -> StreamingQuery:
+def _start(pipeline: PipelineFile, name: str, sink: SinkTable, rows: DataFrame) -> StreamingQuery:
     checkpoint = _checkpoint(pipeline, name)
     writer = (
         rows.writeStream.format(sink.format)
         .queryName(name)
         .outputMode(sink.mode)
-        .options(**_sink_options(pipeline, name, sink, adopt))
+        .options(**_sink_options(pipeline, name, sink))
     )
     if sink.table is not None:
-        check_start(replace(sink.table, adopt=adopt), checkpoint)
+        check_start(replace(sink.table, adopt=pipeline.adopt), checkpoint)
     elif sink.partition_by:
         writer = writer.partitionBy(*sink.partition_by)
     if isinstance(sink.parsed, SinkOptions):
-        register_name(sink.parsed, query_of(spark, checkpoint))
+        register_name(sink.parsed, query_of(rows.sparkSession, checkpoint))
     interval = pipeline.interval if pipeline.follow else None
-    return start_writing(spark, writer, checkpoint, interval)
+    return start_writing(rows.sparkSession, writer, checkpoint, interval)
 
 
 @contextmanager

@@ -231,6 +231,10 @@ class PipelineFile:
     sinks: Mapping[str, SinkTable]
     follow: bool = False
     interval: float = 5.0
+    adopt: bool = False
+    """Add rows to tables that these queries have not written."""
+    through_spark: bool = False
+    """Let all rows pass Spark, also where a task could write what it reads."""
     spark: Mapping[str, str] = field(default_factory=dict)
     places: Places = field(default_factory=Places, repr=False)
 
