@@ -20,7 +20,7 @@ from jetspark.bulk import links
 from jetspark.bulk.leaders import linearizable_read
 from jetspark.bulk.links import BlockingLink
 from jetspark.bulk.ranges import SequenceRange
-from jetspark.bulk.stream_api import StoredMessage, StreamAPI
+from jetspark.bulk.stream_api import StreamAPI
 from jetspark.connection.options import ConnectOptions
 from jetspark.retries import TryAnotherLinkError
 from jetspark.timestamps import parse_isotime
@@ -325,14 +325,10 @@ def _compare(options: ConnectOptions, stream: str, rows: Deliveries, had: int) -
         if api.of_one_server:
             return
         for row in sorted({0, len(sequences) // 2, len(sequences) - 1}):
-            sequence = sequences[row]
-            found = linearizable_read(api, [stream], partial(_stored, stream, sequence))
+            stored = partial(StreamAPI.message, stream=stream, seq=sequences[row])
+            found = linearizable_read(api, [stream], stored)
             if found is not None:
                 if parse_isotime(found.time) == times[row]:
                     return
                 break
     raise TryAnotherLinkError("the snapshot is not of the stream that the leader has")
-
-
-def _stored(stream: str, sequence: int, api: StreamAPI) -> StoredMessage | None:
-    return api.message(stream, seq=sequence)

@@ -304,7 +304,7 @@ def _of_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Plan:
             name, 1, facts.last_seq + 1, facts.created, subjects=subjects or (">",)
         )
         values = partial(read_values, connection, every, columns=scan.all_columns)
-        return Plan(scan, scan.bucket, None, lambda limits, _: values(limits), _nothing)
+        return Plan(scan, scan.bucket, None, lambda limits, _: values(limits), lambda _: iter(()))
     start, end = linearizable_read(
         api,
         [name] if isinstance(scan.start, AtTime) or isinstance(scan.end, AtTime) else [],
@@ -317,10 +317,6 @@ def _of_server(scan: Scan, connection: ConnectOptions, api: StreamAPI) -> Plan:
     rows = None if subjects else min(len(wanted), facts.messages)
     take = partial(sample, connection, wanted, columns=("data",))
     return Plan(scan, scan.bucket or name, rows, read, take)
-
-
-def _nothing(_: int) -> Batches:
-    return iter(())
 
 
 def _positions(scan: Scan, facts: StreamFacts, api: StreamAPI) -> tuple[Position, Position]:

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from jetspark.errors import ConfigError, shown
+from jetspark.lakehouse.schemas import with_inner
 
 # -------------------------------------------------------------------------------------------------
 # Text columns in UTF-8, as Parquet demands: other readers would refuse the file.
@@ -40,13 +41,7 @@ def valid_text(column: pa.Array) -> pa.Array:
 def _as_bytes(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string(kind):
         return pa.binary()
-    if pa.types.is_struct(kind):
-        return pa.struct([one.with_type(_as_bytes(one.type)) for one in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(_as_bytes(kind.key_type), _as_bytes(kind.item_type))
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_as_bytes(kind.value_type)))
-    return kind
+    return with_inner(kind, lambda one: one.with_type(_as_bytes(one.type)))
 
 
 def _decoded(value: Any, kind: pa.DataType) -> Any:
@@ -148,7 +143,7 @@ def folders(partition_by: Sequence[Partition], values: tuple[Any, ...]) -> str:
     found = ""
     for one, value in zip(partition_by, values, strict=True):
         text = one.text(value)
-        name = _OF_PATHS.sub(_quoted, one.name)
+        name = _OF_PATHS.sub(lambda found: quote(found[0], safe=""), one.name)
         folder = f"{name}={_NULL if text is None else quote(text, safe='')}"
         if len(folder.encode()) > _LONGEST:
             raise ConfigError(
@@ -158,10 +153,6 @@ def folders(partition_by: Sequence[Partition], values: tuple[Any, ...]) -> str:
             )
         found += f"{folder}/"
     return found
-
-
-def _quoted(found: re.Match[str]) -> str:
-    return quote(found[0], safe="")
 
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -56,31 +56,33 @@ def check_names(schema: pa.Schema) -> None:
 
 
 def nullable(field: pa.Field) -> pa.Field:
-    """The same column, nullable at every depth."""
+    """The same column, nullable at every depth, but for the keys of maps."""
     kind = field.type
-    if pa.types.is_struct(kind):
-        kind = pa.struct([nullable(one) for one in kind])
-    elif pa.types.is_map(kind):
+    if pa.types.is_map(kind):
         kind = pa.map_(kind.key_type, nullable(kind.item_field))
-    elif pa.types.is_list(kind):
-        kind = pa.list_(nullable(kind.value_field))
+    else:
+        kind = with_inner(kind, nullable)
     return pa.field(field.name, kind, nullable=True)
 
 
 def small(field: pa.Field) -> pa.Field:
     """The column with its field ids and 32-bit offsets, like Spark's, so that nothing is cast."""
-    kind = field.type
-    if pa.types.is_large_string(kind):
-        kind = pa.string()
-    elif pa.types.is_large_binary(kind):
-        kind = pa.binary()
-    elif pa.types.is_struct(kind):
-        kind = pa.struct([small(one) for one in kind])
-    elif pa.types.is_map(kind):
-        kind = pa.map_(small(kind.key_field), small(kind.item_field))
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        kind = pa.list_(small(kind.value_field))
-    return field.with_type(kind)
+    if pa.types.is_large_string(field.type):
+        return field.with_type(pa.string())
+    if pa.types.is_large_binary(field.type):
+        return field.with_type(pa.binary())
+    return field.with_type(with_inner(field.type, small))
+
+
+def with_inner(kind: pa.DataType, change: Callable[[pa.Field], pa.Field]) -> pa.DataType:
+    """A type with other fields in it, if it has any; its lists have 32-bit offsets."""
+    if pa.types.is_struct(kind):
+        return pa.struct([change(one) for one in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(change(kind.key_field), change(kind.item_field))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(change(kind.value_field))
+    return kind
 
 
 def plain(kind: pa.DataType) -> pa.DataType:

@@ -48,7 +48,8 @@ async def serve_registry(
         schemas = await js.create_bucket(bucket, replicas=replicas)
     await to_thread(load_rules)  # before threads ask for them at once
     registry = _Registry(js, schemas, nc.max_payload * 7 // 8)
-    service = await nc.add_service(documents.SERVICE, _version(), description="Schemas of payloads")
+    version = ".".join(__version__.split(".")[:3])
+    service = await nc.add_service(documents.SERVICE, version, description="Schemas of payloads")
     try:
         for verb, handler in registry.handlers.items():
             subject = documents.served_subject(verb)
@@ -59,10 +60,6 @@ async def serve_registry(
         await service.stop()
         raise
     return service
-
-
-def _version() -> str:
-    return ".".join(__version__.split(".")[:3])
 
 
 Handler = Callable[[str, bytes], Awaitable[Document]]

@@ -70,16 +70,8 @@ def _version(name: str, value: str) -> int:
     )
 
 
-def _deletes(_: str, value: str) -> Deletes:
-    return Deletes.parse(value)
-
-
-def _partitions(_: str, value: str) -> tuple[PartitionBy, ...]:
-    return parse_partitions(value)
-
-
 _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
-    "partitionBy": ("partition_by", _partitions),
+    "partitionBy": ("partition_by", lambda _, value: parse_partitions(value)),
     "mergeSchema": ("merge_schema", values.truth),
     "evolveSchema": ("evolve", values.truth),
     "targetFileSize": ("target_bytes", _size),
@@ -90,8 +82,8 @@ _WRITING: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "adoptTable": ("adopt", values.truth),
     "keys": ("keys", values.columns),
     "sequenceBy": ("sequence_by", values.name),
-    "applyAsDeletes": ("deletes", _deletes),
-    "applyAsTruncates": ("truncates", _deletes),
+    "applyAsDeletes": ("deletes", lambda _, value: Deletes.parse(value)),
+    "applyAsTruncates": ("truncates", lambda _, value: Deletes.parse(value)),
     "historyBy": ("history_by", values.name),
     "restTable": ("rest", values.name),
     "quarantineTable": ("quarantine", values.name),
