@@ -138,9 +138,9 @@ def ingest(
     own_start = next((name for name in further if name.casefold() in starts), None)
     if start is not None and own_start is not None:
         raise ConfigError(f"Give either --start or --option {own_start}.")
-    if infer and (json is not None or table.decode is not None):
+    if infer and (json is not None or table.payloads.decode is not None):
         raise ConfigError("--infer prints what --json takes: give one of them, without --decode.")
-    if json is not None and table.decode is not None:
+    if json is not None and table.payloads.decode is not None:
         raise ConfigError("Give either --json or --decode: both say what the payloads are.")
     if infer_messages is not None and (not infer or infer_messages < 1):
         raise ConfigError("--infer-messages goes with --infer, and is 1 or more.")
@@ -157,13 +157,13 @@ def ingest(
         }
         if subjects is not None:
             source["subjects"] = subjects
-        source |= table.options() | further
-        if table.decode == "json":
+        source |= table.payloads.options() | further
+        if table.payloads.decode == "json":
             with signals_held():
                 from jetspark.spark.json_payloads import taken_ddl
 
             json = taken_ddl(source)
-        if table.decode == "debezium":
+        if table.payloads.decode == "debezium":
             from jetspark.spark.infer import with_event_schema
 
             source = dict(with_event_schema(source))

@@ -147,9 +147,12 @@ _WITH_LOGIN = re.compile(
 )
 
 
+AS_THEY_ARE = PayloadFlags()
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class TableFlags(PayloadFlags):
+class TableFlags:
     """The table that gets the rows, and how payloads become these."""
 
     to: str | None = None
@@ -158,6 +161,7 @@ class TableFlags(PayloadFlags):
     the subject (from 0), {header[Site]} for each value of a header."""
     json: Annotated[str | None, Parameter(name=("--json-schema", "--json"))] = None
     """Schema of JSON payloads, as "carrier STRING, delay DOUBLE": fields become columns."""
+    payloads: PayloadFlags = AS_THEY_ARE
     partition_by: Repeated = None
     """Column to partition by; day(timestamp), hour(…), or, in Iceberg, month(…), year(…),
     bucket(16, id), truncate(4, name); or name=expression in Spark SQL. day alone is a column with

@@ -202,12 +202,12 @@ def retry(
         _retry_sink(outcome, quarantine, pipeline, flags)
         return
     to = into.to
-    if to is None or (into.json is None) == (into.decode is None):
+    if to is None or (into.json is None) == (into.payloads.decode is None):
         raise ConfigError(
             "Give --to and --json, or --decode in its place, or --pipeline with the file that says "
             "both."
         )
-    if connection.options() and into.registry != "nats":
+    if connection.options() and into.payloads.registry != "nats":
         raise ConfigError("--server and --context say where --registry nats is: give them with it.")
     options = named_options("--table-option", into.table_option, _OF_RETRY)
     with options_as_flags(_OF_RETRY, options):
@@ -216,7 +216,7 @@ def retry(
 
         job = Ingest(
             # The stream is not read.
-            options={"stream": "retried", **into.options(), **connection.spark_options()},
+            options={"stream": "retried", **into.payloads.options(), **connection.spark_options()},
             to=to,
             **into.rows(),
             quarantine=quarantine,
