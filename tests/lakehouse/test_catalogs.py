@@ -150,7 +150,7 @@ def test_a_catalog_out_of_reach_is_told_in_one_sentence(tmp_path: Path) -> None:
     name = TableName(
         catalog="mine", identifier="a.b", properties={"uri": "http://127.0.0.1:9", "type": "rest"}
     )
-    with pytest.raises(TableError, match=r"^mine:a\.b cannot be read: .* Check the name") as error:
+    with pytest.raises(TableError, match=r"^mine:a\.b cannot be reached: .* Check the st") as error:
         find_table(Format.ICEBERG, name)
     assert "\n" not in str(error.value)
 
