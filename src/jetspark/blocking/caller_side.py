@@ -11,22 +11,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, Wait
 from jetspark.blocking.publish_buffer import PublishBuffer
+from jetspark.client.client import Client as AsyncClient
 from jetspark.client.client import plain_request, seconds_of
 from jetspark.client.messages import Message
 from jetspark.client.requests import Answer, RequestMux, no_reply
 from jetspark.errors import JetsparkError
 from jetspark.payloads import Payload
 from jetspark.timestamps import Seconds
+from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import HeadersLike
 from jetspark.wire.kernel import MessageFrame, frame_of
-
-if TYPE_CHECKING:
-    from jetspark.client.client import Client as AsyncClient
-    from jetspark.wire.documents import ServerInfo
 
 T = TypeVar("T")
 

@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from jetspark.blocking.loop_thread import LOOK_EVERY, LoopThread, Suspended, forked
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.outbox import report_unsent
 from jetspark.connection.server_errors import Dropped, sendable
+from jetspark.connection.supervisor import Supervisor
 from jetspark.errors import ConnectionClosedError, OutboundBufferError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from jetspark.connection.supervisor import Supervisor
 
 CROWDED = 512 * 1024
 """Bytes above which publishers wait; enough to keep the loop writing."""

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from jetspark.client.messages import MessageView, PreparedMessage, Reporter
 from jetspark.connection.events import ConnectionEvent
+from jetspark.connection.options import ConnectOptions
+from jetspark.connection.session import Statistics
 from jetspark.errors import (
     BadHeaderError,
     HeadersNotSupportedError,
@@ -32,10 +34,6 @@ from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.kernel import MessageFrame, frame_of
 from jetspark.wire.reply_subject import Metadata, parse_reply_subject
 from jetspark.wire.status import status_of
-
-if TYPE_CHECKING:
-    from jetspark.connection.options import ConnectOptions
-    from jetspark.connection.session import Statistics
 
 Around: TypeAlias = AbstractContextManager[Any] | None
 

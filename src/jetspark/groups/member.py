@@ -24,14 +24,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import jetspark.errors as errors
 from jetspark.client.callbacks import Callback, check_no_callback
 from jetspark.client.messages import MessageView
 from jetspark.client.subscription import cancelled
 from jetspark.client.tasks import background, move_on_after, next_within
-from jetspark.documents.consumers import ConsumerConfig
+from jetspark.documents.consumers import ConsumerConfig, ConsumerInfo
 from jetspark.err_codes import WORK_QUEUE_OVERLAP
 from jetspark.groups.documents import (
     PRIORITY_GROUP,
@@ -41,17 +41,14 @@ from jetspark.groups.documents import (
     filters_of,
     members_of,
 )
+from jetspark.jetstream.consume import ConsumerMessages
+from jetspark.jetstream.consumers import PullConsumer
+from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.message import JsMsg
+from jetspark.kv.bucket import Bucket
 from jetspark.retries import PAUSE, is_transient_for_client
 from jetspark.timestamps import Seconds, uptime
 from jetspark.wire.kernel import frame_of
-
-if TYPE_CHECKING:
-    from jetspark.documents.consumers import ConsumerInfo
-    from jetspark.jetstream.consume import ConsumerMessages
-    from jetspark.jetstream.consumers import PullConsumer
-    from jetspark.jetstream.context import JetStreamContext
-    from jetspark.kv.bucket import Bucket
 
 PIN = "Nats-Pin-Id"
 _USABLE = 0.9

@@ -16,11 +16,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypedDict, Unpack
+from typing import Any, Final, Self, TypeAlias, TypedDict, Unpack
 
 import jetspark.errors as errors
 from jetspark.acl import Permissions
 from jetspark.client.client import Client
+from jetspark.client.messages import Message
 from jetspark.client.tasks import background
 from jetspark.connection.nkeys import CurveKeyPair, KeyKind, KeyPair, is_key
 from jetspark.documents.requirements import check_feature
@@ -30,9 +31,6 @@ from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole
 from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import Headers
-
-if TYPE_CHECKING:
-    from jetspark.client.messages import Message
 
 CALLOUT_SUBJECT: Final = "$SYS.REQ.USER.AUTH"
 XKEY_HEADER: Final = "Nats-Server-Xkey"

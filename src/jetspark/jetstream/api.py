@@ -10,21 +10,18 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import Any, Final, TypedDict
 
 import msgspec
 
 import jetspark.errors as errors
+from jetspark.client.client import Client
 from jetspark.client.listing import ItemT, Listing
 from jetspark.documents.requirements import API_LEVELS, Requirement
 from jetspark.err_codes import API_LEVEL_TOO_LOW, NOT_ENABLED
 from jetspark.timestamps import Seconds, in_seconds
-from jetspark.wire.documents import decode_document, encode_document
+from jetspark.wire.documents import ServerInfo, decode_document, encode_document
 from jetspark.wire.js_api import DEFAULT_PREFIX, Call, api_prefix_of, parse_answer, subject_of
-
-if TYPE_CHECKING:
-    from jetspark.client.client import Client
-    from jetspark.wire.documents import ServerInfo
 
 # -------------------------------------------------------------------------------------------------
 # API requests and answers in the log: one line each to "jetspark.trace" at level DEBUG, with at

@@ -19,13 +19,16 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
+from typing import Final, NamedTuple, Unpack
 
 import msgspec
 
 import jetspark.errors as errors
 from jetspark.documents.requirements import check_feature
+from jetspark.documents.streams import PubAck
+from jetspark.jetstream.api import Api
 from jetspark.jetstream.in_flight import CLOSED, BasePublisher, InFlight, Sender, own
 from jetspark.jetstream.publish_request import (
     BatchOptions,
@@ -34,17 +37,18 @@ from jetspark.jetstream.publish_request import (
     stored_as_ordinary,
 )
 from jetspark.payloads import Payload, payload_bytes
-from jetspark.wire.headers import COMMIT, COMMIT_BEFORE, MARKS, STAGED, VERSION, encode_headers
+from jetspark.timestamps import Seconds
+from jetspark.wire.headers import (
+    COMMIT,
+    COMMIT_BEFORE,
+    MARKS,
+    STAGED,
+    VERSION,
+    Headers,
+    encode_headers,
+)
+from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.status import status_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.documents.streams import PubAck
-    from jetspark.jetstream.api import Api
-    from jetspark.timestamps import Seconds
-    from jetspark.wire.headers import Headers
-    from jetspark.wire.kernel import MessageFrame
 
 _NO_HEADERS: Final = VERSION + b"\r\n"
 _MARKS_SIZE: Final = 160  # bytes of the three headers, and some more

@@ -33,15 +33,19 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import jetspark.errors as errors
-from jetspark.client.subscription import FrameReader, closed_on_purpose, weakly
+from jetspark.client.client import Client
+from jetspark.client.subscription import FrameReader, Listener, closed_on_purpose, weakly
 from jetspark.client.tasks import background
 from jetspark.connection.outbox import Waiters
+from jetspark.documents.consumers import ConsumerConfig
+from jetspark.jetstream.api import Api
 from jetspark.jetstream.fetch import (
     LOOKS,
     GapDetector,
+    Priority,
     not_come,
     silence_error,
     wait_for_leader,
@@ -51,10 +55,12 @@ from jetspark.retries import PAUSE
 from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.validation import check_whole
 from jetspark.wire import js_api
+from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.pull import (
     PENDING_BYTES,
     PENDING_MESSAGES,
     PullEnd,
+    PullLimit,
     PullRequest,
     delivery_size,
     limit_of,
@@ -62,17 +68,7 @@ from jetspark.wire.pull import (
     pull_end,
     pull_error,
 )
-from jetspark.wire.status import CONTROL, status_of
-
-if TYPE_CHECKING:
-    from jetspark.client.client import Client
-    from jetspark.client.subscription import Listener
-    from jetspark.documents.consumers import ConsumerConfig
-    from jetspark.jetstream.api import Api
-    from jetspark.jetstream.fetch import Priority
-    from jetspark.wire.kernel import MessageFrame
-    from jetspark.wire.pull import PullLimit
-    from jetspark.wire.status import Status
+from jetspark.wire.status import CONTROL, Status, status_of
 
 # -------------------------------------------------------------------------------------------------
 # Why `ContinuousPull` stopped, for its owner.

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 import jetspark.errors as errors
-from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client
 from jetspark.client.messages import Message
 from jetspark.client.subscription import MessageReader, weakly
 from jetspark.client.tasks import background
@@ -49,11 +49,8 @@ from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_moment, check_sequence
 from jetspark.wire import js_api
+from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.status import CONFLICT, CONTROL, status_of
-
-if TYPE_CHECKING:
-    from jetspark.client.client import Client
-    from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
 # What pull and push consumers share: info, pause, resume, reset, delete.

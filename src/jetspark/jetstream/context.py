@@ -7,8 +7,9 @@ calls.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
+from jetspark.client.client import Client
 from jetspark.documents.configuration import Configuration, json_of
 from jetspark.documents.document import from_wire
 from jetspark.documents.streams import AccountInfo
@@ -20,10 +21,7 @@ from jetspark.jetstream.publish import PublishCalls
 from jetspark.jetstream.streams import StreamCalls
 from jetspark.subjects import check_publish_subject
 from jetspark.wire import js_api
-
-if TYPE_CHECKING:
-    from jetspark.client.client import Client
-    from jetspark.wire.documents import ServerInfo
+from jetspark.wire.documents import ServerInfo
 
 
 class JetStreamContext(

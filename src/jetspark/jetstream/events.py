@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import Self, TypeAlias
 
-from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
-from jetspark.client.subscription import QueueReader, weakly
+from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client
+from jetspark.client.subscription import Listener, QueueReader, weakly
 from jetspark.documents.events import (
     DEFAULT_EVENT_PREFIX,
     Event,
@@ -24,10 +24,6 @@ from jetspark.documents.events import (
 )
 from jetspark.errors import ConnectionClosedError, JetsparkError, JetStreamError
 from jetspark.jetstream.api import Api
-
-if TYPE_CHECKING:
-    from jetspark.client.client import Client
-    from jetspark.client.subscription import Listener
 
 EventCallback: TypeAlias = Callable[[Event], Awaitable[None] | None]
 

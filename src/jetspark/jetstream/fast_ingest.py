@@ -25,9 +25,10 @@ reply.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
+from typing import Any, Final, Literal, TypeAlias, Unpack
 
 import msgspec
 
@@ -37,6 +38,7 @@ from jetspark.documents.document import from_wire
 from jetspark.documents.requirements import check_feature
 from jetspark.documents.streams import PubAck
 from jetspark.err_codes import BATCH_UNKNOWN
+from jetspark.jetstream.api import Api
 from jetspark.jetstream.in_flight import (
     BasePublisher,
     InFlight,
@@ -52,16 +54,11 @@ from jetspark.jetstream.publish_request import (
     stored_as_ordinary,
 )
 from jetspark.payloads import Payload, payload_bytes
+from jetspark.timestamps import Seconds
 from jetspark.validation import check_whole, check_word
+from jetspark.wire.headers import Headers
+from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.status import status_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.jetstream.api import Api
-    from jetspark.timestamps import Seconds
-    from jetspark.wire.headers import Headers
-    from jetspark.wire.kernel import MessageFrame
 
 GapPolicy: TypeAlias = Literal["fail", "ok"]
 

@@ -24,11 +24,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from copy import copy
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import jetspark.errors as errors
+from jetspark.client.client import Client
+from jetspark.client.subscription import Listener
 from jetspark.client.tasks import background, move_on_after
-from jetspark.documents.consumers import PriorityPolicy
+from jetspark.documents.consumers import ConsumerConfig, PriorityPolicy
 from jetspark.documents.requirements import check_feature
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.message import NAK, JsMsg
@@ -37,8 +39,9 @@ from jetspark.timestamps import Seconds, duration_to_ns, in_seconds
 from jetspark.validation import check_whole
 from jetspark.wire import js_api
 from jetspark.wire import status as statuses
+from jetspark.wire.documents import ServerInfo
 from jetspark.wire.headers import VERSION
-from jetspark.wire.kernel import deliver, frame_of, reply_fields
+from jetspark.wire.kernel import MessageFrame, deliver, frame_of, reply_fields
 from jetspark.wire.pull import (
     LAST_CONSUMER,
     PENDING_MESSAGES,
@@ -50,13 +53,6 @@ from jetspark.wire.pull import (
     pull_error,
 )
 from jetspark.wire.status import NO_RESPONDERS, Status, status_of
-
-if TYPE_CHECKING:
-    from jetspark.client.client import Client
-    from jetspark.client.subscription import Listener
-    from jetspark.documents.consumers import ConsumerConfig
-    from jetspark.wire.documents import ServerInfo
-    from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
 # Gap detection: the deliveries received, compared with those that the consumer has sent.

@@ -17,33 +17,29 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Generic, Self, TypeAlias, TypeVar, Unpack
+from types import TracebackType
+from typing import Final, Generic, Self, TypeAlias, TypeVar, Unpack
 
 import jetspark.errors as errors
-from jetspark.jetstream.publish_request import BatchOptions, publish_headers
+from jetspark.client.publishing import Publishing
+from jetspark.client.subscription import Listener
+from jetspark.documents.streams import PubAck
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.publish_request import BatchOptions, PublishTries, publish_headers
 from jetspark.retries import PAUSE
 from jetspark.timestamps import Seconds, in_seconds
+from jetspark.wire.headers import Headers
+from jetspark.wire.kernel import MessageFrame
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
-    from jetspark.client.publishing import Publishing
-    from jetspark.client.subscription import Listener
-    from jetspark.documents.streams import PubAck
-    from jetspark.jetstream.api import Api
-    from jetspark.jetstream.publish_request import PublishTries
-    from jetspark.wire.headers import Headers
-    from jetspark.wire.kernel import MessageFrame
-
-OnResult: TypeAlias = "Callable[[PubAck | errors.JetsparkError], None]"
+OnResult: TypeAlias = Callable[[PubAck | errors.JetsparkError], None]
 """Called once with the ack or the error of a message, in the event loop's thread."""
 
-Entry: TypeAlias = "tuple[str, bytes, Headers | None, float, OnResult | None]"
+Entry: TypeAlias = tuple[str, bytes, Headers | None, float, OnResult | None]
 """(subject, payload, headers, deadline, on_result): a plain tuple, since there is one per message.
 
 Only messages that may be sent again keep payload and headers.

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import jetspark.errors as errors
 from jetspark.client.subscription import FrameReader
@@ -29,7 +29,9 @@ from jetspark.err_codes import CONSUMER_NOT_FOUND
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.consume import (
     EXPIRES,
+    ConsumeOptions,
     ConsumerMessages,
+    ContinuousPull,
     JsMsgCallback,
     StopReason,
     make_consume_options,
@@ -43,11 +45,8 @@ from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import Seconds, as_timedelta, ns_to_datetime
 from jetspark.validation import check_moment, check_sequence, texts_of
 from jetspark.wire import js_api
+from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.pull import ConsumerOrder
-
-if TYPE_CHECKING:
-    from jetspark.jetstream.consume import ConsumeOptions, ContinuousPull
-    from jetspark.wire.kernel import MessageFrame
 
 # -------------------------------------------------------------------------------------------------
 # Whether the stream of a recreated consumer is still the same one.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import copy
 from datetime import timedelta
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
+from typing import Any, Final, Literal, TypeAlias, TypedDict
 
 import msgspec
 
@@ -22,12 +22,9 @@ from jetspark.retries import PAUSE
 from jetspark.subjects import check_name, check_subscribe_subject
 from jetspark.timestamps import NANOSECONDS, ns_from_now
 from jetspark.validation import MOST_SEQUENCE, check_whole
-from jetspark.wire.documents import decode_document, decode_json
+from jetspark.wire.documents import ServerInfo, decode_document, decode_json
 from jetspark.wire.headers import Headers, HeadersLike
 from jetspark.wire.js_api import error_of
-
-if TYPE_CHECKING:
-    from jetspark.wire.documents import ServerInfo
 
 # -- headers ---------------------------------------------------------------------------------------
 

@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, Unpack
+from typing import Final, Literal, TypeAlias, Unpack
 
 from jetspark.client.publishing import NumberedPublishes
 from jetspark.client.tasks import background
@@ -33,7 +34,8 @@ from jetspark.documents.document import from_wire
 from jetspark.documents.streams import PubAck
 from jetspark.err_codes import ID_IN_PROCESS
 from jetspark.errors import APIError, ConfigError, JetsparkError, NoStreamResponseError
-from jetspark.jetstream.in_flight import BasePublisher, InFlight, Results, Sender, link_lost
+from jetspark.jetstream.api import Api
+from jetspark.jetstream.in_flight import BasePublisher, Entry, InFlight, Results, Sender, link_lost
 from jetspark.jetstream.publish_request import (
     MSG_ID,
     MessageOptions,
@@ -46,14 +48,8 @@ from jetspark.retries import FULL, PAUSE, is_transient
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.validation import check_whole, check_word
 from jetspark.wire.headers import PayloadCodec
+from jetspark.wire.kernel import MessageFrame
 from jetspark.wire.status import status_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from jetspark.jetstream.api import Api
-    from jetspark.jetstream.in_flight import Entry
-    from jetspark.wire.kernel import MessageFrame
 
 DisconnectPolicy: TypeAlias = Literal["auto", "fail", "resend"]
 

@@ -25,21 +25,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Never, TypeAlias, TypeVar
+from typing import Any, Generic, Never, TypeAlias, TypeVar
 
 import jetspark.errors as errors
 from jetspark.client.subscription import Scoped, closed_on_purpose
 from jetspark.client.tasks import move_on_after, next_within
 from jetspark.documents.consumers import DeliverPolicy
+from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.message import JsMsg, MessageFrame, stream_position
-from jetspark.jetstream.ordered import Reached, StreamOrigin, expect
+from jetspark.jetstream.ordered import OrderedMessages, Reached, StreamOrigin, expect
 from jetspark.retries import PAUSE, is_transient_for_client
 from jetspark.timestamps import Seconds
 from jetspark.wire.kernel import frame_of
-
-if TYPE_CHECKING:
-    from jetspark.jetstream.context import JetStreamContext
-    from jetspark.jetstream.ordered import OrderedMessages
 
 LOOK_AFTER = 0.25
 """Seconds without an entry of the initial data until the leader is asked again."""

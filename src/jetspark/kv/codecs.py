@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
+from jetspark.client.messages import Message
 from jetspark.documents.document import exact_ns
 from jetspark.documents.streams import StoredMsg, StreamConfig
 from jetspark.errors import CodecError, ConfigError, JetsparkError
@@ -34,9 +35,6 @@ from jetspark.kv_rules import (
 from jetspark.payloads import Payload, payload_bytes
 from jetspark.timestamps import ns_to_datetime
 from jetspark.validation import check_whole, texts_of
-
-if TYPE_CHECKING:
-    from jetspark.client.messages import Message
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):  # no gc, since there may be millions

@@ -29,24 +29,22 @@ import secrets
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import msgspec
 
 import jetspark.errors as errors
 from jetspark.client.callbacks import Callback, check_no_callback
+from jetspark.client.client import Client
 from jetspark.client.subscription import cancelled
 from jetspark.client.tasks import background, move_on_after, next_within
+from jetspark.kv.codecs import Entry
+from jetspark.kv.stored import BucketStream
 from jetspark.kv.watch import Wanted, Watcher
 from jetspark.kv_rules import Operation
 from jetspark.retries import PAUSE, is_transient_for_client
 from jetspark.timestamps import Seconds, in_seconds, uptime
 from jetspark.wire.documents import decode_json, encode_document
-
-if TYPE_CHECKING:
-    from jetspark.client.client import Client
-    from jetspark.kv.codecs import Entry
-    from jetspark.kv.stored import BucketStream
 
 LEASE = 10.0
 """Default seconds without a renewal after which others take over a lock."""

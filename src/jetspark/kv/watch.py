@@ -30,7 +30,7 @@ from collections.abc import (
     ValuesView,
 )
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias, TypedDict
+from typing import NamedTuple, Self, TypeAlias, TypedDict
 
 import msgspec
 
@@ -41,11 +41,9 @@ from jetspark.client.tasks import background
 from jetspark.jetstream.message import JsMsg, MessageFrame
 from jetspark.jetstream.watching import StreamWatcher
 from jetspark.kv.codecs import Entry, operation_of_message
+from jetspark.kv.stored import BucketStream
 from jetspark.kv_rules import Operation
 from jetspark.timestamps import Seconds, in_seconds
-
-if TYPE_CHECKING:
-    from jetspark.kv.stored import BucketStream
 
 PULL_AHEAD = 5000
 """Entries buffered or requested ahead."""
