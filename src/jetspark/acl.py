@@ -148,8 +148,6 @@ class Roles:
     raise ConfigError, BadNameError and BadSubjectError.
     """
 
-    __slots__ = ("_inbox", "_prefix")
-
     def __init__(
         self,
         *,

@@ -36,8 +36,6 @@ class Twin:
 class Block:
     """A context manager that calls `_finish` at the end of its block."""
 
-    __slots__ = ()
-
     def _finish(self) -> None:
         raise NotImplementedError
 

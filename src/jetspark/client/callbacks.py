@@ -36,8 +36,6 @@ class Callback(Generic[T]):
     This way, a plain function costs no coroutine.
     """
 
-    __slots__ = ("_function", "_report", "_what")
-
     def __init__(
         self,
         function: Callable[[T], Awaitable[None] | None],
@@ -216,8 +214,6 @@ class Barriers:
 
     An item is handled when the next call begins, or when nothing is queued any more.
     """
-
-    __slots__ = ("_taken", "_waiting")
 
     def __init__(self) -> None:
         self._taken = 0

@@ -14,8 +14,6 @@ class Listing(Generic[ItemT]):
     Requests nothing before the first item; each `async for` starts anew.
     """
 
-    __slots__ = ("_read",)
-
     def __init__(self, read: Callable[[], AsyncIterator[ItemT]]) -> None:
         self._read = read
 

@@ -407,8 +407,6 @@ class Replies:
     and leaving an `async for` early end the request.
     """
 
-    __slots__ = ("_replies",)
-
     def __init__(self, replies: AsyncGenerator[Message]) -> None:
         self._replies = replies
 

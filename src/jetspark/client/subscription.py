@@ -73,8 +73,6 @@ class ReaderClient(Sender, Protocol):
 class Listener:
     """Returned by `Client.listen`. There is no queue and no limit: the handler must keep up."""
 
-    __slots__ = ("_link", "_route")
-
     def __init__(self, link: Supervisor, route: Route) -> None:
         link.add_route(route)
         self._link = link
@@ -185,19 +183,6 @@ class FrameQueue:
     Reports drops once an episode: a slow reader makes room for one message at a time, and that is
     one episode, which ends when a whole queue was accepted since the last drop.
     """
-
-    __slots__ = (
-        "_accepted_at_drop",
-        "_bytes_limit",
-        "_msgs_limit",
-        "_report",
-        "_subject",
-        "accepted",
-        "dropped",
-        "frames",
-        "pending_bytes",
-        "waiters",
-    )
 
     def __init__(
         self,

@@ -84,8 +84,6 @@ class ContextOptions(TypedDict, total=False):
 class Api:
     """Where API calls go, and how long they may take. Created by JetStream."""
 
-    __slots__ = ("client", "direct", "domain", "prefix", "timeout", "trace")
-
     def __init__(
         self,
         client: Client,
@@ -195,8 +193,6 @@ class Paged(Listing[ItemT]):
     snapshot: items created or deleted meanwhile may be missing or come twice. An unreadable item is
     reported and left out.
     """
-
-    __slots__ = ("_api", "_body", "_call", "_convert", "_key", "_names", "missing", "offline")
 
     def __init__(
         self,

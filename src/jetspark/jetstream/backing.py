@@ -117,8 +117,6 @@ def is_compressed(stream: StreamConfig) -> bool:
 class BackedStatus:
     """A view of the stream's information, `stream_info`."""
 
-    __slots__ = ("stream_info",)
-
     _PREFIX: ClassVar[str]
 
     def __init__(self, info: StreamInfo) -> None:

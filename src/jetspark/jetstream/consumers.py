@@ -65,8 +65,6 @@ async def consumer_info(api: Api, stream: str, name: str) -> ConsumerInfo:
 class Consumer:
     """A consumer of a stream, by name. Its only state is `cached_info`."""
 
-    __slots__ = ("_api", "cached_info")
-
     def __init__(self, api: Api, info: ConsumerInfo) -> None:
         self._api = api
         self.cached_info = info
@@ -155,8 +153,6 @@ class PriorityOptions(TypedDict, total=False):
 
 class PullConsumer(Consumer):
     """A consumer that delivers on request."""
-
-    __slots__ = ("_pins",)
 
     def __init__(self, api: Api, info: ConsumerInfo) -> None:
         super().__init__(api, info)
@@ -489,8 +485,6 @@ class PushMessages(MessageReader[JsMsg]):
 
 class PushConsumer(Consumer):
     """A consumer that delivers to a subject."""
-
-    __slots__ = ("_delivered",)
 
     def __init__(self, api: Api, info: ConsumerInfo) -> None:
         super().__init__(api, info)

@@ -76,8 +76,6 @@ class GapDetector:
     None means unknown. `received`: the number of frames so far, of any kind.
     """
 
-    __slots__ = ("_doubted", "_heard", "_heard_before", "_looks", "_looks_left", "before", "others")
-
     def __init__(self, before: int | None) -> None:
         self.before = before
         self.others = 0
@@ -204,8 +202,6 @@ _PIN = b"\r\nNats-Pin-Id: "
 
 class Priority:
     """The group's fields of a request. `pins`: the consumer's pin ids by group."""
-
-    __slots__ = ("_fields", "_group", "_pins", "pinned")
 
     def __init__(self, fields: dict[str, Any], pins: dict[str, bytes], *, pinned: bool) -> None:
         self._fields = fields

@@ -55,8 +55,6 @@ class StoredMsgs(Listing[StoredMsg]):
     Requests nothing before the first message; each `async for` starts anew.
     """
 
-    __slots__ = ()
-
 
 async def direct_get(api: Api, stream: str, body: Mapping[str, Any]) -> StoredMsg:
     """One message. Raises NoRespondersError without direct gets (see `no_direct_gets`).

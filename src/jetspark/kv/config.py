@@ -222,8 +222,6 @@ def domain_of(source: Source) -> str | None:
 class BucketStatus(BackedStatus):
     """A bucket's configuration and state: a view of its stream's information, `stream_info`."""
 
-    __slots__ = ()
-
     _PREFIX = STREAM_PREFIX
 
     @property

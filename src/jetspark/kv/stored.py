@@ -40,8 +40,6 @@ def about_bucket(name: str) -> Iterator[None]:
 class BucketStream:
     """The stream of one bucket. Its calls raise the errors of `Bucket`."""
 
-    __slots__ = ("encoding", "js")
-
     def __init__(self, js: JetStreamContext, encoding: BucketEncoding) -> None:
         self.js = js
         self.encoding = encoding

@@ -190,8 +190,6 @@ def to_stored(info: ObjectInfo) -> bytes:
 class ObjectStoreStatus(BackedStatus):
     """A store's configuration and state: a view of its stream's information, `stream_info`."""
 
-    __slots__ = ()
-
     _PREFIX = STREAM_PREFIX
 
     @property

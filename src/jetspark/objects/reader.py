@@ -95,8 +95,6 @@ _IN_A_THREAD = 64 * 1024  # bytes whose digest is worth a change of thread
 class TransferRetry:
     """One for each transfer: `await retry.wait(error)` between two attempts."""
 
-    __slots__ = ("_since",)
-
     def __init__(self) -> None:
         self._since: float | None = None
 
@@ -124,8 +122,6 @@ class StoredMeta(NamedTuple):
 
 class MetaStore:
     """The infos of one store, from its meta messages."""
-
-    __slots__ = ("js", "store", "stream")
 
     def __init__(self, js: JetStreamContext, store: str) -> None:
         self.js = js

@@ -49,8 +49,6 @@ T = TypeVar("T")
 class Answering:
     """Answers the requests of an endpoint, and counts errors."""
 
-    __slots__ = ("publishing", "report", "tally")
-
     def __init__(
         self, publishing: Publishing, report: Callable[[errors.JetsparkError], None], tally: Tally
     ) -> None:

@@ -238,8 +238,6 @@ def one_line(text: str) -> str:
 class Tally:
     """Counters of one endpoint. Its methods may be called in any thread."""
 
-    __slots__ = ("_lock", "errors", "last_error", "ns", "requests", "taken")
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.taken = 0
