@@ -17,13 +17,12 @@ import pytest
 
 import jetspark
 from jetspark import blocking, full_client
-from jetspark.backup import save
 from jetspark.blocking import client as blocking_client
-from jetspark.blocking import jetstream as blocking_jetstream
+from jetspark.blocking import consumers as blocking_consumers
 from jetspark.blocking.docstrings import without_async
 from jetspark.client import callbacks, subscription
 from jetspark.client.messages import MessageView
-from jetspark.jetstream import JsMsg, events
+from jetspark.jetstream import JsMsg, consume
 from jetspark.jetstream.fetch import FetchResult
 
 PACKAGES = [
@@ -265,8 +264,7 @@ def test_callbacks_take_the_same_and_return_nothing_to_await() -> None:
         (blocking_client.EventCallback, callbacks.EventCallback),
         (blocking_client.ErrorCallback, callbacks.ErrorCallback),
         (blocking_client.MessageCallback, subscription.MessageCallback),
-        (blocking_jetstream.ProgressCallback, save.ProgressCallback),
-        (blocking_jetstream.EventCallback, events.EventCallback),
+        (blocking_consumers.JsMsgCallback, consume.JsMsgCallback),
     ):
         (taken,), returned = get_args(ours)
         (other,), _ = get_args(theirs)

@@ -37,6 +37,7 @@ from jetspark.client.messages import Message as AsyncMessage
 from jetspark.client.messages import MessageView, Sendable, parts_of
 from jetspark.client.requests import Replies as AsyncReplies
 from jetspark.client.subscription import Subscription as AsyncSubscription
+from jetspark.client.tasks import reported
 from jetspark.connection.events import Closed, ConnectionEvent, ConnectionStatus
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.session import Statistics
@@ -343,19 +344,13 @@ class Client(Block):
 
     def drain(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         if in_callback_of(self._inner):
-            self._thread.spawn(lambda: self._drain_alone(timeout))
+            self._thread.spawn(lambda: reported(self._drain(timeout), self._inner.report))
         else:
             self._thread.run(self._drain, timeout)
 
     async def _drain(self, timeout: Seconds) -> None:
         self._buffer.give()
         await self._inner.drain(timeout)
-
-    async def _drain_alone(self, timeout: Seconds) -> None:
-        try:
-            await self._drain(timeout)
-        except JetsparkError as error:
-            self._inner.report(error)
 
     def barrier(self, timeout: Seconds = DRAIN_TIMEOUT) -> None:
         if in_callback_of(self._inner):

@@ -25,6 +25,7 @@ from jetspark.client.callbacks import check_no_callback
 from jetspark.client.listing import Listing as AsyncListing
 from jetspark.client.messages import Message as AsyncMessage
 from jetspark.client.subscription import loop_was_left
+from jetspark.client.tasks import reported
 from jetspark.errors import BadTimeoutError, JetsparkError, RequestTimeoutError, user_error
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.kernel import MessageFrame, frame_of
@@ -82,17 +83,11 @@ class MessageSource(CallbackTwin[ItemT]):
         seconds, default: that of requests. Raises RequestTimeoutError, ConnectionClosedError,
         BadTimeoutError; it ends in any case.
         """
-        if not self._worker.is_current:
+        if self._worker.is_current:
+            report = self._caller.inner.report
+            self._thread.spawn(lambda: reported(self._inner.drain(timeout), report))
+        else:
             self._thread.run(self._inner.drain, timeout)
-            return
-
-        async def alone() -> None:
-            try:
-                await self._inner.drain(timeout)
-            except JetsparkError as error:
-                self._caller.inner.report(error)
-
-        self._thread.spawn(alone)
 
 
 class SingleIterator(Twin, Generic[ItemT]):

@@ -6,14 +6,13 @@ See `jetspark.jetstream`. A callback runs in its own thread and may use the bloc
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
-from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, Unpack
+from functools import partial
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack
 
 from jetspark.backup import BackupProgress
-from jetspark.backup.folder import StreamBackup
 from jetspark.blocking.caller_side import CallerSide
 from jetspark.blocking.client import Client
 from jetspark.blocking.consumers import (
@@ -30,21 +29,24 @@ from jetspark.blocking.consumers import (
 from jetspark.blocking.dead_letters import DeadLetters
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.groups import ElasticGroup, StaticGroup
-from jetspark.blocking.iterators import ItemT, Listing, MessageSource, SingleIterator, lists
+from jetspark.blocking.iterators import (
+    ItemT,
+    Listing,
+    MessageSource,
+    SingleIterator,
+    lists,
+)
 from jetspark.blocking.kv import Bucket
 from jetspark.blocking.objects import ObjectStore
 from jetspark.blocking.publish import AtomicBatch, FastIngest, Publisher
-from jetspark.blocking.twin import Block, Read, Twin, awaits, makes
+from jetspark.blocking.twin import Block, Read, Twin, awaits, like, makes, receives
 from jetspark.blocking.worker import check_callback
-from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT
 from jetspark.client.messages import Sendable, parts_of
 from jetspark.documents.consumers import ReplayPolicy
-from jetspark.documents.events import DEFAULT_EVENT_PREFIX, Event
+from jetspark.documents.events import Event
 from jetspark.documents.streams import (
     PubAck,
     StoredMsg,
-    StreamInfo,
-    UnnamedStreamOptions,
 )
 from jetspark.errors import NoRespondersError
 from jetspark.full_client import JetStream as AsyncJetStream
@@ -61,7 +63,6 @@ from jetspark.jetstream.publish_request import (
     parse_pub_ack,
     publish_headers,
 )
-from jetspark.jetstream.streams import StreamConfigLike
 from jetspark.payloads import Value, payload_bytes
 from jetspark.timestamps import Seconds, in_seconds
 from jetspark.wire.documents import ServerInfo
@@ -91,8 +92,6 @@ P = ParamSpec("P")
 
 # -------------------------------------------------------------------------------------------------
 # Events and lists
-
-EventCallback: TypeAlias = Callable[[Event], None]
 
 
 @twin_of(AsyncEvents)
@@ -141,28 +140,18 @@ class StoredMsgs(Listing[StoredMsg]):
 # Backing up and restoring: `progress` is called in the caller's thread, and the transfer waits for
 # it. When it raises, or Ctrl-C interrupts the call, the transfer first ends and cleans up.
 
-ProgressCallback: TypeAlias = Callable[[BackupProgress], None]
-_OnStep: TypeAlias = Callable[[BackupProgress], Coroutine[Any, Any, None]]
 
+def transfers(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """`awaits` for a transfer, with `progress` called in the caller's thread."""
+    name = method.__name__
 
-def transfer(
-    caller: CallerSide,
-    call: Callable[[_OnStep | None], Coroutine[Any, Any, T]],
-    progress: ProgressCallback | None,
-) -> T:
-    """Run `call`, with `progress` called in the caller's thread."""
-    thread = caller.thread
-    check_callback(progress)
-    if progress is None:
-        return thread.run(call, None)
-    transfer = thread.call(_Transfer, call)
-    try:
-        while (step := thread.run(transfer.next)) is not None:
-            progress(step)
-    except BaseException as error:
-        thread.leave(error, transfer.cancel)
-        raise
-    return thread.run(transfer.result)
+    @like(method)
+    def run(js: JetStream, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return js._transfer(name, *args, **kwargs)
+
+    return run
 
 
 class _Transfer(Generic[T]):
@@ -171,11 +160,11 @@ class _Transfer(Generic[T]):
     Otherwise it could be complete when the caller's `progress` raises.
     """
 
-    def __init__(self, call: Callable[[_OnStep], Coroutine[Any, Any, T]]) -> None:
+    def __init__(self, call: Callable[..., Coroutine[Any, Any, T]]) -> None:
         self._step: BackupProgress | None = None
         self._news = asyncio.Event()
         self._taken = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(call(self._on_step))
+        self._task = asyncio.get_running_loop().create_task(call(progress=self._on_step))
         self._task.add_done_callback(lambda _: self._news.set())
 
     async def _on_step(self, step: BackupProgress) -> None:
@@ -233,6 +222,9 @@ class JetStream(Twin):
     publisher = makes(AsyncJetStream.publisher, Publisher)
     atomic_batch = makes(AsyncJetStream.atomic_batch, AtomicBatch)
     fast_ingest = makes(AsyncJetStream.fast_ingest, FastIngest)
+    events = receives(AsyncJetStream.events, Events)
+    backup_stream = transfers(AsyncJetStream.backup_stream)
+    restore_stream = transfers(AsyncJetStream.restore_stream)
     increment = awaits(AsyncJetStream.increment)
     get_counter = awaits(AsyncJetStream.get_counter)
     get_counters = awaits(AsyncJetStream.get_counters)
@@ -333,31 +325,6 @@ class JetStream(Twin):
             **options,
         )
 
-    def events(
-        self,
-        *,
-        kinds: str | Iterable[str] | None = None,
-        stream: str | None = None,
-        consumer: str | None = None,
-        callback: EventCallback | None = None,
-        prefix: str = DEFAULT_EVENT_PREFIX,
-        pending_msgs_limit: int = PENDING_MSGS_LIMIT,
-        pending_bytes_limit: int = PENDING_BYTES_LIMIT,
-    ) -> Events:
-        return Events(
-            self._caller,
-            lambda forward: self._inner.events(
-                kinds=kinds,
-                stream=stream,
-                consumer=consumer,
-                callback=forward,
-                prefix=prefix,
-                pending_msgs_limit=pending_msgs_limit,
-                pending_bytes_limit=pending_bytes_limit,
-            ),
-            callback,
-        )
-
     def ordered(
         self,
         stream: str,
@@ -397,47 +364,19 @@ class JetStream(Twin):
             callback,
         )
 
-    def restore_stream(
-        self,
-        folder: str | os.PathLike[str],
-        config: StreamConfigLike | None = None,
-        /,
-        *,
-        progress: ProgressCallback | None = None,
-        timeout: Seconds | None = None,
-        **options: Unpack[UnnamedStreamOptions],
-    ) -> StreamInfo:
-        return transfer(
-            self._caller,
-            lambda forward: self._inner.restore_stream(
-                folder, config, progress=forward, timeout=timeout, **options
-            ),
-            progress,
-        )
-
-    def backup_stream(
-        self,
-        name: str,
-        folder: str | os.PathLike[str],
-        *,
-        consumers: bool = True,
-        check: bool = False,
-        chunk_size: int | None = None,
-        window_size: int | None = None,
-        progress: ProgressCallback | None = None,
-        timeout: Seconds | None = None,
-    ) -> StreamBackup:
-        return transfer(
-            self._caller,
-            lambda forward: self._inner.backup_stream(
-                name,
-                folder,
-                consumers=consumers,
-                check=check,
-                chunk_size=chunk_size,
-                window_size=window_size,
-                progress=forward,
-                timeout=timeout,
-            ),
-            progress,
-        )
+    def _transfer(
+        self, name: str, *args: Any, progress: Callable[[Any], object] | None = None, **kwargs: Any
+    ) -> Any:
+        thread = self._thread
+        check_callback(progress)
+        call = partial(getattr(self._inner, name), *args, **kwargs)
+        if progress is None:
+            return thread.run(call)
+        transfer = thread.call(_Transfer, call)
+        try:
+            while (step := thread.run(transfer.next)) is not None:
+                progress(step)
+        except BaseException as error:
+            thread.leave(error, transfer.cancel)
+            raise
+        return thread.run(transfer.result)

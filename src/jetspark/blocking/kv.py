@@ -6,10 +6,10 @@ waits for it. Any thread may release a lock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeAlias, Unpack
+from typing import Any, Self
 
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import (
@@ -20,24 +20,18 @@ from jetspark.blocking.iterators import (
     SingleIterator,
     lists,
 )
-from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, makes
+from jetspark.blocking.twin import AsyncBlock, Read, Twin, awaits, makes, receives
 from jetspark.errors import JetsparkError
 from jetspark.kv.bucket import Bucket as AsyncBucket
 from jetspark.kv.bucket import ReadOnlyBucket as AsyncReadOnlyBucket
 from jetspark.kv.codecs import Entry, KeyCodec, ValueCodec
-from jetspark.kv.lock import LEASE, ElectionState
 from jetspark.kv.lock import Election as AsyncElection
+from jetspark.kv.lock import ElectionState
 from jetspark.kv.lock import Lock as AsyncLock
-from jetspark.kv.watch import RESYNC, WatchOptions
 from jetspark.kv.watch import LiveBucket as AsyncLiveBucket
 from jetspark.kv.watch import Watcher as AsyncWatcher
-from jetspark.timestamps import Seconds
 
 __all__ = ["Bucket", "Election", "Listing", "LiveBucket", "Lock", "ReadOnlyBucket", "Watcher"]
-
-EntryCallback: TypeAlias = Callable[[Entry | None], None]
-ChangeCallback: TypeAlias = Callable[[Entry], None]
-StateCallback: TypeAlias = Callable[[ElectionState], None]
 
 
 @twin_of(AsyncWatcher)
@@ -144,37 +138,13 @@ class ReadOnlyBucket(Twin):
     get_many = awaits(AsyncReadOnlyBucket.get_many)
     keys = lists(AsyncReadOnlyBucket.keys)
     history = lists(AsyncReadOnlyBucket.history)
+    watch = receives(AsyncReadOnlyBucket.watch, Watcher)
+    live = receives(AsyncReadOnlyBucket.live, LiveBucket, "on_change")
 
     def with_codecs(
         self, *, keys: KeyCodec | None = None, values: ValueCodec | None = None
     ) -> Self:
         return type(self)(self._caller, self._inner.with_codecs(keys=keys, values=values))
-
-    def watch(
-        self,
-        keys: str | Iterable[str] = ">",
-        *,
-        callback: EntryCallback | None = None,
-        **options: Unpack[WatchOptions],
-    ) -> Watcher:
-        return Watcher(
-            self._caller,
-            lambda forward: self._inner.watch(keys, callback=forward, **options),
-            callback,
-        )
-
-    def live(
-        self,
-        keys: str | Iterable[str] = ">",
-        *,
-        on_change: ChangeCallback | None = None,
-        resync: Seconds = RESYNC,
-    ) -> LiveBucket:
-        return LiveBucket(
-            self._caller,
-            lambda forward: self._inner.live(keys, on_change=forward, resync=resync),
-            on_change,
-        )
 
 
 @twin_of(AsyncBucket)
@@ -184,6 +154,7 @@ class Bucket(ReadOnlyBucket):
     _inner: AsyncBucket
     read_only = makes(AsyncBucket.read_only, ReadOnlyBucket)
     lock = makes(AsyncBucket.lock, Lock)
+    election = receives(AsyncBucket.election, Election)
     put = awaits(AsyncBucket.put)
     create = awaits(AsyncBucket.create)
     update = awaits(AsyncBucket.update)
@@ -191,17 +162,3 @@ class Bucket(ReadOnlyBucket):
     purge = awaits(AsyncBucket.purge)
     purge_deletes = awaits(AsyncBucket.purge_deletes)
     revert = awaits(AsyncBucket.revert)
-
-    def election(
-        self,
-        key: str,
-        *,
-        lease: Seconds = LEASE,
-        holder: str | None = None,
-        callback: StateCallback | None = None,
-    ) -> Election:
-        return Election(
-            self._caller,
-            lambda forward: self._inner.election(key, lease=lease, holder=holder, callback=forward),
-            callback,
-        )

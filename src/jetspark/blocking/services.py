@@ -20,10 +20,10 @@ from jetspark.blocking.caller_side import CallerSide, drive
 from jetspark.blocking.client import Message
 from jetspark.blocking.docstrings import twin_of
 from jetspark.blocking.iterators import Listing, lists
-from jetspark.blocking.jetstream import EventCallback, Events
-from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives
+from jetspark.blocking.jetstream import Events
+from jetspark.blocking.twin import Block, Read, Sends, Twin, awaits, calls, drives, receives
 from jetspark.blocking.worker import WorkerPool, check_callback
-from jetspark.errors import JetsparkError
+from jetspark.client.tasks import reported
 from jetspark.payloads import Payload
 from jetspark.services.discovery import Services as AsyncServices
 from jetspark.services.discovery import answered, json_answer, json_payload
@@ -202,15 +202,10 @@ class Service(Block, EndpointCalls):
         continues in the background; its errors are reported. See `jetspark.services.Service.stop`.
         """
         if getattr(_here, "endpoint", None) in self._inner.running.endpoints:
-            self._thread.spawn(lambda: self._stop_alone(timeout))
+            report = self._caller.inner.report
+            self._thread.spawn(lambda: reported(self._inner.stop(timeout), report))
         elif not self._thread.is_over:
             self._thread.run(self._inner.stop, timeout)
-
-    async def _stop_alone(self, timeout: Seconds) -> None:
-        try:
-            await self._inner.stop(timeout)
-        except JetsparkError as error:
-            self._caller.inner.report(error)
 
     def _finish(self) -> None:
         self.stop()
@@ -224,6 +219,7 @@ class Services(Twin):
     ping = lists(AsyncServices.ping)
     info = lists(AsyncServices.info)
     stats = lists(AsyncServices.stats)
+    latencies = receives(AsyncServices.latencies, Events)
 
     def request(
         self,
@@ -248,11 +244,6 @@ class Services(Twin):
         payload = json_payload(value)
         reply = self.request(subject, payload, timeout=timeout, headers=headers)
         return json_answer(subject, reply, type)
-
-    def latencies(self, subject: str, *, callback: EventCallback | None = None) -> Events:
-        return Events(
-            self._caller, lambda forward: self._inner.latencies(subject, callback=forward), callback
-        )
 
 
 @twin_of(AsyncGroup)

@@ -110,7 +110,7 @@ def awaits(method: Any, own: Any = None) -> Any:
     def run_and_make(twin: Any, /, *args: Any, **kwargs: Any) -> Any:
         return own(twin._caller, run(twin, *args, **kwargs))
 
-    return _like(method)(run if own is None else run_and_make)
+    return like(method)(run if own is None else run_and_make)
 
 
 def drives(
@@ -118,7 +118,7 @@ def drives(
 ) -> Callable[Concatenate[Any, P], T]:
     """A coroutine function of a message's twin, run in the caller's thread."""
 
-    @_like(method)
+    @like(method)
     def run(message: Sends, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return drive(method(message._twin(), *args, **kwargs))
 
@@ -129,7 +129,7 @@ def calls(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
     """A plain function of the twin, called in the event loop's thread."""
     name = method.__name__
 
-    @_like(method)
+    @like(method)
     def call(twin: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         return twin._thread.call(getattr(twin._inner, name), *args, **kwargs)
 
@@ -142,14 +142,32 @@ def makes(
     """A plain function of the twin that only makes the object that `own` takes."""
     name = method.__name__
 
-    @_like(method)
+    @like(method)
     def make(twin: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return own(twin._caller, getattr(twin._inner, name)(*args, **kwargs))
 
     return make
 
 
-def _like(method: Any) -> Callable[[CallT], CallT]:
+def receives(
+    method: Callable[Concatenate[Any, P], Any],
+    own: Callable[[CallerSide, Callable[[Any], Any], Any], T],
+    argument: str = "callback",
+) -> Callable[Concatenate[Any, P], T]:
+    """`makes` for a call with a callback, which `own` calls in a thread of its own."""
+    name = method.__name__
+
+    @like(method)
+    def begin(twin: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        make, callback = getattr(twin._inner, name), kwargs.pop(argument, None)
+        return own(
+            twin._caller, lambda forward: make(*args, **{argument: forward}, **kwargs), callback
+        )
+
+    return begin
+
+
+def like(method: Any) -> Callable[[CallT], CallT]:
     """Its name and signature; `docstrings.twin_of` adds the docstring."""
 
     def decorate(call: CallT) -> CallT:

@@ -36,7 +36,7 @@ from jetspark.client.subscription import (
     MessageSource,
     Subscription,
 )
-from jetspark.client.tasks import move_on_after
+from jetspark.client.tasks import move_on_after, reported
 from jetspark.connection.events import ConnectionStatus
 from jetspark.connection.options import ConnectOptions
 from jetspark.connection.routes import OnRefused, OnRun, Route
@@ -282,7 +282,7 @@ class Client:
         if not any(calling):
             await self._drain(timeout)
         elif self._draining is None:
-            self._draining = self.loop.create_task(self._drain_alone(timeout))
+            self._draining = self.loop.create_task(reported(self._drain(timeout), self.report))
 
     async def _others_drain(self, drained: asyncio.Future[None], timeout: float) -> None:
         await asyncio.wait({drained}, timeout=timeout)
@@ -290,12 +290,6 @@ class Client:
             raise RequestTimeoutError(f"Draining took more than {timeout:g} s.")
         if (error := drained.exception()) is not None:
             raise copy(error)
-
-    async def _drain_alone(self, timeout: float) -> None:
-        try:
-            await self._drain(timeout)
-        except JetsparkError as error:
-            self.report(error)
 
     async def _drain(self, timeout: float) -> None:
         if self._drained is not None and not self._drained.done():

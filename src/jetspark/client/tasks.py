@@ -56,6 +56,14 @@ async def next_within(
     raise RequestTimeoutError(f"{late} within {seconds:g} s.")
 
 
+async def reported(work: Awaitable[None], report: Callable[[JetsparkError], None]) -> None:
+    """Await work for which nobody waits, and report its error."""
+    try:
+        await work
+    except JetsparkError as error:
+        report(error)
+
+
 async def in_thread(function: Callable[..., T], *args: Any) -> T:
     """`asyncio.to_thread` for functions that may call user code.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Final, TypedDict
+from typing import Annotated, Any, ClassVar, Final, TypedDict, TypeVar
 
-from jetspark.documents.document import Document, Span
+from jetspark.documents.document import Document, Span, field_names
 from jetspark.documents.streams import Placement, StorageType, StreamConfig, StreamInfo
 from jetspark.errors import ConfigError
 from jetspark.subjects import subjects_overlap
@@ -30,6 +30,9 @@ class BackedConfig(Document, frozen=True, kw_only=True):
     """Whether to compress files (2.10)."""
     metadata: dict[str, str] | None = None
     """Notes of your own (2.10)."""
+
+
+BackedT = TypeVar("BackedT", bound=BackedConfig)
 
 
 class BackedOptions(TypedDict, total=False):
@@ -67,17 +70,17 @@ STREAM_FIELDS: Final[Mapping[str, str]] = {
 """The stream's names of shared options, where they differ."""
 
 
-def stream_options_of(config: BackedConfig, **others: Any) -> dict[str, Any]:
-    """The stream's options for those that were given, and `others`."""
-    options: dict[str, Any] = {
-        "description": config.description,
-        "max_age": config.ttl,
-        "storage": config.storage,
-        "num_replicas": config.replicas,
-        "placement": config.placement,
-        "metadata": config.metadata,
-        **others,
-    }
+def _names(cls: type[BackedConfig], names: Mapping[str, str]) -> dict[str, str]:
+    """The fields of a configuration that are options of the stream, with their names there."""
+    theirs = {own: name for name, own in names.items()}
+    found = {field: theirs.get(field, field) for field in field_names(cls)}
+    return {field: name for field, name in found.items() if name in field_names(StreamConfig)}
+
+
+def stream_options_of(config: BackedConfig, names: Mapping[str, str]) -> dict[str, Any]:
+    """The stream's options for those that were given. `names`: such as STREAM_FIELDS."""
+    own = _names(type(config), names)
+    options = {name: getattr(config, field) for field, name in own.items()}
     if config.ttl is not None:
         # A server refuses a duplicate window longer than max_age.
         options["duplicate_window"] = min(config.ttl, _DUPLICATES) if config.ttl else _DUPLICATES
@@ -86,17 +89,12 @@ def stream_options_of(config: BackedConfig, **others: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def backed_options_of(stream: StreamConfig) -> dict[str, Any]:
-    """The shared options of a stream."""
-    return {
-        "description": stream.description,
-        "ttl": stream.max_age,
-        "storage": stream.storage,
-        "replicas": stream.num_replicas,
-        "placement": stream.placement,
-        "compression": is_compressed(stream),
-        "metadata": stream.metadata,
-    }
+def config_of(
+    cls: type[BackedT], stream: StreamConfig, names: Mapping[str, str], **others: Any
+) -> BackedT:
+    """The configuration that a stream has. `names`: such as STREAM_FIELDS."""
+    options = {field: getattr(stream, name) for field, name in _names(cls, names).items()}
+    return cls(**options | {"compression": is_compressed(stream)} | others)
 
 
 def takes_in(stream: StreamConfig, subjects: str) -> bool:

@@ -28,6 +28,7 @@ from typing import Final, Generic, Self, TypeAlias, TypeVar, Unpack
 import jetspark.errors as errors
 from jetspark.client.publishing import Publishing
 from jetspark.client.subscription import Listener
+from jetspark.connection.outbox import Waiters
 from jetspark.documents.streams import PubAck
 from jetspark.jetstream.api import Api
 from jetspark.jetstream.publish_request import BatchOptions, PublishTries, publish_headers
@@ -500,7 +501,7 @@ class BasePublisher(Generic[SenderT]):
         self._outbox = sender.outbox
         self._loop = sender.client.loop
         self._senders: deque[asyncio.Future[None]] = deque()
-        self._watchers: list[asyncio.Future[None]] = []
+        self._watchers = Waiters()
         sender.changed = self._changed
 
     async def _wait_for_space(self) -> None:
@@ -518,9 +519,7 @@ class BasePublisher(Generic[SenderT]):
 
     async def _until(self, is_so: Callable[[], bool]) -> None:
         while not is_so():
-            change = self._loop.create_future()
-            self._watchers.append(change)
-            await change
+            await self._watchers.wait()
 
     def _changed(self) -> None:
         """Wake one sender for each free place, and all who wait for something else."""
@@ -532,10 +531,7 @@ class BasePublisher(Generic[SenderT]):
                 sender.set_result(None)
                 space -= 1
         if self._watchers:
-            watchers, self._watchers = self._watchers, []
-            for watcher in watchers:
-                if not watcher.done():
-                    watcher.set_result(None)
+            self._watchers.wake()
 
     # -- the block -------------------------------------------------------------------------------
 

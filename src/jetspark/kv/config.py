@@ -27,9 +27,9 @@ from jetspark.jetstream.backing import (
     BackedConfig,
     BackedOptions,
     BackedStatus,
-    backed_options_of,
     check_backed,
     check_limit,
+    config_of,
     stream_options_of,
     takes_in,
 )
@@ -176,31 +176,10 @@ def bucket_config(config: BucketConfig | None, options: Mapping[str, Any]) -> Bu
 
 
 def stream_options(wanted: BucketConfig) -> dict[str, Any]:
-    options = stream_options_of(
-        wanted,
-        max_msg_size=wanted.max_value_size,
-        max_msgs_per_subject=wanted.history,
-        max_bytes=wanted.max_bucket_size,
-        republish=wanted.republish,
-    )
+    options = stream_options_of(wanted, BUCKET_OPTIONS)
     if wanted.limit_marker_ttl is not None:
         options["allow_msg_ttl"] = True
-        options["subject_delete_marker_ttl"] = wanted.limit_marker_ttl
     return options
-
-
-def config_of(stream: StreamConfig) -> BucketConfig:
-    mirror = stream.mirror
-    return BucketConfig(
-        max_value_size=stream.max_msg_size,
-        history=stream.max_msgs_per_subject,
-        max_bucket_size=stream.max_bytes,
-        republish=stream.republish,
-        limit_marker_ttl=stream.subject_delete_marker_ttl,
-        mirror_name=None if mirror is None else mirror.name.removeprefix(STREAM_PREFIX),
-        mirror_domain=None if mirror is None else domain_of(mirror),
-        **backed_options_of(stream),
-    )
 
 
 def is_bucket(stream: StreamConfig) -> bool:
@@ -227,7 +206,13 @@ class BucketStatus(BackedStatus):
     @property
     def config(self) -> BucketConfig:
         """Its options, as `create_bucket` takes them."""
-        return config_of(self.stream_info.config)
+        return config_of(
+            BucketConfig,
+            self.stream_info.config,
+            BUCKET_OPTIONS,
+            mirror_name=self.mirror_name,
+            mirror_domain=self.mirror_domain,
+        )
 
     @property
     def values(self) -> int:

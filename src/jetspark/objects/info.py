@@ -13,15 +13,16 @@ from typing import Any, Final
 
 from jetspark.documents.configuration import config_to_wire, document_to_wire, json_of
 from jetspark.documents.document import Document, Moment, from_wire
-from jetspark.documents.streams import StoredMsg, StreamConfig
+from jetspark.documents.streams import StoredMsg
 from jetspark.errors import BadNameError, DocumentError
 from jetspark.jetstream.backing import (
+    STREAM_FIELDS,
     BackedConfig,
     BackedOptions,
     BackedStatus,
-    backed_options_of,
     check_backed,
     check_limit,
+    config_of,
     stream_options_of,
 )
 from jetspark.subjects import plain_text
@@ -106,22 +107,14 @@ def store_config(config: ObjectStoreConfig | None, options: Mapping[str, Any]) -
     return wanted
 
 
-def stream_options(wanted: ObjectStoreConfig) -> dict[str, Any]:
-    return stream_options_of(wanted, max_bytes=wanted.max_bytes)
-
-
 def new_store(name: str, wanted: ObjectStoreConfig) -> dict[str, Any]:
     return {
         "subjects": [f"$O.{name}.C.>", f"$O.{name}.M.>"],
         "discard": "new",
         "allow_rollup_hdrs": True,
         "allow_direct": True,
-        **stream_options(wanted),
+        **stream_options_of(wanted, STREAM_FIELDS),
     }
-
-
-def config_of(stream: StreamConfig) -> ObjectStoreConfig:
-    return ObjectStoreConfig(max_bytes=stream.max_bytes, **backed_options_of(stream))
 
 
 class ObjectLink(Document, frozen=True, kw_only=True):
@@ -195,7 +188,7 @@ class ObjectStoreStatus(BackedStatus):
     @property
     def config(self) -> ObjectStoreConfig:
         """Its options, as `create_object_store` takes them."""
-        return config_of(self.stream_info.config)
+        return config_of(ObjectStoreConfig, self.stream_info.config, STREAM_FIELDS)
 
     @property
     def description(self) -> str:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, TypedDict, TypeVar, Unpack
 import jetspark.errors as errors
 from jetspark.client.listing import Listing
 from jetspark.client.tasks import in_thread
-from jetspark.jetstream.backing import STREAM_FIELDS, takes_in
+from jetspark.jetstream.backing import STREAM_FIELDS, stream_options_of, takes_in
 from jetspark.jetstream.context import JetStreamContext
 from jetspark.jetstream.streams import known_as
 from jetspark.objects.info import (
@@ -32,7 +32,6 @@ from jetspark.objects.info import (
     info_subject,
     new_store,
     store_config,
-    stream_options,
 )
 from jetspark.objects.reader import (
     MetaStore,
@@ -405,7 +404,7 @@ class ObjectStoreCalls(JetStreamContext):
         wanted = store_config(config, options)
         with about_store(name):
             stream = await self._store_stream(name)
-            await self.update_stream(name=stream, **stream_options(wanted))
+            await self.update_stream(name=stream, **stream_options_of(wanted, STREAM_FIELDS))
         return ObjectStore(self, name)
 
     async def object_store(self, name: str) -> ObjectStore:
