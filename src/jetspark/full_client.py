@@ -7,6 +7,7 @@ also closes the client. Options are checked at once, before any I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable
+from functools import cached_property
 from typing import Any, Unpack
 
 from jetspark.backup.restore import RestoreCalls
@@ -92,26 +93,25 @@ class Connecting(Coroutine[Any, Any, Client]):
     def __init__(self, make: Callable[[], Client]) -> None:
         self._make = make
         self._client: Client | None = None
-        self._begun: Coroutine[Any, Any, Client] | None = None
+
+    @cached_property
+    def _begun(self) -> Coroutine[Any, Any, Client]:
+        return self._connect()
 
     def __await__(self) -> Generator[Any, None, Client]:
         return self._connect().__await__()
 
     def send(self, value: Any) -> Any:
         """See `Coroutine.send`."""
-        if self._begun is None:
-            self._begun = self._connect()
         return self._begun.send(value)
 
     def throw(self, *error: Any) -> Any:
         """See `Coroutine.throw`."""
-        if self._begun is None:
-            self._begun = self._connect()
         return self._begun.throw(*error)
 
     def close(self) -> None:
         """See `Coroutine.close`."""
-        if self._begun is not None:
+        if "_begun" in vars(self):
             self._begun.close()
 
     async def _connect(self) -> Client:

@@ -122,7 +122,7 @@ def test_a_watch_with_a_callback_that_uses_the_client(bucket: Bucket) -> None:
     async def nothing(entry: Entry | None) -> None: ...
 
     with pytest.raises(ConfigError, match="plain functions"):
-        bucket.watch(callback=nothing)  # type: ignore[arg-type]
+        bucket.watch(callback=nothing)
 
 
 def test_blocking_live_bucket_follows_and_calls_back(bucket: Bucket) -> None:

@@ -589,7 +589,7 @@ def test_blocking_events_by_iterator_and_callback(
 
             async def never(event: Event) -> None: ...
 
-            js.events(callback=never)  # type: ignore[arg-type]
+            js.events(callback=never)
         nc.drain()
         assert [called.get_nowait() for _ in range(2)] == ["create", "delete"]
     assert not watched.active

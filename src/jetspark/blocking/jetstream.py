@@ -148,8 +148,9 @@ def transfers(
     name = method.__name__
 
     @like(method)
-    def run(js: JetStream, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return js._transfer(name, *args, **kwargs)
+    def run(js: JetStream, /, *args: Any, **kwargs: Any) -> T:
+        result: T = js._transfer(name, *args, **kwargs)
+        return result
 
     return run
 

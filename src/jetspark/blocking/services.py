@@ -159,13 +159,13 @@ class EndpointCalls(Twin):
         `jetspark.services.Service.add_endpoint`.
         """
         checked = self._inner.endpoint_options(name, **options)
-        self._thread.run(self._inner.owner.add, checked, self._handling(handler))
+        self._thread.run(self._inner.running.add, checked, self._handling(handler))
 
     def endpoint(
         self, name: str | None = None, **options: Unpack[EndpointSettings]
     ) -> Callable[[HandlerT], HandlerT]:
         def add(checked: EndpointOptions, handler: Handler) -> None:
-            self._thread.call(self._inner.owner.add_nowait, checked, self._handling(handler))
+            self._thread.call(self._inner.running.add_nowait, checked, self._handling(handler))
 
         return self._inner.decorator(add, name, **options)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar
 from weakref import WeakMethod
@@ -337,8 +337,21 @@ class FrameReader(Scoped, Generic[ItemT]):
 
     # -- taking --------------------------------------------------------------------------------
 
-    def _check_iterated(self) -> None:
+    def __aiter__(self) -> AsyncIterator[ItemT]:
         check_no_callback(self._callback)
+        return self._loop()
+
+    async def _loop(self) -> AsyncIterator[ItemT]:
+        self._loop_begins()
+        try:
+            while True:
+                try:
+                    item = await self.__anext__()
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            self._loop_ends(over=not self.active)
 
     async def __anext__(self) -> ItemT:
         while True:
@@ -624,7 +637,7 @@ class Subscription(MessageReader[Message]):
         self._kept = False
 
     def __aiter__(self) -> Self:
-        self._check_iterated()
+        check_no_callback(self._callback)
         self._read()
         return self
 

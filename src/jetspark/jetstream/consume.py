@@ -722,10 +722,6 @@ class ConsumerMessages(FrameReader[JsMsg]):
 
     # -- taking messages -----------------------------------------------------------------------
 
-    def __aiter__(self) -> AsyncIterator[JsMsg]:
-        self._check_iterated()
-        return self._loop()
-
     async def _loop(self) -> AsyncIterator[JsMsg]:
         frames, take, client = self._frames, self._pull.take, self._client
         self._loop_begins()

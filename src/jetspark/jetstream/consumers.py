@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, TypeAlias, TypedDict, Unpack
@@ -354,22 +354,6 @@ class PushMessages(MessageReader[JsMsg]):
         return f"consumer {self._name!r}"
 
     # -- taking messages -----------------------------------------------------------------------
-
-    def __aiter__(self) -> AsyncIterator[JsMsg]:
-        self._check_iterated()
-        return self._loop()
-
-    async def _loop(self) -> AsyncIterator[JsMsg]:
-        self._loop_begins()
-        try:
-            while True:
-                try:
-                    message = await self.__anext__()
-                except StopAsyncIteration:
-                    return
-                yield message
-        finally:
-            self._loop_ends(over=not self.active)
 
     def _take(self) -> JsMsg | None:
         frame = self._frames.popleft()

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Self, TypeAlias
 
+from jetspark.client.callbacks import check_no_callback
 from jetspark.client.client import PENDING_BYTES_LIMIT, PENDING_MSGS_LIMIT, Client
 from jetspark.client.subscription import Listener, QueueReader, weakly
 from jetspark.documents.events import (
@@ -78,7 +79,7 @@ class Events(QueueReader[Event]):
     # -- taking events -------------------------------------------------------------------------
 
     def __aiter__(self) -> Self:
-        self._check_iterated()
+        check_no_callback(self._callback)
         return self
 
     @property

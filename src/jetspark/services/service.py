@@ -64,7 +64,7 @@ class EndpointCalls:
 
     _prefix: str
     _queue_group: str
-    owner: Service
+    running: Running
 
     @property
     def prefix(self) -> str:
@@ -91,7 +91,7 @@ class EndpointCalls:
         ConnectionClosedError.
         """
         checked = self.endpoint_options(name, **options)
-        await self.owner.add(checked, handling_here(handler))
+        await self.running.add(checked, handling_here(handler))
 
     def endpoint(
         self, name: str | None = None, **options: Unpack[EndpointSettings]
@@ -103,7 +103,7 @@ class EndpointCalls:
         """
 
         def add(checked: EndpointOptions, handler: Handler) -> None:
-            self.owner.add_nowait(checked, handling_here(handler))
+            self.running.add_nowait(checked, handling_here(handler))
 
         return self.decorator(add, name, **options)
 
@@ -114,7 +114,7 @@ class EndpointCalls:
         none.
         """
         prefix = check_group(self._prefix, name)
-        return Group(self.owner, prefix, self._queue_group_of(queue_group))
+        return Group(self.running, prefix, self._queue_group_of(queue_group))
 
     # -- for both clients --------------------------------------------------------------------------
 
@@ -163,8 +163,8 @@ class EndpointCalls:
 class Group(EndpointCalls):
     """A prefix that endpoints of a service share; created by `add_group`."""
 
-    def __init__(self, service: Service, prefix: str, queue_group: str) -> None:
-        self.owner = service
+    def __init__(self, running: Running, prefix: str, queue_group: str) -> None:
+        self.running = running
         self._prefix = prefix
         self._queue_group = queue_group
 
@@ -226,9 +226,28 @@ class Running:
             with suppress(errors.JetsparkError):  # reported above
                 publishing.answer(reply, b"", error_headers(FAILED, shown_error(error)))
 
-    def add_nowait(self, endpoint: Endpoint) -> None:
+    def add_nowait(
+        self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]
+    ) -> None:
         """Listen for an endpoint's requests; a refusal of the subject stops the service."""
-        self._listen(endpoint, self._lost)
+        self._listen(self._new(options, handling), self._lost)
+
+    def _new(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> Endpoint:
+        what = self.what
+        if self.ended:
+            self.client.require_open()
+            raise errors.ConfigError(
+                f"Service{what.removeprefix('service')} has stopped: it takes no more endpoints."
+            )
+        for other in self.endpoints:
+            known = other.options
+            if (known.subject, known.queue_group) == (options.subject, options.queue_group):
+                group = f"in queue group {known.queue_group!r}" if known.queue_group else "already"
+                raise errors.ConfigError(
+                    f"Endpoint {known.name!r} of {what} listens on "
+                    f"{known.subject!r} {group}: give this one another subject or queue group."
+                )
+        return Endpoint(self.client, options, f"endpoint {options.name!r} of {what}", handling)
 
     def _listen(
         self, endpoint: Endpoint, on_end: Callable[[errors.JetsparkError | None], None]
@@ -245,11 +264,12 @@ class Running:
         self.endpoints.append(endpoint)
         return listener
 
-    async def add(self, endpoint: Endpoint) -> None:
+    async def add(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> None:
         """Listen for an endpoint's requests; returns when the server knows the subject.
 
         Raises the errors of `begin`; the service continues without the endpoint.
         """
+        endpoint = self._new(options, handling)
         listener = self._listen(endpoint, partial(self._refused, endpoint))
         try:
             await self._known()
@@ -413,7 +433,6 @@ class Service(EndpointCalls):
         self._version = check_version(version)
         self._description = description
         self._metadata = checked_metadata(metadata)
-        self.owner = self
         self._prefix = ""
         check_queue(queue_group)
         self._queue_group = queue_group
@@ -510,31 +529,6 @@ class Service(EndpointCalls):
                 for subject in verb_subjects(verb, self._name, self._id)
             }
         )
-
-    async def add(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> None:
-        await self.running.add(self._new(options, handling))
-
-    def add_nowait(
-        self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]
-    ) -> None:
-        self.running.add_nowait(self._new(options, handling))
-
-    def _new(self, options: EndpointOptions, handling: Callable[[Endpoint], Handling]) -> Endpoint:
-        if self.running.ended:
-            self._client.require_open()
-            raise errors.ConfigError(
-                f"Service {self._name!r} has stopped: it takes no more endpoints."
-            )
-        for other in self.running.endpoints:
-            known = other.options
-            if (known.subject, known.queue_group) == (options.subject, options.queue_group):
-                group = f"in queue group {known.queue_group!r}" if known.queue_group else "already"
-                raise errors.ConfigError(
-                    f"Endpoint {known.name!r} of service {self._name!r} listens on "
-                    f"{known.subject!r} {group}: give this one another subject or queue group."
-                )
-        what = f"endpoint {options.name!r} of service {self._name!r}"
-        return Endpoint(self._client, options, what, handling)
 
     async def stop(self, timeout: Seconds = STOP_TIMEOUT) -> None:
         """Take no more requests, finish those that have come, and end. May be called again.

@@ -7,7 +7,7 @@ unknown, so a list of answers ends when none arrives for a while.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final, TypedDict, TypeVar, Unpack
 
@@ -63,14 +63,8 @@ class ServerFilter:
     domain: str | None = None
 
     def to_wire(self) -> dict[str, Any]:
-        return _given(
-            server_name=self.name,
-            cluster=self.cluster,
-            host=self.host,
-            exact_match=self.exact_match,
-            tags=texts_of(self.tags),
-            domain=self.domain,
-        )
+        fields = asdict(self)
+        return _given(server_name=fields.pop("name"), tags=texts_of(fields.pop("tags")), **fields)
 
 
 class Which(TypedDict, total=False):

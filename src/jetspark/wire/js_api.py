@@ -314,27 +314,15 @@ class _Purged(msgspec.Struct):
 
 
 _NEEDED: Final[dict[str | None, type[msgspec.Struct]]] = {
-    **dict.fromkeys(
-        (
-            "stream_info_response",
-            "stream_create_response",
-            "stream_update_response",
-            "stream_snapshot_response",
-        ),
-        _Stream,
-    ),
-    **dict.fromkeys(("consumer_info_response", "consumer_create_response"), _Consumer),
-    "stream_msg_get_response": _Message,
-    "stream_purge_response": _Purged,
-    **dict.fromkeys(
-        (
-            "stream_list_response",
-            "stream_names_response",
-            "consumer_list_response",
-            "consumer_names_response",
-        ),
-        _Page,
-    ),
+    call.answer: kind
+    for kind, calls in {
+        _Stream: (STREAM_INFO, STREAM_CREATE, STREAM_UPDATE, STREAM_SNAPSHOT),
+        _Consumer: (CONSUMER_INFO, CONSUMER_CREATE),
+        _Message: (MSG_GET,),
+        _Purged: (STREAM_PURGE,),
+        _Page: (STREAM_LIST, STREAM_NAMES, CONSUMER_LIST, CONSUMER_NAMES),
+    }.items()
+    for call in calls
 }
 
 

@@ -153,24 +153,13 @@ else:
         from jetspark.wire import _python_kernel as _implementation
 
         IMPLEMENTATION = "python"
-    Delivered = _implementation.Delivered
-    Deliveries = _implementation.Deliveries
-    DeliveryDecoder = _implementation.DeliveryDecoder
-    MessageFrame = _implementation.MessageFrame
-    deliver = _implementation.deliver
-    header_pairs = _implementation.header_pairs
+    for _name in (
+        *("Delivered", "Deliveries", "DeliveryDecoder", "MessageFrame", "deliver", "header_pairs"),
+        *("reply_fields", "split_frames", "stream_position", "stream_sequence"),
+        *("EntryDecoder", "RecordDecoder", "S2Decoder", "json_columns"),  # only the C kernel's
+    ):
+        globals()[_name] = getattr(_implementation, _name, None)
     look = memoryview if IMPLEMENTATION == "c" else bytes
-    reply_fields = _implementation.reply_fields
-    split_frames = _implementation.split_frames
-    stream_position = _implementation.stream_position
-    stream_sequence = _implementation.stream_sequence
-    if IMPLEMENTATION == "c":
-        EntryDecoder = _implementation.EntryDecoder
-        RecordDecoder = _implementation.RecordDecoder
-        S2Decoder = _implementation.S2Decoder
-        json_columns = _implementation.json_columns
-    else:
-        EntryDecoder = RecordDecoder = S2Decoder = json_columns = None
 
 
 def require_archives() -> None:
